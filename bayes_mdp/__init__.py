@@ -1,0 +1,111 @@
+"""Probabilistic programming for Bayesian reinforcement learning in Markov decision processes.
+
+A belief about an unknown MDP is declared as a NumPyro program (`models`), inferred from data (`infer`), and consumed:
+by judging policies (`compare_policies`), by ArviZ (`to_arviz`), by exploration agents (`agents`, `run`).
+
+The names below are loaded when they are first used (PEP 562): importing this package loads no cvxpy, ArviZ, Gymnasium,
+NumPyro or matplotlib.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayes_mdp import agents, envs, inference, models, planning
+    from bayes_mdp.calibration import dataset, to_arviz
+    from bayes_mdp.envs import from_gymnasium, read_log
+    from bayes_mdp.experiments import load_result, plot_posterior, plot_regret, plot_values, run
+    from bayes_mdp.inference import (
+        behaviour_policy,
+        compare_policies,
+        greedy,
+        infer,
+        load,
+        merge,
+        policy_value,
+        save,
+    )
+    from bayes_mdp.mdp import (
+        MDP,
+        AverageReward,
+        Counts,
+        Discounted,
+        Environment,
+        Episodic,
+        FirstExit,
+        SparseMDP,
+        StateActionSpace,
+        Transitions,
+        unroll,
+    )
+    from bayes_mdp.planning import evaluate, solve
+
+__version__ = "0.1.0"
+
+_ROOMS = ("agents", "calibration", "envs", "experiments", "inference", "mdp", "models", "planning")
+
+_HOMES = {
+    "bayes_mdp.mdp": (
+        "MDP SparseMDP StateActionSpace Environment Transitions Counts "
+        "Discounted Episodic AverageReward FirstExit unroll"
+    ),
+    "bayes_mdp.planning": "solve evaluate",
+    "bayes_mdp.inference": "infer merge save load policy_value compare_policies greedy behaviour_policy",
+    "bayes_mdp.envs": "read_log from_gymnasium",
+    "bayes_mdp.calibration": "to_arviz dataset",
+    "bayes_mdp.experiments": "run load_result plot_regret plot_values plot_posterior",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "MDP",
+    "AverageReward",
+    "Counts",
+    "Discounted",
+    "Environment",
+    "Episodic",
+    "FirstExit",
+    "SparseMDP",
+    "StateActionSpace",
+    "Transitions",
+    "agents",
+    "behaviour_policy",
+    "compare_policies",
+    "dataset",
+    "envs",
+    "evaluate",
+    "from_gymnasium",
+    "greedy",
+    "infer",
+    "inference",
+    "load",
+    "load_result",
+    "merge",
+    "models",
+    "planning",
+    "plot_posterior",
+    "plot_regret",
+    "plot_values",
+    "policy_value",
+    "read_log",
+    "run",
+    "save",
+    "solve",
+    "to_arviz",
+    "unroll",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"bayes_mdp.{name}")
+    else:
+        raise AttributeError(f"module 'bayes_mdp' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF, *_ROOMS})

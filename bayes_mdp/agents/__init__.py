@@ -1,0 +1,1 @@
+"""bayes_mdp.agents"""

@@ -1,0 +1,49 @@
+"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between the rooms. No algorithms."""
+
+from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
+from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
+from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
+from bayes_mdp.mdp.protocols import (
+    Agent,
+    CanCount,
+    CanMean,
+    CanSample,
+    CanSampleBackup,
+    CanSpread,
+    CanUpdate,
+    Moment,
+    Policy,
+    Problem,
+)
+from bayes_mdp.mdp.space import StateActionSpace
+
+__all__ = [
+    "MDP",
+    "Agent",
+    "AverageReward",
+    "CanCount",
+    "CanMean",
+    "CanSample",
+    "CanSampleBackup",
+    "CanSpread",
+    "CanUpdate",
+    "Counts",
+    "Discounted",
+    "Environment",
+    "Episodic",
+    "FirstExit",
+    "Log",
+    "Moment",
+    "NormalReward",
+    "Objective",
+    "Policy",
+    "Problem",
+    "RewardLaw",
+    "SparseMDP",
+    "StateActionSpace",
+    "Transitions",
+    "check_transitions",
+    "restart_at_ends",
+    "unroll",
+]

@@ -1,0 +1,149 @@
+"""Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from bayes_mdp.mdp.validation import check_finite, check_index, first_index, is_concrete
+
+
+def _array(x: Any) -> Any:
+    return x if x is None or hasattr(x, "dtype") else np.asarray(x)
+
+
+class Transitions(eqx.Module):
+    """Observed transitions, one (scalars) or a batch of N.
+
+    Args:
+        state, action, next_state: Int[N], indices. `next_state` is not looked at where `terminated`.
+        reward: Float[N], or None for data without rewards (they are then known to the user, or not needed).
+        terminated: Bool[N], the transition ended the episode: no value beyond. None: never.
+        truncated: Bool[N], the episode was cut here: bootstrap. None: never.
+        step: Int[N], step of the episode; needed where rows depend on it. None: all zero.
+        reward_observed: Bool[N], false where the reward of a transition is missing. None: all were observed.
+    """
+
+    state: Int[Array, "*N"] = eqx.field(converter=_array)
+    action: Int[Array, "*N"] = eqx.field(converter=_array)
+    reward: Float[Array, "*N"] | None = eqx.field(converter=_array)
+    next_state: Int[Array, "*N"] = eqx.field(converter=_array)
+    terminated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=_array)
+    truncated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=_array)
+    step: Int[Array, "*N"] | None = eqx.field(default=None, converter=_array)
+    reward_observed: Bool[Array, "*N"] | None = eqx.field(default=None, kw_only=True, converter=_array)
+
+    def outcome(self, n_states: int) -> Int[Array, "*N"]:
+        """Index of the outcome in a row: the next state, or `n_states` ("end") where terminated."""
+        if self.terminated is None:
+            return self.next_state
+        return jnp.where(self.terminated, n_states, self.next_state)
+
+    def cell(self, space: Any) -> tuple[Any, ...]:
+        """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
+        if space.horizon is None:
+            return (self.state, self.action)
+        step = jnp.zeros_like(self.state) if self.step is None else self.step
+        return (step, self.state, self.action)
+
+
+class Log(eqx.Module):
+    """A log as read: transitions, the labels behind the indices, and where it came from."""
+
+    transitions: Transitions
+    states: tuple[Hashable, ...] = eqx.field(static=True)
+    actions: tuple[Hashable, ...] = eqx.field(static=True)
+    source: str = eqx.field(default="log", static=True)
+
+
+class Counts(eqx.Module):
+    """Sufficient statistics of transitions; O outcomes are the next states and, where episodes can end, the end.
+
+    The squared deviations are kept, not the sum of squares, which cancels in float32.
+
+    Args:
+        transitions: Float[*H S A O], how often each outcome was seen.
+        reward_count, reward_mean, reward_ss: Float[*H S A], or Float[*H S A O] where rewards depend on the outcome:
+            number, mean and sum of squared deviations of the observed rewards.
+    """
+
+    transitions: Float[Array, "*H S A O"]
+    reward_count: Float[Array, "*cells"]
+    reward_mean: Float[Array, "*cells"]
+    reward_ss: Float[Array, "*cells"]
+
+    @classmethod
+    def of(cls, transitions: Transitions, space: Any, *, by_outcome: bool = False, weight: Any = 1.0) -> "Counts":
+        """Count `transitions` in `space`; `weight` (scalar or [N]) masks or weighs. Two passes; traceable."""
+        cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
+        weight = jnp.broadcast_to(jnp.asarray(weight, dtype=float), jnp.shape(transitions.state))
+        n = jnp.zeros((*space.shape, space.n_outcomes)).at[(*cell, outcome)].add(weight)
+        where = (*cell, outcome) if by_outcome else cell
+        zero = jnp.zeros((*space.shape, space.n_outcomes) if by_outcome else space.shape)
+        if transitions.reward is None:
+            return cls(n, zero, zero, zero)
+        seen, reward = weight, jnp.asarray(transitions.reward, dtype=float)
+        if transitions.reward_observed is not None:
+            seen = jnp.where(transitions.reward_observed, weight, 0.0)
+            reward = jnp.where(transitions.reward_observed, reward, 0.0)
+        count = zero.at[where].add(seen)
+        mean = zero.at[where].add(seen * reward) / jnp.maximum(count, jnp.finfo(count.dtype).tiny)
+        deviations = zero.at[where].add(seen * (reward - mean[where]) ** 2)
+        return cls(n, count, mean, deviations)
+
+    def merge(self, other: "Counts") -> "Counts":
+        """The statistics of both data sets together (Chan, Golub and LeVeque 1983)."""
+        count = self.reward_count + other.reward_count
+        safe = jnp.where(count > 0, count, 1.0)
+        shift = other.reward_mean - self.reward_mean
+        mean = self.reward_mean + shift * other.reward_count / safe
+        deviations = self.reward_ss + other.reward_ss + shift**2 * self.reward_count * other.reward_count / safe
+        return Counts(self.transitions + other.transitions, count, mean, deviations)
+
+
+def check_transitions(transitions: Transitions, space: Any) -> None:
+    """Refuse data that `space` cannot hold: indices out of range, illegal actions, unsupported outcomes, bad rewards.
+
+    Raises:
+        ValueError, TypeError: one sentence: the argument, the first offending row, what was there and expected.
+    """
+    if not is_concrete(transitions):
+        return
+    check_index("transitions.state", transitions.state, space.n_states, "state")
+    check_index("transitions.action", transitions.action, space.n_actions, "action")
+    outcome = np.asarray(transitions.outcome(space.n_states))
+    check_index("transitions.next_state", outcome, space.n_states + 1, "state")
+    if not space.ends:
+        row = first_index(outcome >= space.n_states)
+        if row is not None:
+            raise ValueError(f"transitions.terminated{list(row)} is True, expected a space with ends=True")
+    if space.horizon is not None:
+        if transitions.step is None:
+            raise ValueError("transitions.step is None, expected the step of each transition (the space has a horizon)")
+        check_index("transitions.step", transitions.step, space.horizon, "step")
+    if transitions.reward is not None:
+        reward = np.asarray(transitions.reward, float)
+        seen = transitions.reward_observed
+        check_finite("transitions.reward", reward if seen is None else np.where(np.asarray(seen), reward, 0.0))
+    _check_masks(transitions, space, outcome)
+
+
+def _check_masks(transitions: Transitions, space: Any, outcome: np.ndarray) -> None:
+    cell = tuple(np.asarray(i) for i in transitions.cell(space))
+    if space.legal is not None:
+        row = first_index(~space.legal[cell[-2:]])
+        if row is not None:
+            s, a = (int(i[row]) for i in cell[-2:])
+            raise ValueError(f"transitions.action{list(row)} is {a}, expected a legal action of state {s}")
+    if space.support is not None:
+        where = cell if space.support.ndim == 4 else cell[-2:]
+        row = first_index(~space.support[(*where, outcome)])
+        if row is not None:
+            s, a = (int(i[row]) for i in cell[-2:])
+            raise ValueError(
+                f"transitions.next_state{list(row)} is {int(outcome[row])}, "
+                f"expected an outcome in the known support of state {s}, action {a}"
+            )

@@ -1,0 +1,92 @@
+"""`Environment`: an MDP that can be simulated, and the laws of its rewards."""
+
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+
+
+class RewardLaw(Protocol):
+    """The law of one reward of an environment."""
+
+    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+        """One reward for a (step,) state, action `cell` and the index of the outcome (S for an end)."""
+        ...
+
+
+class NormalReward(eqx.Module):
+    """Rewards N(mean, scale^2); `scale` None: the reward is its mean, no random number is drawn.
+
+    Args:
+        mean: Float[*H S A], or Float[*H S A O] where the reward depends on the outcome (`by_outcome`).
+        scale: None, a number, or an array of the shape of `mean`.
+    """
+
+    mean: Float[Array, "*cells"]
+    scale: Float[Array, "*cells"] | None = None
+    by_outcome: bool = eqx.field(default=False, static=True)
+
+    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+        """One reward (see `RewardLaw`)."""
+        where = (*cell, outcome) if self.by_outcome else cell
+        mean = jnp.asarray(self.mean)[where]
+        if self.scale is None:
+            return mean
+        scale = jnp.asarray(self.scale)
+        return mean + (scale[where] if scale.ndim else scale) * jax.random.normal(key, dtype=mean.dtype)
+
+
+class Environment(eqx.Module):
+    """What can be simulated: the true MDP and the law of its rewards. Pure functions of a key.
+
+    Args:
+        mdp: the truth; `mdp.reward` is the mean of `reward_law`, `mdp.initial` must be given.
+        reward_law: how one reward is drawn.
+        name: for tables and files.
+        optimum: optimal gain (continuing) or optimal value of an episode (episodic), where it is known.
+    """
+
+    mdp: MDP | SparseMDP
+    reward_law: RewardLaw
+    name: str = eqx.field(default="environment", static=True)
+    optimum: float | None = eqx.field(default=None, static=True)
+
+    def __check_init__(self) -> None:
+        if self.mdp.initial is None:
+            raise ValueError("mdp.initial is None, expected a distribution over the first state")
+
+    def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        """The first state of an episode."""
+        initial = jnp.asarray(self.mdp.initial)
+        return _pick(jax.random.uniform(key, dtype=initial.dtype), initial)
+
+    def step(
+        self, key: PRNGKeyArray, state: Any, action: Any, step: Any = 0
+    ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        """One transition: (next_state, reward, terminated). Where it terminates, next_state is the state it left."""
+        key_next, key_reward = jax.random.split(key)
+        mdp = self.mdp
+        cell = (state, action) if mdp.horizon is None else (step, state, action)
+        row = (mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs)[cell]
+        end_prob = None if mdp.end_probs is None else mdp.end_probs[cell]
+        pick = _pick(jax.random.uniform(key_next, dtype=row.dtype), row, end_prob)
+        terminated = pick >= row.shape[-1]
+        listed = jnp.minimum(pick, row.shape[-1] - 1)
+        next_state = mdp.successor[cell][listed] if isinstance(mdp, SparseMDP) else listed
+        outcome = jnp.where(terminated, mdp.n_states, next_state)
+        reward = self.reward_law.sample(key_reward, cell, outcome)
+        return jnp.where(terminated, state, next_state), reward, terminated
+
+
+def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Any = None) -> Int[Array, ""]:
+    """Index drawn from `row` by inversion; K stands for the end. An entry of probability zero is never drawn."""
+    cumulative = jnp.cumsum(row)
+    if end_prob is None:
+        cumulative, total = cumulative[:-1], cumulative[-1]
+    else:
+        total = cumulative[-1] + end_prob
+    return jnp.sum(u * total >= cumulative, dtype=int)

@@ -1,0 +1,217 @@
+"""A hypothesis about the world: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bayes_mdp.mdp.validation import (
+    check_finite,
+    check_index,
+    check_probability_rows,
+    check_shape,
+    is_concrete,
+    require,
+)
+
+
+def _float(x: Any) -> Any:
+    """As a floating-point JAX array of JAX's default width, or None; what is one already stays as it is."""
+    if x is None or (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)):
+        return x
+    return jnp.asarray(x, dtype=float)
+
+
+def _bool(x: Any) -> Any:
+    return None if x is None else jnp.asarray(x, dtype=bool)
+
+
+def _int(x: Any) -> Any:
+    array = jnp.asarray(x)
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        raise TypeError(f"successor has dtype {array.dtype}, expected integers (indices of states)")
+    return array
+
+
+def _initial_state_checks(initial: Any, n_states: int) -> None:
+    if initial is not None:
+        check_shape("initial", initial, (n_states,), "state")
+        if is_concrete(initial):
+            check_probability_rows("initial", initial)
+
+
+class _Hypothesis(eqx.Module):
+    """What dense and sparse hypotheses share. The leading axis H, where there is one, is the step of an episode."""
+
+    reward: eqx.AbstractVar[Float[Array, "*H S A"]]
+    end_probs: eqx.AbstractVar[Float[Array, "*H S A"] | None]
+    legal: eqx.AbstractVar[Bool[Array, "S A"] | None]
+    initial: eqx.AbstractVar[Float[Array, " S"] | None]
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self.reward.shape[-2]
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.reward.shape[-1]
+
+    @property
+    def horizon(self) -> int | None:
+        """H where the hypothesis is time-inhomogeneous, else None."""
+        return self.reward.shape[0] if self.reward.ndim == 3 else None
+
+    def _check_common(self, size: tuple[int, ...]) -> None:
+        if len(size) not in (2, 3):
+            raise ValueError(f"reward has shape {size}, expected [state, action] or [step, state, action]")
+        if self.end_probs is not None:
+            check_shape("end_probs", self.end_probs, size, "as reward")
+        if self.legal is not None:
+            check_shape("legal", self.legal, size[-2:], "state, action")
+            if is_concrete(self.legal):
+                require(~self.legal.any(-1), "legal", self.legal.any(-1), "at least one legal action in every state")
+        _initial_state_checks(self.initial, size[-2])
+        if is_concrete(self.reward):
+            check_finite("reward", self.reward)
+
+
+class MDP(_Hypothesis):
+    """A Markov decision process with dense transition rows.
+
+    Args:
+        transition_probs: [*H S A S'], probability of each next state; with `end_probs` a row sums to one.
+        reward: [*H S A], expected reward of one step.
+        end_probs: [*H S A], probability that the transition ends the episode; nothing has worth beyond. None: never.
+        legal: [S A], which actions exist in which state; None: all.
+        initial: [S], distribution of the first state; None: not stated.
+
+    A leading axis H makes it time-inhomogeneous.
+
+    Raises:
+        ValueError: shapes disagree, a row does not sum to one, a reward is not finite, a state has no legal action.
+    """
+
+    transition_probs: Float[Array, "*H S A S"] = eqx.field(converter=_float)
+    reward: Float[Array, "*H S A"] = eqx.field(converter=_float)
+    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_bool)
+    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+
+    def __check_init__(self) -> None:
+        size = self.reward.shape
+        self._check_common(size)
+        check_shape("transition_probs", self.transition_probs, (*size, size[-2]), "as reward, then next state")
+        if is_concrete(self.transition_probs, self.end_probs):
+            check_probability_rows("transition_probs", self.transition_probs, self.end_probs)
+
+    def expected_next(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
+        return jnp.einsum("saz,z->sa", self.transition_probs, values)
+
+    def at(self, step: Any) -> "MDP":
+        """The hypothesis at one step (itself where it does not depend on the step)."""
+        if self.horizon is None:
+            return self
+        ends = None if self.end_probs is None else self.end_probs[step]
+        probs, reward = self.transition_probs[step], self.reward[step]
+        return MDP(probs, reward, end_probs=ends, legal=self.legal, initial=self.initial)
+
+
+class SparseMDP(_Hypothesis):
+    """A Markov decision process whose rows list their successors.
+
+    Args:
+        successor: [*H S A K], index of the k-th listed next state (entries of probability zero pad short lists).
+        probability: [*H S A K], its probability; with `end_probs` a row sums to one.
+        reward, end_probs, legal, initial: as in `MDP`.
+
+    Raises:
+        ValueError: as `MDP`, or a successor is no state index.
+        TypeError: `successor` is not of an integer type.
+    """
+
+    successor: Int[Array, "*H S A K"] = eqx.field(converter=_int)
+    probability: Float[Array, "*H S A K"] = eqx.field(converter=_float)
+    reward: Float[Array, "*H S A"] = eqx.field(converter=_float)
+    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_bool)
+    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+
+    def __check_init__(self) -> None:
+        size = self.reward.shape
+        self._check_common(size)
+        check_shape("probability", self.probability, (*size, self.successor.shape[-1]), "as reward, then successor")
+        check_shape("successor", self.successor, self.probability.shape, "as probability")
+        if is_concrete(self.successor):
+            check_index("successor", self.successor, size[-2], "state")
+        if is_concrete(self.probability, self.end_probs):
+            check_probability_rows("probability", self.probability, self.end_probs)
+
+    def expected_next(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
+        return jnp.sum(self.probability * values[self.successor], axis=-1)
+
+    def at(self, step: Any) -> "SparseMDP":
+        """The hypothesis at one step (itself where it does not depend on the step)."""
+        if self.horizon is None:
+            return self
+        ends = None if self.end_probs is None else self.end_probs[step]
+        successor, probability = self.successor[step], self.probability[step]
+        return SparseMDP(
+            successor, probability, self.reward[step], end_probs=ends, legal=self.legal, initial=self.initial
+        )
+
+    def to_dense(self) -> MDP:
+        """The same hypothesis with dense rows; repeated successors are added."""
+        shape = self.reward.shape
+        rows = jnp.zeros((*shape, self.n_states), self.probability.dtype)
+        lead = jnp.indices((*shape, self.successor.shape[-1]), sparse=True)[:-1]
+        rows = rows.at[(*lead, self.successor)].add(self.probability)
+        return MDP(rows, self.reward, end_probs=self.end_probs, legal=self.legal, initial=self.initial)
+
+
+def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
+    """The first `horizon` steps of `mdp` as an acyclic MDP: state `h * S + s` is state s at step h, the last step ends.
+
+    Its discounted or first-exit value at `s` is the `horizon`-step value of `mdp`. Rows that were one row of `mdp` are
+    *tied*, not independent, under any belief about `mdp`.
+
+    Raises:
+        ValueError: `horizon` is below 1, or differs from the horizon that `mdp` already has.
+    """
+    if horizon < 1 or mdp.horizon not in (None, horizon):
+        raise ValueError(f"horizon is {horizon}, expected {mdp.horizon or 'at least 1'}")
+    size, (s, a) = horizon * mdp.n_states, (mdp.n_states, mdp.n_actions)
+    inside = jnp.arange(horizon)[:, None, None] < horizon - 1
+    ends = jnp.zeros((horizon, s, a)) if mdp.end_probs is None else mdp.end_probs
+    ends = jnp.where(inside, ends, 1.0).reshape(size, a)
+    reward = jnp.broadcast_to(mdp.reward, (horizon, s, a)).reshape(size, a)
+    legal = None if mdp.legal is None else jnp.tile(mdp.legal, (horizon, 1))
+    initial = None if mdp.initial is None else jnp.pad(mdp.initial, (0, size - s))
+    step = jnp.arange(horizon)[:, None, None, None]
+    if isinstance(mdp, SparseMDP):
+        successor = jnp.minimum((step + 1) * s + mdp.successor, size - 1).reshape(size, a, -1)
+        probability = jnp.where(inside[..., None], mdp.probability, 0.0).reshape(size, a, -1)
+        return SparseMDP(successor, probability, reward, end_probs=ends, legal=legal, initial=initial)
+    rows = jnp.where(inside[..., None], mdp.transition_probs, 0.0)
+    next_step = jax.nn.one_hot(jnp.arange(horizon) + 1, horizon, dtype=rows.dtype)
+    dense = jnp.einsum("hsaz,hg->hsagz", jnp.broadcast_to(rows, (horizon, s, a, s)), next_step)
+    return MDP(dense.reshape(size, a, size), reward, end_probs=ends, legal=legal, initial=initial)
+
+
+def restart_at_ends(mdp: MDP) -> MDP:
+    """`mdp` with every end replaced by a restart from `mdp.initial`: a continuing MDP, for the average reward.
+
+    Raises:
+        ValueError: `mdp` has ends but no initial distribution.
+    """
+    if mdp.end_probs is None:
+        return mdp
+    if mdp.initial is None:
+        raise ValueError("initial is None, expected a distribution over states to restart from")
+    rows = mdp.transition_probs + mdp.end_probs[..., None] * mdp.initial
+    return MDP(rows, mdp.reward, legal=mdp.legal, initial=mdp.initial)

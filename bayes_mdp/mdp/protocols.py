@@ -1,0 +1,125 @@
+"""What the rooms ask of each other: the abilities of a posterior, policies, agents, replanning rules."""
+
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp.data import Transitions
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.objectives import Objective
+from bayes_mdp.mdp.space import StateActionSpace
+
+
+@runtime_checkable
+class CanSample(Protocol):
+    """Draws hypotheses."""
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+        """One draw, or a batch with leading axes `sample_shape` on every array."""
+        ...
+
+
+@runtime_checkable
+class CanMean(Protocol):
+    """Has a mean."""
+
+    def mean_mdp(self) -> MDP | SparseMDP:
+        """The posterior mean of transition probabilities and rewards."""
+        ...
+
+
+@runtime_checkable
+class CanCount(Protocol):
+    """Knows what it has seen."""
+
+    def visit_counts(self) -> Float[Array, "*H S A"]:
+        """Number of transitions seen from every pair."""
+        ...
+
+
+@runtime_checkable
+class CanUpdate(Protocol):
+    """Learns from data inside a compiled loop."""
+
+    def update(self, transitions: Transitions, weight: Any = 1.0) -> "CanUpdate":
+        """The posterior after one transition or a block; `weight` (scalar or [N]) masks a fixed buffer."""
+        ...
+
+
+@runtime_checkable
+class CanSpread(Protocol):
+    """Knows its variances in closed form."""
+
+    @property
+    def independent_rows(self) -> bool:
+        """Whether the rows of different pairs are independent: the premise of the uncertainty theorems."""
+        ...
+
+    def reward_variance(self) -> Float[Array, "*H S A"]:
+        """Epistemic variance of the mean reward."""
+        ...
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
+        ...
+
+    def transition_spread(self, form: str) -> Float[Array, "*H S A"]:
+        """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count"."""
+        ...
+
+
+@runtime_checkable
+class CanSampleBackup(Protocol):
+    """Draws a hypothesis layer by layer while it is planned with (independent steps)."""
+
+    def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s'))."""
+        ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A rule of behaviour, and a likelihood of behaviour."""
+
+    def act(self, key: PRNGKeyArray, state: Any, step: Any) -> Int[Array, ""]:
+        """An action."""
+        ...
+
+    def log_prob(self, state: Any, action: Any, step: Any) -> Float[Array, ""]:
+        """Log-probability of an action."""
+        ...
+
+
+class Problem(eqx.Module):
+    """What an agent is told: sizes, the objective, where episodes start (None: not told)."""
+
+    space: StateActionSpace
+    objective: Objective
+    initial: Float[Array, " S"] | None = None
+
+
+P_contra = TypeVar("P_contra", contravariant=True)
+
+
+@runtime_checkable
+class Agent(Protocol[P_contra]):
+    """belief -> policy; P_contra names the abilities of the belief that `plan` needs."""
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Any:
+        """The agent's own state before any plan."""
+        ...
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: P_contra) -> tuple[Policy, Any]:
+        """A policy and the next state."""
+        ...
+
+
+class Moment(NamedTuple):
+    """What a replanning rule is told: steps so far, step of the episode, whether one just began, visits (now, at plan)."""
+
+    time: Int[Array, ""]
+    step: Int[Array, ""]
+    starts: Bool[Array, ""]
+    visits: Float[Array, "*H S A"]
+    planned_visits: Float[Array, "*H S A"]

@@ -1,0 +1,125 @@
+"""`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool
+
+from bayes_mdp.mdp.data import Log
+from bayes_mdp.mdp.validation import check_shape, require
+
+END = "end"
+PLATE_NAMES = ("step", "state", "action")
+
+
+def _names(x: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
+    return None if x is None else tuple(x)
+
+
+def _mask(x: Any) -> np.ndarray | None:
+    return None if x is None else np.asarray(x, dtype=bool)
+
+
+class StateActionSpace(eqx.Module):
+    """What is known of an MDP before any data: S, A, whether episodes can end, names, masks.
+
+    Args:
+        n_states, n_actions: S and A.
+        horizon: H where rows depend on the step of an episode; None for a stationary MDP.
+        ends: whether a transition can end an episode. "end" is then one more outcome, the last, of every row.
+        states, actions: names (any hashable); they become coordinates. None: 0, 1, ...
+        legal: Bool[S A], which actions exist in which state; None: all.
+        support: Bool[S A O] (or [H S A O]), which outcomes (next states, then the end where `ends`) are possible;
+            None: all.
+
+    Raises:
+        ValueError: a size below 1, names that repeat or do not fit, masks of another shape, a state without a legal
+            action, a legal pair without a possible outcome.
+    """
+
+    n_states: int = eqx.field(static=True)
+    n_actions: int = eqx.field(static=True)
+    horizon: int | None = eqx.field(default=None, static=True, kw_only=True)
+    ends: bool = eqx.field(default=False, static=True, kw_only=True)
+    states: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
+    actions: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
+    legal: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_mask)
+    support: Bool[np.ndarray, "*H S A O"] | None = eqx.field(default=None, kw_only=True, converter=_mask)
+
+    def __check_init__(self) -> None:
+        for name in ("n_states", "n_actions", "horizon"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise ValueError(f"{name} is {size}, expected an integer of at least 1")
+        for name, size in (("states", self.n_states), ("actions", self.n_actions)):
+            labels = getattr(self, name)
+            if labels is not None and (len(labels) != size or len(set(labels)) != size):
+                raise ValueError(f"{name} has {len(labels)} names ({len(set(labels))} different), expected {size}")
+        self._check_masks()
+
+    def _check_masks(self) -> None:
+        if self.legal is not None:
+            check_shape("legal", self.legal, (self.n_states, self.n_actions), "state, action")
+            require(~self.legal.any(-1), "legal", self.legal.any(-1), "at least one legal action in every state")
+        if self.support is not None:
+            lead = self.shape if self.support.ndim == 4 else self.shape[-2:]
+            check_shape("support", self.support, (*lead, self.n_outcomes), "state, action, outcome")
+            possible = self.support.any(-1)
+            empty = ~possible if self.legal is None else ~possible & self.legal
+            require(empty, "support", possible, "at least one possible outcome")
+
+    @property
+    def n_outcomes(self) -> int:
+        """O: the number of outcomes of a row, S and, where episodes can end, the end."""
+        return self.n_states + self.ends
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(S, A), or (H, S, A) where there is a horizon."""
+        pair = (self.n_states, self.n_actions)
+        return pair if self.horizon is None else (self.horizon, *pair)
+
+    @property
+    def state_names(self) -> tuple[Hashable, ...]:
+        """The names of the states."""
+        return self.states or tuple(range(self.n_states))
+
+    @property
+    def action_names(self) -> tuple[Hashable, ...]:
+        """The names of the actions."""
+        return self.actions or tuple(range(self.n_actions))
+
+    @property
+    def outcome_names(self) -> tuple[Hashable, ...]:
+        """The names of the outcomes of a row: the states and, where episodes can end, "end"."""
+        return self.state_names + ((END,) if self.ends else ())
+
+    @classmethod
+    def from_log(cls, log: Log) -> "StateActionSpace":
+        """The space of a log: its labels, and ends where an episode of the log terminated."""
+        ends = bool(np.any(log.transitions.terminated))
+        return cls(len(log.states), len(log.actions), ends=ends, states=log.states, actions=log.actions)
+
+    @contextmanager
+    def plates(self, *names: str) -> Iterator[None]:
+        """Open the NumPyro plates `step` (-3, if there is a horizon), `state` (-2) and `action` (-1), or those named.
+
+        A site in fewer plates has size 1 along the others: it is tied there, and broadcasts.
+
+        Raises:
+            ValueError: a name that is no plate of this space.
+        """
+        import numpyro
+
+        sizes = dict(zip(PLATE_NAMES[-len(self.shape) :], self.shape, strict=True))
+        unknown = [name for name in names if name not in sizes]
+        if unknown:
+            raise ValueError(f"plates got {unknown[0]!r}, expected one of {', '.join(sizes)}")
+        with ExitStack() as stack:
+            for name, dim in zip(PLATE_NAMES, (-3, -2, -1), strict=True):
+                if name in (names or sizes):
+                    stack.enter_context(numpyro.plate(name, sizes[name], dim=dim))
+            yield

@@ -1,0 +1,29 @@
+"""Shared fixtures: one key per test, float64 on request."""
+
+import zlib
+
+import jax
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
+
+
+def pytest_report_header(config):
+    return f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))"
+
+
+@pytest.fixture
+def key(request):
+    """The test's own stream: order-free and reproducible."""
+    return jax.random.fold_in(
+        jax.random.key(request.config.getoption("--seed")), zlib.crc32(request.node.nodeid.encode())
+    )
+
+
+@pytest.fixture
+def x64():
+    """float64 for the length of a test."""
+    with jax.enable_x64(True):
+        yield
