@@ -27,3 +27,10 @@ def x64():
     """float64 for the length of a test."""
     with jax.enable_x64(True):
         yield
+
+
+def pytest_configure(config):
+    """Compiled programs are kept between runs in pytest's own cache: most of a run is compilation."""
+    if hasattr(config, "cache") and config.cache is not None:
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

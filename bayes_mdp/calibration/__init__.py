@@ -1,1 +1,5 @@
-"""bayes_mdp.calibration"""
+"""A posterior for ArviZ: groups with the names of the space, as one tree (`to_arviz`) or one by one (`dataset`)."""
+
+from bayes_mdp.calibration.export import dataset, to_arviz
+
+__all__ = ["dataset", "to_arviz"]

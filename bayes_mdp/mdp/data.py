@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -114,7 +115,8 @@ def check_transitions(transitions: Transitions, space: Any) -> None:
         return
     check_index("transitions.state", transitions.state, space.n_states, "state")
     check_index("transitions.action", transitions.action, space.n_actions, "action")
-    outcome = np.asarray(transitions.outcome(space.n_states))
+    with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
+        outcome = np.asarray(transitions.outcome(space.n_states))
     check_index("transitions.next_state", outcome, space.n_states + 1, "state")
     if not space.ends:
         row = first_index(outcome >= space.n_states)

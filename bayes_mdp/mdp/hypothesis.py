@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp.validation import (
     check_finite,
     check_index,
+    check_probabilities,
     check_probability_rows,
     check_shape,
     is_concrete,
@@ -70,6 +71,8 @@ class _Hypothesis(eqx.Module):
             raise ValueError(f"reward has shape {size}, expected [state, action] or [step, state, action]")
         if self.end_probs is not None:
             check_shape("end_probs", self.end_probs, size, "as reward")
+            if is_concrete(self.end_probs):
+                check_probabilities("end_probs", self.end_probs)
         if self.legal is not None:
             check_shape("legal", self.legal, size[-2:], "state, action")
             if is_concrete(self.legal):
@@ -187,7 +190,7 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
         raise ValueError(f"horizon is {horizon}, expected {mdp.horizon or 'at least 1'}")
     size, (s, a) = horizon * mdp.n_states, (mdp.n_states, mdp.n_actions)
     inside = jnp.arange(horizon)[:, None, None] < horizon - 1
-    ends = jnp.zeros((horizon, s, a)) if mdp.end_probs is None else mdp.end_probs
+    ends = jnp.zeros((horizon, s, a), mdp.reward.dtype) if mdp.end_probs is None else mdp.end_probs
     ends = jnp.where(inside, ends, 1.0).reshape(size, a)
     reward = jnp.broadcast_to(mdp.reward, (horizon, s, a)).reshape(size, a)
     legal = None if mdp.legal is None else jnp.tile(mdp.legal, (horizon, 1))

@@ -4,7 +4,7 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import as_int, is_concrete
 
 
 class Discounted(eqx.Module):
@@ -32,10 +32,10 @@ class Episodic(eqx.Module):
         TypeError: `horizon` is no integer.
     """
 
-    horizon: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True, converter=as_int)
 
     def __check_init__(self) -> None:
-        if isinstance(self.horizon, bool) or not isinstance(self.horizon, (int, np.integer)):
+        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int):
             raise TypeError(f"horizon is {self.horizon!r}, expected an integer of at least 1")
         if self.horizon < 1:
             raise ValueError(f"horizon is {self.horizon}, expected an integer of at least 1")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from bayes_mdp.mdp.data import Log
-from bayes_mdp.mdp.validation import check_shape, require
+from bayes_mdp.mdp.validation import as_int, check_shape, require
 
 END = "end"
 PLATE_NAMES = ("step", "state", "action")
@@ -38,11 +38,12 @@ class StateActionSpace(eqx.Module):
     Raises:
         ValueError: a size below 1, names that repeat or do not fit, masks of another shape, a state without a legal
             action, a legal pair without a possible outcome.
+        TypeError: a size that is no integer.
     """
 
-    n_states: int = eqx.field(static=True)
-    n_actions: int = eqx.field(static=True)
-    horizon: int | None = eqx.field(default=None, static=True, kw_only=True)
+    n_states: int = eqx.field(static=True, converter=as_int)
+    n_actions: int = eqx.field(static=True, converter=as_int)
+    horizon: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
     ends: bool = eqx.field(default=False, static=True, kw_only=True)
     states: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
     actions: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
@@ -52,7 +53,11 @@ class StateActionSpace(eqx.Module):
     def __check_init__(self) -> None:
         for name in ("n_states", "n_actions", "horizon"):
             size = getattr(self, name)
-            if size is not None and size < 1:
+            if size is None and name == "horizon":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise TypeError(f"{name} is {size!r}, expected an integer of at least 1")
+            if size < 1:
                 raise ValueError(f"{name} is {size}, expected an integer of at least 1")
         for name, size in (("states", self.n_states), ("actions", self.n_actions)):
             labels = getattr(self, name)

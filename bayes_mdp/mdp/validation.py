@@ -9,6 +9,11 @@ from jax.core import Tracer
 ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
 
 
+def as_int(x: Any) -> Any:
+    """A numpy integer as a Python int (numpy scalars make poor static fields); anything else as it is."""
+    return int(x) if isinstance(x, np.integer) else x
+
+
 def is_concrete(*arrays: Any) -> bool:
     """Whether every array holds values (none is a JAX tracer), so that it can be looked into."""
     return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
@@ -53,12 +58,18 @@ def check_concentration(name: str, values: Any) -> None:
     require(array.sum(-1) <= 0, name, array.sum(-1), "a row with at least one positive entry")
 
 
+def check_probabilities(name: str, values: Any) -> None:
+    """Every entry is finite and not negative."""
+    array = np.asarray(values)
+    require(~(np.isfinite(array) & (array >= 0)), name, array, "a probability (finite, zero or greater)")
+
+
 def check_probability_rows(name: str, rows: Any, extra: Any = None) -> None:
     """Every row of `rows` (last axis), with `extra` added, is non-negative and sums to one."""
     array = np.asarray(rows)
     tolerance = ROW_SUM_TOLERANCE.get(str(array.dtype), 1e-6)
+    check_probabilities(name, array)
     array = array.astype(np.float64)
-    require(~(np.isfinite(array) & (array >= 0)), name, array, "a probability (finite, zero or greater)")
     total = array.sum(-1) if extra is None else array.sum(-1) + np.asarray(extra, np.float64)
     index = first_index(np.abs(total - 1.0) > tolerance)
     if index is not None:

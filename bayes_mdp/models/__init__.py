@@ -1,1 +1,42 @@
-"""bayes_mdp.models"""
+"""Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
+
+from bayes_mdp.models.dirichlet import supported_dirichlet
+from bayes_mdp.models.joint import joint, observe, predictive, summarise
+from bayes_mdp.models.normal_gamma import NormalGamma, normal
+from bayes_mdp.models.priors import (
+    PRIORS,
+    dirichlet_bernoulli,
+    dirichlet_normal,
+    dirichlet_normal_gamma,
+    dirichlet_poisson,
+    known_rewards,
+)
+from bayes_mdp.models.simulate import environment
+from bayes_mdp.models.statistics import CategoricalCounts, RewardStatistics, Statistics
+from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, to_mdp, transition_table
+
+__all__ = [
+    "PRIORS",
+    "CategoricalCounts",
+    "NormalGamma",
+    "RewardStatistics",
+    "RewardTable",
+    "Statistics",
+    "World",
+    "check_world",
+    "dirichlet_bernoulli",
+    "dirichlet_normal",
+    "dirichlet_normal_gamma",
+    "dirichlet_poisson",
+    "environment",
+    "joint",
+    "known_rewards",
+    "normal",
+    "observe",
+    "predictive",
+    "reward_table",
+    "summarise",
+    "supported_dirichlet",
+    "to_mdp",
+    "transition_table",
+]

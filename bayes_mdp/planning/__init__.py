@@ -1,1 +1,18 @@
-"""bayes_mdp.planning"""
+"""Planning: MDP + objective -> `Solution`, with a proven bound on its error."""
+
+from bayes_mdp.planning.episodic import backward_induction
+from bayes_mdp.planning.occupancy import occupancy
+from bayes_mdp.planning.policies import policy_probs
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.planning.solve import evaluate, policy_chain, solve
+
+__all__ = [
+    "PolicyEvaluation",
+    "Solution",
+    "backward_induction",
+    "evaluate",
+    "occupancy",
+    "policy_chain",
+    "policy_probs",
+    "solve",
+]

@@ -7,6 +7,7 @@ Source: Salmon, Moraes, Dror and Shaw (2011), *Parallel random numbers: as easy 
 """
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -27,15 +28,41 @@ Block = tuple[Words, Words]
 
 def threefry_block(key_data: UInt32[Array, "2"], counter: Block) -> Block:
     """Return the two words that Threefry-2x32 (20 rounds) makes of a 64-bit counter `(high, low)`, elementwise."""
+    return threefry_blocks(key_data, [counter])[0]
+
+
+def threefry_blocks(key_data: UInt32[Array, "2"], counters: Sequence[Block]) -> list[Block]:
+    """Return `threefry_block` of several counters, the rounds interleaved.
+
+    One hash is a chain of dependent instructions. Inside a fusion a processor overlaps several hashes only if their
+    instructions lie close to each other, and newer XLA emits them hash by hash, at half the speed. `_after` keeps them
+    in step.
+    """
     keys = (key_data[0], key_data[1], key_data[0] ^ key_data[1] ^ _PARITY)
-    high, low = counter[0] + keys[0], counter[1] + keys[1]
+    state = [(high + keys[0], low + keys[1]) for high, low in counters]
     for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
+        for rotations in (_ROTATIONS[group % 2][:2], _ROTATIONS[group % 2][2:]):
+            state = _rounds(state, rotations)
+        low_key = keys[(group + 2) % 3] + np.uint32(group + 1)
+        state = [(high + keys[(group + 1) % 3], low + low_key) for high, low in state]
+    return state
+
+
+def _rounds(state: list[Block], rotations: Sequence[int]) -> list[Block]:
+    done: list[Block] = []
+    for high, low in state:
+        if len(state) > 1:
+            high = _after(high, (done or state)[-1][1])
+        for rotation in rotations:
             high = high + low
             low = high ^ ((low << np.uint32(rotation)) | (low >> np.uint32(32 - rotation)))
-        high = high + keys[(group + 1) % 3]
-        low = low + keys[(group + 2) % 3] + np.uint32(group + 1)
-    return high, low
+        done.append((high, low))
+    return done
+
+
+def _after(word: Words, earlier: Words) -> Words:
+    """Return `word`, to be computed after `earlier`: adds `min(earlier, 0) = 0`, which LLVM drops, but XLA does not."""
+    return word + jnp.minimum(earlier, np.uint32(0))
 
 
 def _counters(shape: tuple[int, ...]) -> Block:
@@ -65,7 +92,7 @@ def _random_bits(key_data: UInt32[Array, "2"], bit_width: int, shape: tuple[int,
     return (high ^ low).astype(jnp.dtype(f"uint{bit_width}"))
 
 
-def _fold_in(key_data: UInt32[Array, "2"], data: Array) -> UInt32[Array, "2"]:
+def _fold_in(key_data: UInt32[Array, "2"], data: Array | int) -> UInt32[Array, "2"]:
     folded = (jnp.zeros((), jnp.uint32), jnp.asarray(data).astype(jnp.uint32))
     return jnp.stack(threefry_block(key_data, folded))
 
@@ -107,7 +134,7 @@ def key_words(key: Key[Array, ""]) -> UInt32[Array, "2"]:
 
 
 def _impl_name(key: Array) -> str:
-    if not jnp.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key: expected a typed key such as jax.random.key(0), got {type(key).__name__}")
     impl = jax.random.key_impl(key)
     if impl == _FUSED:

@@ -1,0 +1,52 @@
+"""PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents.policies import Greedy
+from bayes_mdp.agents.replan import ReplanRule, as_rule
+from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.planning import backward_induction, solve
+from bayes_mdp.planning.solution import Solution
+
+
+class PSRL(eqx.Module):
+    """Draw one MDP from the posterior, follow a policy that is optimal in it until the next plan.
+
+    Args:
+        replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of the
+            `Moment`; None: every episode under `Episodic`, every 20 steps otherwise.
+    """
+
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes)."""
+        del key
+        if isinstance(problem.objective, Episodic):
+            return None
+        return Solution.blank(problem.space.shape, legal=problem.space.legal)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for one draw. Under `Episodic`, a belief that can is drawn layer by layer while it is planned with.
+
+        Raises:
+            TypeError: `belief` cannot be sampled.
+        """
+        objective, space = problem.objective, problem.space
+        if isinstance(objective, Episodic) and isinstance(belief, CanSampleBackup):
+            q = backward_induction(
+                lambda values, layer: belief.sample_backup(jax.random.fold_in(key, layer), values, layer),
+                objective.horizon,
+                space.n_states,
+                legal=None if space.legal is None else jnp.asarray(space.legal),
+            )
+            return Greedy(q), None
+        require_ability(belief, CanSample, "PSRL")
+        solution = solve(belief.sample(key), objective, start=state)
+        return Greedy(solution.q, space.legal), None if state is None else solution

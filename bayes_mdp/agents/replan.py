@@ -1,0 +1,159 @@
+"""When an agent plans again: every k steps, every episode, when a count has doubled, at geometric times, or as told.
+
+A rule answers `due(moment)`. Where its period is known beforehand (`period`), a run is compiled as nested loops without
+any branch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from bayes_mdp.mdp import Episodic, Moment, Objective
+
+DEFAULT_PERIOD = 20
+_LAST_TIME = 2**31 - 1
+
+
+@runtime_checkable
+class ReplanRule(Protocol):
+    """A replanning rule. The first plan of a run is made in any case."""
+
+    @property
+    def period(self) -> int | None:
+        """Steps between two plans where they are known before the run, else None."""
+        ...
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether to plan before the next action."""
+        ...
+
+
+class EverySteps(eqx.Module):
+    """Plan at steps 0, k, 2 k, ... of the run.
+
+    Raises:
+        ValueError, TypeError: `num_steps` is no integer of at least 1.
+    """
+
+    num_steps: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if isinstance(self.num_steps, bool) or not isinstance(self.num_steps, (int, np.integer)):
+            raise TypeError(f"num_steps is {self.num_steps!r}, expected an integer of at least 1")
+        if self.num_steps < 1:
+            raise ValueError(f"num_steps is {self.num_steps}, expected an integer of at least 1")
+
+    @property
+    def period(self) -> int:
+        """k."""
+        return int(self.num_steps)
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether the time is a multiple of k."""
+        return moment.time % self.num_steps == 0
+
+
+class EveryEpisode(eqx.Module):
+    """Plan where an episode begins (Osband, Russo and Van Roy 2013)."""
+
+    @property
+    def period(self) -> None:
+        """Not known: episodes can end early (under `Episodic(horizon)` a run uses the horizon)."""
+        return None
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether an episode just began."""
+        return moment.starts
+
+
+class Doubling(eqx.Module):
+    """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch, Ortner and Auer 2010)."""
+
+    @property
+    def period(self) -> None:
+        """Not known: it depends on the visits."""
+        return None
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether the visits of some pair have doubled."""
+        fresh = moment.visits - moment.planned_visits
+        return jnp.any(fresh >= jnp.maximum(moment.planned_visits, 1.0))
+
+
+class Geometric(eqx.Module):
+    """Plan at times 0, 1 and ceil(factor^j), j = 1, 2, ...: about log(T) / log(factor) plans in T steps.
+
+    Raises:
+        ValueError: `factor` is not a finite number of at least 1.001.
+    """
+
+    factor: float = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor >= 1.001):
+            raise ValueError(f"factor is {self.factor}, expected a finite number of at least 1.001")
+
+    @property
+    def period(self) -> None:
+        """Not constant."""
+        return None
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether the time is one of the geometric times (exact: they are tabulated up to 2^31)."""
+        powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
+        times = np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
+        return jnp.any(moment.time == times)
+
+
+class When(eqx.Module):
+    """Plan when a function of the `Moment` says so."""
+
+    function: Callable[[Moment], Any] = eqx.field(static=True)
+
+    @property
+    def period(self) -> None:
+        """Not known."""
+        return None
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """What the function says."""
+        return jnp.asarray(self.function(moment), dtype=bool)
+
+
+def as_rule(replan: Any) -> ReplanRule | None:
+    """A rule from what a person writes: a rule, a number of steps, "episode", "doubling", a function, or None (default).
+
+    Raises:
+        ValueError: another word. TypeError: another type.
+    """
+    words = {"episode": EveryEpisode, "doubling": Doubling}
+    if replan is None or isinstance(replan, ReplanRule):
+        return replan
+    if isinstance(replan, str):
+        if replan not in words:
+            raise ValueError(f"replan is {replan!r}, expected one of {', '.join(map(repr, words))}")
+        return words[replan]()
+    if isinstance(replan, (int, np.integer)):
+        return EverySteps(replan)
+    if callable(replan):
+        return When(replan)
+    raise TypeError(f"replan is {replan!r}, expected a rule, a number of steps, 'episode', 'doubling' or a function")
+
+
+def rule_for(replan: ReplanRule | None, objective: Objective) -> ReplanRule:
+    """The rule, or the default of the objective: every episode under `Episodic`, else every 20 steps."""
+    if replan is not None:
+        return replan
+    return EveryEpisode() if isinstance(objective, Episodic) else EverySteps(DEFAULT_PERIOD)
+
+
+def period_of(rule: ReplanRule, objective: Objective) -> int | None:
+    """Steps between two plans where they are known before the run: an episode of `Episodic(H)` takes H steps."""
+    if isinstance(rule, EveryEpisode) and isinstance(objective, Episodic):
+        return objective.horizon
+    return rule.period

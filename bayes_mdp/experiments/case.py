@@ -1,0 +1,133 @@
+"""What a person asks `run` for, as one record, and the checks of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.replan import ReplanRule, rule_for
+from bayes_mdp.mdp import CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
+
+REGRETS = ("objective", "average", "oracle_run", "bayes")
+SNAPSHOT_SECONDS = 10.0
+_MOST_STEPS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `run` that seldom change.
+
+    Args:
+        space: what the agent is told of the environment; None: its sizes, its legal actions, whether it can end.
+        num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans).
+        progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
+        snapshot_seconds: at least so long between two snapshots.
+    """
+
+    space: StateActionSpace | None = None
+    num_checkpoints: int = 100
+    progress: bool = True
+    snapshot_seconds: float = SNAPSHOT_SECONDS
+
+
+@dataclass(frozen=True)
+class Case:
+    """The arguments of `run`."""
+
+    agent: Any
+    env: Environment
+    objective: Objective
+    key: PRNGKeyArray
+    prior: Any
+    num_steps: int | None
+    num_episodes: int | None
+    num_seeds: int
+    asked_regret: str | None
+    options: RunOptions
+
+    @property
+    def regret(self) -> str:
+        """The definition asked for, or the default: "objective" for episodes, "average" for runs without an end."""
+        return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
+
+    @property
+    def own_world(self) -> bool:
+        """Whether every seed has an environment of its own."""
+        return self.regret == "bayes"
+
+    @property
+    def rule(self) -> ReplanRule:
+        """When the agent plans."""
+        return rule_for(self.agent.replan, self.objective)
+
+    @property
+    def space(self) -> StateActionSpace:
+        """What the agent is told of the environment."""
+        if self.options.space is not None:
+            return self.options.space
+        mdp = self.env.mdp
+        legal = None if mdp.legal is None else np.asarray(mdp.legal)
+        ends = mdp.end_probs is not None
+        return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+
+
+def check_case(case: Case) -> None:
+    """Refuse what `run` cannot do.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault.
+    """
+    if not isinstance(case.env, Environment):
+        raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
+    if not isinstance(case.objective, Objective):
+        raise TypeError(f"objective is {case.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    if not (isinstance(case.key, jax.Array) and jnp.issubdtype(case.key.dtype, jax.dtypes.prng_key)):
+        raise TypeError("key is no typed key, expected one of jax.random.key(seed)")
+    _count("num_seeds", case.num_seeds)
+    _count("num_checkpoints", case.options.num_checkpoints)
+    _check_length(case)
+    _check_sizes(case)
+    if case.regret not in REGRETS:
+        raise ValueError(f"regret is {case.regret!r}, expected one of {', '.join(REGRETS)}")
+    if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
+        # The value of a policy that never ends is minus infinity.
+        raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
+    if case.own_world and (case.prior is None or isinstance(case.prior, CanUpdate)):
+        raise ValueError("prior is no NumPyro program, expected one to draw environments from (regret='bayes')")
+    if case.prior is None and not isinstance(case.agent, Learner):
+        raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
+
+
+def _count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}, expected an integer of at least 1")
+    if value < 1:
+        raise ValueError(f"{name} is {value}, expected an integer of at least 1")
+
+
+def _check_length(case: Case) -> None:
+    episodic = isinstance(case.objective, Episodic)
+    name, other = ("num_episodes", "num_steps") if episodic else ("num_steps", "num_episodes")
+    if getattr(case, other) is not None or getattr(case, name) is None:
+        raise ValueError(f"{type(case.objective).__name__} runs are measured in {name}, expected it and not {other}")
+    _count(name, getattr(case, name))
+    steps = case.num_episodes * case.objective.horizon if episodic else case.num_steps
+    if steps > _MOST_STEPS:
+        raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
+
+
+def _check_sizes(case: Case) -> None:
+    mdp, space, objective = case.env.mdp, case.space, case.objective
+    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
+        if owned is not None and owned != horizon:
+            raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
+    sizes = (space.n_states, space.n_actions)
+    if sizes != (mdp.n_states, mdp.n_actions):
+        raise ValueError(f"space has {sizes} states and actions, expected {(mdp.n_states, mdp.n_actions)}, those of env")
+    if mdp.end_probs is not None and not space.ends:
+        raise ValueError("space has ends=False, expected True: transitions of env can end an episode")

@@ -1,0 +1,203 @@
+"""`bayes-mdp demo`: the whole sentence on Gymnasium's FrozenLake, from a log to a regret curve, in about a minute.
+
+A log of random play is read; a flat prior and a prior of six lines are inferred from it; the value of a policy is judged
+under both, beside the truth, which a person with a log does not have; then agents explore the lake with both beliefs.
+"""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import xarray as xr
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents import PSRL, EpsilonGreedyQ
+from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
+from bayes_mdp.envs import from_gymnasium, read_log
+from bayes_mdp.experiments.plots import plot_intervals, plot_regret
+from bayes_mdp.experiments.run import run
+from bayes_mdp.inference import PolicyComparison, compare_policies, infer, save
+from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
+from bayes_mdp.models import World
+from bayes_mdp.planning import evaluate
+
+ENV = "FrozenLake-v1"
+SIDE, NUM_ACTIONS = 4, 4
+DISCOUNT = 0.95
+NUM_EPISODES, LONGEST_EPISODE = 300, 100
+NUM_STEPS, NUM_SEEDS, REPLAN = 5000, 20, 20
+# Left 0, down 1, right 2, up 3. The ice is slippery: two moves in three go astray, to either side.
+POLICIES = {
+    "shortest way": np.array([1, 2, 1, 0, 1, 0, 1, 0, 2, 1, 1, 0, 0, 2, 2, 0]),
+    "careful": np.array([0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]),
+}
+JUDGED = "careful"
+
+
+def flat(space: StateActionSpace) -> World:
+    """Any step may lead anywhere, any reward is as likely as not."""
+    with space.plates():
+        probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+        reward = numpyro.sample("reward", dist.Beta(1.0, 1.0))
+    return World(probs, reward=dist.Bernoulli(reward))
+
+
+def neighbours(space: StateActionSpace) -> World:
+    """A step reaches a neighbouring cell or ends the episode, and few steps pay."""
+    near = jnp.asarray(_adjacent_or_end())[:, None, :]
+    with space.plates():
+        probs = numpyro.sample("transition", dist.Dirichlet(jnp.where(near, 0.5, 0.001)))
+        reward = numpyro.sample("reward", dist.Beta(0.05, 1.0))
+    return World(probs, reward=dist.Bernoulli(reward))
+
+
+PRIORS: dict[str, Callable[[StateActionSpace], World]] = {"flat": flat, "neighbours": neighbours}
+
+
+def _adjacent_or_end() -> np.ndarray:
+    """Bool[S, O]: the cells next to each cell (itself too), and the end."""
+    row, column = np.divmod(np.arange(SIDE**2), SIDE)
+    distance = abs(row[:, None] - row) + abs(column[:, None] - column)
+    return np.pad(distance <= 1, [(0, 0), (0, 1)], constant_values=True)
+
+
+class Study(NamedTuple):
+    """What was learnt from the log under one prior."""
+
+    posterior: Any
+    comparison: PolicyComparison
+
+
+def demo(folder: str | Path, *, seed: int = 0) -> None:
+    """Run the demonstration, print what it finds, write a log, posteriors, results and a figure into `folder`."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    key_study, key_run = jax.random.split(jax.random.key(seed))
+    env = from_gymnasium(ENV)
+
+    _title(f"1. A log of {NUM_EPISODES} episodes of random play in {ENV}")
+    log = _log(folder / "log.csv", seed)
+    studies = {}
+    for number, (name, prior) in enumerate(PRIORS.items(), start=2):
+        _title(f"{number}. The prior {name!r}: {(prior.__doc__ or '').strip()}")
+        studies[name] = _study(key_study, prior, log, env)
+        print(studies[name].posterior)
+        print()
+        print(studies[name].comparison)
+        save(studies[name].posterior, folder / f"posterior-{name}.bmdp")
+    truth = _truth(env)
+    _judge(studies, truth, log, folder, key_study)
+    results = _explore(env, folder, key_run)
+    _figure(studies, truth, results, folder / "demo.png")
+    print(f"\nWritten to {folder}/: " + ", ".join(sorted(path.name for path in folder.iterdir())))
+
+
+def _title(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def _log(path: Path, seed: int) -> Log:
+    """Play at random, write a CSV file as a person's system would, and read it back."""
+    import gymnasium
+
+    env, rng = gymnasium.make(ENV), np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["episode", "cell", "move", "reward", "next_cell", "over"])
+        for episode in range(NUM_EPISODES):
+            cell, _ = env.reset(seed=int(rng.integers(2**31)))
+            for _ in range(LONGEST_EPISODE):
+                move = int(rng.integers(NUM_ACTIONS))
+                next_cell, reward, over, cut, _ = env.step(move)
+                writer.writerow([episode, cell, move, reward, next_cell, over])
+                cell = next_cell
+                if over or cut:
+                    break
+    columns = {"state": "cell", "action": "move", "reward": "reward", "next_state": "next_cell", "terminated": "over"}
+    log = read_log(path, **columns, states=range(SIDE**2), actions=range(NUM_ACTIONS))
+    reward = np.asarray(log.transitions.reward)
+    print(f"{reward.size} transitions, the goal was reached {int(reward.sum())} times: {path}")
+    return log
+
+
+def _study(key: PRNGKeyArray, prior: Callable[..., Any], log: Log, env: Environment) -> Study:
+    """Infer, and judge both policies."""
+    posterior = infer(key, prior, log, space=StateActionSpace.from_log(log))
+    start = np.asarray(env.mdp.initial, np.float64)
+    return Study(posterior, compare_policies(key, posterior, POLICIES, Discounted(DISCOUNT), initial=start))
+
+
+def _truth(env: Environment) -> float:
+    """The true value of the judged policy, from Gymnasium's table."""
+    value = evaluate(env.mdp, POLICIES[JUDGED], Discounted(DISCOUNT)).v
+    return float(np.asarray(env.mdp.initial) @ np.asarray(value))
+
+
+def _judge(studies: dict[str, Study], truth: float, log: Log, folder: Path, key: PRNGKeyArray) -> None:
+    """Truth against intervals, and what a person without the truth can see: evidence, prediction, diagnostics."""
+    _title(f"4. Which belief to trust? The true value of {JUDGED!r} is {truth:.4f}")
+    for name, study in studies.items():
+        low, high = study.comparison.values[JUDGED].interval
+        verdict = "holds the truth" if low <= truth <= high else "MISSES the truth"
+        print(
+            f"  {name:<12} 95 % interval [{low:.3f}, {high:.3f}] {verdict}; without the truth: "
+            f"log evidence {study.posterior.log_evidence:.1f}, LOO {predictive_loo(study.posterior, log, key=key):.1f}"
+        )
+    best = studies["neighbours"]
+    tree = to_arviz(best.posterior, key=key, data=log, num_draws=500)
+    save_draws(tree, folder / "draws.nc")
+    draws = {name: value.draws for name, value in best.comparison.values.items()}
+    print("\nDiagnostics of the value draws (ArviZ):")
+    print(summary(xr.Dataset({name: (("chain", "draw"), x[None]) for name, x in draws.items()})).to_string())
+
+
+def _explore(env: Environment, folder: Path, key: PRNGKeyArray) -> dict[str, xr.Dataset]:
+    """PSRL under both beliefs against epsilon-greedy Q-learning."""
+    _title(f"5. Agents that explore the lake: {NUM_STEPS} steps, {NUM_SEEDS} seeds, a new plan every {REPLAN} steps")
+    cases = {
+        "PSRL, prior neighbours": (PSRL(replan=REPLAN), neighbours),
+        "PSRL, prior flat": (PSRL(replan=REPLAN), flat),
+        "epsilon-greedy Q-learning": (EpsilonGreedyQ(), None),
+    }
+    results = {}
+    print(f"  {'agent':<28} {'goals per 1000 steps':>22} {'regret':>16}")
+    for name, (agent, prior) in cases.items():
+        path = folder / f"run-{name.replace(',', '').replace(' ', '-')}.nc"
+        results[name] = run(
+            agent,
+            env,
+            prior=prior,
+            objective=Discounted(DISCOUNT),
+            num_steps=NUM_STEPS,
+            num_seeds=NUM_SEEDS,
+            key=key,
+            regret="oracle_run",
+            path=path,
+        )
+        goals = 1000 * results[name].reward.sum("checkpoint").to_numpy() / NUM_STEPS
+        regret = results[name].regret.to_numpy()[:, -1]
+        print(f"  {name:<28} {_mean(goals):>22} {_mean(regret):>16}", flush=True)
+    return results
+
+
+def _mean(x: np.ndarray) -> str:
+    return f"{x.mean():.2f} +- {1.96 * x.std(ddof=1) / len(x) ** 0.5:.2f}"
+
+
+def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    values = {f"prior {name}": study.comparison.values[JUDGED] for name, study in studies.items()}
+    plot_intervals(values, truth=truth, ax=left)
+    left.set_title(f"How good is the policy {JUDGED!r}, after {NUM_EPISODES} logged episodes?")
+    plot_regret(results, ax=right)
+    right.set_title("Agents that start from the same beliefs")
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,70 @@
+"""The compiled program and the host loop over its chunks: progress, snapshots, interruption."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from bayes_mdp.experiments.layout import Layout
+from bayes_mdp.experiments.loop import SEEDS, Carry, Row, Setting, play, start
+from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.snapshot import Snapshots, join
+
+_SHARED = Setting(None, None, None, None, None, None)
+_OWN_WORLD = Setting(None, None, None, 0, 0, None)
+
+
+class Outcome(NamedTuple):
+    """What a run leaves: [seed, row] rewards and regrets, [seed, *H S A] visits."""
+
+    reward: Float[np.ndarray, "N rows"]
+    regret: Float[np.ndarray, "N rows"]
+    visits: Float[np.ndarray, "N *H S A"]
+
+
+@partial(jax.jit, static_argnames=("layout", "own_world"))
+def start_all(layout: Layout, own_world: bool, setting: Setting, keys: Key[Array, " N"], belief: Any) -> Carry:
+    """The carries of all seeds before the first step."""
+    axes = _OWN_WORLD if own_world else _SHARED
+    return jax.vmap(partial(start, layout), in_axes=(axes, 0, None), axis_name=SEEDS)(setting, keys, belief)
+
+
+@partial(jax.jit, static_argnames=("layout", "own_world"), donate_argnames=("carry",))
+def play_chunk(
+    layout: Layout, own_world: bool, setting: Setting, keys: Key[Array, " N"], carry: Carry, first_row: Any, num_rows: Any
+) -> tuple[Carry, Row]:
+    """One chunk for all seeds; compiled once for a layout, whatever the rows."""
+    axes = _OWN_WORLD if own_world else _SHARED
+    seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
+    return seeds(setting, keys, carry, first_row, num_rows)
+
+
+def execute(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Outcome:
+    """Play all rows, chunk by chunk, from the last snapshot where there is one.
+
+    A run that is interrupted leaves a snapshot of its last chunk, and the interruption goes on to the caller.
+    """
+    layout, own_world, setting, keys = prepared.layout, prepared.own_world, prepared.setting, prepared.keys
+    carry = start_all(layout, own_world, setting, keys, prepared.belief)
+    done, carry, chunks = snapshots.restore(carry)
+    with progress as bar, snapshots as saved:
+        bar.advance(done)
+        for first, count in _chunks(layout, done):
+            carry, chunk = play_chunk(layout, own_world, setting, keys, carry, jnp.int32(first), jnp.int32(count))
+            chunks.append(chunk)
+            saved.keep(first + count, carry, chunks)
+            jax.block_until_ready(chunk)
+            saved.write_if_old()
+            bar.advance(first + count)
+    rows = join(chunks, layout.num_rows)
+    return Outcome(rows.reward, rows.regret, np.asarray(carry.visits))
+
+
+def _chunks(layout: Layout, done: int) -> Iterator[tuple[int, int]]:
+    for first in range(done, layout.num_rows, layout.chunk_rows):
+        yield first, min(layout.chunk_rows, layout.num_rows - first)

@@ -1,0 +1,95 @@
+"""How a run is cut up: rows (checkpoints or episodes) of segments (steps under one plan), and chunks of rows."""
+
+import math
+from dataclasses import dataclass
+
+from bayes_mdp.agents.replan import period_of
+from bayes_mdp.experiments.case import Case
+from bayes_mdp.mdp import Episodic
+
+NUM_CHUNKS = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The static shape of a run: it decides what is compiled.
+
+    A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment is
+    `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays.
+
+    Args:
+        episodic: rows are episodes, which start afresh.
+        ends: transitions can end an episode.
+        row_length: steps of a row (the last checkpoint may be shorter).
+        segment_length: divides `row_length`.
+        always: a plan before every segment; otherwise the rule is asked, in a branch.
+        ragged: the number of steps is no multiple of the segment length.
+        chunk_rows: rows of a chunk.
+        num_rows: rows of the run.
+        num_steps: steps of the run, those that an early end leaves unused included.
+        values: every plan is evaluated, for the regret (see `regret.py`).
+    """
+
+    episodic: bool
+    ends: bool
+    row_length: int
+    segment_length: int
+    always: bool
+    ragged: bool
+    chunk_rows: int
+    num_rows: int
+    num_steps: int
+    values: bool
+
+    @property
+    def segments(self) -> int:
+        """Segments of a full row."""
+        return self.row_length // self.segment_length
+
+    @property
+    def restarts(self) -> bool:
+        """An end is followed by a new first state at once (in a row of `Episodic`, by nothing)."""
+        return self.ends and not self.episodic
+
+
+def layout_of(case: Case, *, ends: bool, values: bool) -> Layout:
+    """The layout of a run."""
+    make = _episodes if isinstance(case.objective, Episodic) else _steps
+    return make(case, period_of(case.rule, case.objective), ends=ends, values=values)
+
+
+def _episodes(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
+    """Rows are episodes; one plan an episode needs no branch."""
+    horizon, episodes = case.objective.horizon, case.num_episodes
+    return Layout(
+        episodic=True,
+        ends=ends,
+        row_length=horizon,
+        segment_length=1 if period is None else math.gcd(period, horizon),
+        always=period == horizon,
+        ragged=False,
+        chunk_rows=math.ceil(episodes / NUM_CHUNKS),
+        num_rows=episodes,
+        num_steps=episodes * horizon,
+        values=values,
+    )
+
+
+def _steps(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
+    """Rows are the steps between checkpoints: about as many as asked for, a whole number of segments each."""
+    steps = case.num_steps
+    segment = min(period or 1, steps)
+    row = segment * max(1, round(steps / segment / case.options.num_checkpoints))
+    rows = math.ceil(steps / row)
+    return Layout(
+        episodic=False,
+        ends=ends,
+        row_length=row,
+        segment_length=segment,
+        always=period is not None,
+        ragged=steps % segment != 0,
+        chunk_rows=math.ceil(rows / NUM_CHUNKS),
+        num_rows=rows,
+        num_steps=steps,
+        values=values,
+    )

@@ -1,0 +1,250 @@
+"""The one scan over time: rows of segments of steps, for one seed.
+
+A segment is played in two passes. Only the states are sequential: the first pass is a scan that carries the state and
+nothing else. Actions, rewards and data of the whole segment then follow at once, and the belief learns from one block.
+The random numbers of the environment depend on the seed and the time alone, never on the agent.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bayes_mdp.agents.learner import Learner
+from bayes_mdp.experiments.beliefs import changing
+from bayes_mdp.experiments.layout import Layout
+from bayes_mdp.experiments.regret import Truth
+from bayes_mdp.experiments.simulator import Simulator
+from bayes_mdp.mdp import Moment, Problem, Transitions
+
+SEEDS = "seeds"
+
+
+class Setting(eqx.Module):
+    """What does not change during a run. `constants` are the leaves of the belief that no update changes."""
+
+    agent: Any
+    rule: Any
+    problem: Problem
+    simulator: Simulator
+    truth: Truth
+    constants: Any
+
+
+class Held(eqx.Module):
+    """What outlives a segment where a plan may: the plan and its value, the visits when it was made, steps since a start."""
+
+    policy: Any
+    value: Float[Array, "*H S"] | None
+    planned_visits: Float[Array, "*H S A"]
+    step: Int[Array, ""]
+
+
+class Carry(eqx.Module):
+    """The state of one seed between two segments. `belief` holds the leaves that updates change."""
+
+    state: Int[Array, ""]
+    agent_state: Any
+    belief: Any
+    visits: Float[Array, "*H S A"]
+    held: Held | None
+
+
+class Row(NamedTuple):
+    """What is kept of a row: its reward, and its regret where that is measured inside the loop."""
+
+    reward: Float[Array, ""]
+    regret: Float[Array, ""]
+
+
+class Streams(NamedTuple):
+    """The keys of one seed: outcomes and rewards, first states, plans, actions, the agent's start."""
+
+    env: Key[Array, ""]
+    reset: Key[Array, ""]
+    plan: Key[Array, ""]
+    act: Key[Array, ""]
+    init: Key[Array, ""]
+
+
+class Block(NamedTuple):
+    """The steps of a segment, [k] each. Where `live` is false (None: never) nothing happened."""
+
+    step: Int[Array, " k"]
+    state: Int[Array, " k"]
+    action: Int[Array, " k"]
+    reward: Float[Array, " k"]
+    outcome: Int[Array, " k"]
+    live: Bool[Array, " k"] | None
+
+
+def streams(key: Key[Array, ""]) -> Streams:
+    """The streams of a seed."""
+    return Streams(*jax.random.split(key, len(Streams._fields)))
+
+
+def start(layout: Layout, setting: Setting, key: Key[Array, ""], belief: Any) -> Carry:
+    """The carry before the first step of one seed."""
+    keys, agent, problem = streams(key), setting.agent, setting.problem
+    agent_state = agent.init(keys.init, problem)
+    visits = jnp.zeros(problem.space.shape)
+    state = setting.simulator.reset(jax.random.fold_in(keys.reset, 0))
+    held = None
+    if not layout.always:
+        whole = eqx.combine(belief, setting.constants)
+        policy, agent_state = agent.plan(jax.random.fold_in(keys.plan, 0), problem, agent_state, whole)
+        held = Held(policy, _value(layout, setting, policy), visits, jnp.int32(0))
+    return Carry(state, agent_state, belief, visits, held)
+
+
+def play(
+    layout: Layout, setting: Setting, key: Key[Array, ""], carry: Carry, first_row: Any, num_rows: Any
+) -> tuple[Carry, Row]:
+    """Play `num_rows` rows (at most `layout.chunk_rows`) from `first_row` on; what lies beyond stays zero."""
+    keys = streams(key)
+
+    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+        carry, rows = loop
+        carry, row = _play_row(layout, setting, keys, carry, first_row + i)
+        return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
+
+    nothing = jnp.zeros(layout.chunk_rows)
+    return lax.fori_loop(0, num_rows, body, (carry, Row(nothing, nothing)))
+
+
+def _play_row(layout: Layout, setting: Setting, keys: Streams, carry: Carry, row: Any) -> tuple[Carry, Row]:
+    length, segments = layout.segment_length, layout.segments
+    time = row * layout.row_length
+    if layout.episodic:
+        carry = replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
+    else:
+        segments = jnp.minimum(segments, (layout.num_steps - time + length - 1) // length)
+
+    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+        carry, total = loop
+        carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
+        return carry, jax.tree.map(jnp.add, total, more)
+
+    nothing = jnp.zeros(())
+    return lax.fori_loop(0, segments, body, (carry, Row(nothing, nothing)))
+
+
+def _play_segment(
+    layout: Layout, setting: Setting, keys: Streams, carry: Carry, time: Any, step: Any
+) -> tuple[Carry, Row]:
+    """Plan (if due), act for `segment_length` steps, learn."""
+    if layout.always:
+        whole = eqx.combine(carry.belief, setting.constants)
+        key = jax.random.fold_in(keys.plan, time)
+        policy, agent_state = setting.agent.plan(key, setting.problem, carry.agent_state, whole)
+        carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
+        old_value = value
+    else:
+        old_value = carry.held.value
+        carry = _plan_if_due(layout, setting, keys, carry, time, step)
+        policy, value = carry.held.policy, carry.held.value
+    block, state = _simulate(layout, setting, keys, policy, carry.state, time, step)
+    regret = jnp.zeros(())
+    if layout.values:
+        regret = setting.truth.regret(old_value, value, block, layout.episodic)
+    carry = _learn(layout, setting, carry, block)
+    return replace(carry, state=state), Row(jnp.sum(block.reward), regret)
+
+
+def _plan_if_due(layout: Layout, setting: Setting, keys: Streams, carry: Carry, time: Any, step: Any) -> Carry:
+    """Ask the rule; where any seed is due, plan for all and keep the new plan of those that are (a true branch)."""
+    held, problem = carry.held, setting.problem
+    step = step if layout.episodic else held.step
+    moment = Moment(time, step, step == 0, carry.visits, held.planned_visits)
+    due = setting.rule.due(moment) & (time > 0)
+
+    def plan() -> tuple[Held, Any]:
+        whole = eqx.combine(carry.belief, setting.constants)
+        key = jax.random.fold_in(keys.plan, time)
+        policy, agent_state = setting.agent.plan(key, problem, carry.agent_state, whole)
+        fresh = Held(policy, _value(layout, setting, policy), carry.visits, held.step)
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), (fresh, agent_state), (held, carry.agent_state))
+
+    any_due = lax.pmax(due.astype(jnp.int32), SEEDS) > 0
+    held, agent_state = lax.cond(any_due, plan, lambda: (held, carry.agent_state))
+    return replace(carry, held=held, agent_state=agent_state)
+
+
+def _value(layout: Layout, setting: Setting, policy: Any) -> Float[Array, "*H S"] | None:
+    return setting.truth.value(policy, setting.problem.objective) if layout.values else None
+
+
+def _simulate(
+    layout: Layout, setting: Setting, keys: Streams, policy: Any, state: Any, time: Any, step: Any
+) -> tuple[Block, Int[Array, ""]]:
+    """The steps of a segment, and the state after them (S: the episode is over)."""
+    sim, last = setting.simulator, setting.problem.space.n_states
+    offsets = jnp.arange(layout.segment_length)
+    times, steps = time + offsets, step + offsets if layout.episodic else jnp.zeros_like(offsets)
+    env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
+    act_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(keys.act, times)
+    uniform = jax.vmap(sim.uniform)(env_keys[:, 0])
+    restart = jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
+
+    def move(state: Any, x: Any) -> tuple[Any, Any]:
+        act_key, u, step, fresh = x
+        at = jnp.minimum(state, last - 1) if layout.ends else state
+        outcome = sim.next_outcome(u, sim.cell(at, policy.act(act_key, at, step), step))
+        following = outcome
+        if layout.restarts:
+            following = jnp.where(outcome == last, fresh, outcome)
+        elif layout.ends:
+            following = jnp.where(state == last, last, outcome)
+        return following, (state, outcome)
+
+    state, (states, outcomes) = lax.scan(move, state, (act_keys, uniform, steps, restart))
+    live = None
+    if layout.ends and not layout.restarts:
+        live, states = states < last, jnp.minimum(states, last - 1)
+    if layout.ragged:
+        live = times < layout.num_steps
+    actions = jax.vmap(policy.act)(act_keys, states, steps)
+    rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
+    if live is not None:
+        rewards = jnp.where(live, rewards, 0.0)
+    return Block(steps, states, actions, rewards, outcomes, live), state
+
+
+def _learn(layout: Layout, setting: Setting, carry: Carry, block: Block) -> Carry:
+    """The belief (or the agent's own state), the visits and the place in the episode after a segment."""
+    problem, agent = setting.problem, setting.agent
+    data, weight = _transitions(layout, problem, block)
+    carry = replace(carry, visits=carry.visits.at[data.cell(problem.space)].add(weight))
+    if carry.held is not None and not layout.episodic:
+        step = carry.held.step + layout.segment_length
+        if layout.ends:
+            step = jnp.where(block.outcome[-1] == problem.space.n_states, 0, step)
+        carry = replace(carry, held=replace(carry.held, step=step))
+    if layout.segment_length == 1:
+        data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
+    if isinstance(agent, Learner):
+        return replace(carry, agent_state=_observe(agent, problem, carry.agent_state, data, weight))
+    whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
+    return replace(carry, belief=changing(whole, carry.belief))
+
+
+def _transitions(layout: Layout, problem: Problem, block: Block) -> tuple[Transitions, Any]:
+    """The data of a segment and their weight."""
+    last = problem.space.n_states
+    terminated = block.outcome == last if layout.ends else None
+    following = jnp.minimum(block.outcome, last - 1) if layout.ends else block.outcome
+    step = block.step if layout.episodic else None
+    weight = 1.0 if block.live is None else block.live.astype(block.reward.dtype)
+    return Transitions(block.state, block.action, block.reward, following, terminated, None, step), weight
+
+
+def _observe(agent: Learner, problem: Problem, state: Any, data: Transitions, weight: Any) -> Any:
+    """Transitions one after the other."""
+    if jnp.ndim(data.state) == 0:
+        return agent.observe(problem, state, data, weight)
+    weights = jnp.broadcast_to(jnp.asarray(weight, data.reward.dtype), data.state.shape)
+    return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]

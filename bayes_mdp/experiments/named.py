@@ -1,0 +1,72 @@
+"""What a person names on the command line: agents, environments and priors, by registry name or import path."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import equinox as eqx
+
+from bayes_mdp.agents import AGENTS
+from bayes_mdp.agents.replan import as_rule
+from bayes_mdp.envs import ENVS, from_gymnasium
+from bayes_mdp.mdp import Environment
+
+
+def find_prior(name: str) -> Callable[..., Any]:
+    """A ready prior with its default hyper-parameters, or the function of "module:function" (also of this folder).
+
+    Raises:
+        ValueError: no such prior, module or function.
+    """
+    from bayes_mdp.models import PRIORS
+
+    if ":" not in name:
+        if name not in PRIORS:
+            raise ValueError(f"prior is {name!r}, expected one of {', '.join(PRIORS)}, or MODULE:FUNCTION")
+        try:
+            return PRIORS[name]()
+        except TypeError as error:
+            raise ValueError(f"prior {name!r} needs arguments ({error}), expected MODULE:FUNCTION that gives them") from error
+    module_name, _, function_name = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        prior = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"prior is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
+    if not callable(prior):
+        raise ValueError(f"prior is {name!r}, a {type(prior).__name__}, expected a function space -> World")
+    return prior
+
+
+def find_agent(name: str, replan: str | None = None) -> Any:
+    """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
+
+    Raises:
+        ValueError: no such agent or rule.
+    """
+    if name not in AGENTS:
+        raise ValueError(f"agent is {name!r}, expected one of {', '.join(AGENTS)}")
+    agent = AGENTS[name]()
+    if replan is None:
+        return agent
+    rule = as_rule(int(replan) if replan.lstrip("-").isdigit() else replan)
+    return eqx.tree_at(lambda a: a.replan, agent, rule, is_leaf=lambda x: x is None)
+
+
+def find_environment(name: str) -> Environment:
+    """An environment of the registry, "name:size", or a Gymnasium id whose environment has a table P.
+
+    Raises:
+        ValueError: no such environment, or a size that is no number.
+    """
+    base, _, size = name.partition(":")
+    if base in ENVS:
+        if size and not size.isdigit():
+            raise ValueError(f"env is {name!r}, expected a whole number after the colon")
+        return ENVS[base](int(size)) if size else ENVS[base]()
+    if "-v" not in name:
+        raise ValueError(f"env is {name!r}, expected one of {', '.join(ENVS)}, or a Gymnasium id")
+    return from_gymnasium(name)

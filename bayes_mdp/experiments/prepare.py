@@ -1,0 +1,72 @@
+"""From what was asked to what is compiled: layout, simulator, truth, belief, keys."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from bayes_mdp.agents import Learner
+from bayes_mdp.experiments.beliefs import initial_belief, listed, on_device, split_constants
+from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.layout import Layout, layout_of
+from bayes_mdp.experiments.loop import Setting
+from bayes_mdp.experiments.regret import Truth, needs_values, truth_of
+from bayes_mdp.experiments.simulator import Simulator, simulator
+from bayes_mdp.inference.sampling import fused_key
+from bayes_mdp.mdp import Environment, Problem, StateActionSpace, Transitions
+
+
+class Prepared(NamedTuple):
+    """A run, ready to be executed. `envs` is the environment, or one for every seed (`own_world`)."""
+
+    layout: Layout
+    own_world: bool
+    envs: Environment
+    setting: Setting
+    keys: Key[Array, " N"]
+    belief: Any
+    space: StateActionSpace
+
+
+def prepare(case: Case) -> Prepared:
+    """Make everything that a run needs (host side: the prior is proven conjugate here, the truth is solved)."""
+    key_seeds, key_belief, key_worlds = jax.random.split(fused_key(case.key), 3)
+    numbers = jnp.arange(case.num_seeds)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, numbers)
+    space, envs = case.space, case.env
+    if case.own_world:
+        envs = _draw_worlds(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_worlds, numbers), case, space)
+    sim, values = simulator(envs), needs_values(case.regret, case.objective)
+    layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values)
+    truth = truth_of(envs.mdp, case.objective, batched=case.own_world) if values else Truth()
+    belief = constants = None
+    if not isinstance(case.agent, Learner):
+        belief, constants = _belief(key_belief, case, space, sim)
+    problem = Problem(space, case.objective, case.env.mdp.initial)
+    setting = on_device(Setting(case.agent, case.rule, problem, sim, truth, constants))
+    return Prepared(layout, case.own_world, envs, setting, keys, belief, space)
+
+
+def _belief(key: Any, case: Case, space: StateActionSpace, sim: Simulator) -> tuple[Any, Any]:
+    belief = initial_belief(key, case.prior, space)
+    if not case.own_world:
+        belief = listed(belief, sim.outcome, space)
+    number, index = jnp.zeros(()), jnp.zeros((), jnp.int32)
+    ended = jnp.zeros((), bool) if space.ends else None
+    example = Transitions(index, index, number, index, ended, None, index)
+    return split_constants(on_device(belief), example)
+
+
+def _draw_worlds(keys: Key[Array, " N"], case: Case, space: StateActionSpace) -> Environment:
+    """One environment for every seed, drawn from the prior program."""
+    from numpyro import handlers
+
+    from bayes_mdp.models import environment
+
+    def draw(key: Any) -> Environment:
+        world = handlers.seed(case.prior, rng_seed=key)(space)
+        return environment(world, space, case.env.mdp.initial, name=case.env.name)
+
+    return jax.jit(jax.vmap(draw))(keys)

@@ -1,0 +1,43 @@
+"""A progress bar with rate and time left: on a terminal, and only for what takes longer than two seconds."""
+
+from types import TracebackType
+from typing import Any
+
+DELAY = 2.0
+
+
+class Progress:
+    """Context manager around a run.
+
+    Args:
+        steps_per_row: steps of all seeds in one row.
+        num_rows: rows of the run.
+        show: False: never.
+    """
+
+    def __init__(self, steps_per_row: int, num_rows: int, *, show: bool = True) -> None:
+        self._steps, self._rows, self._show = steps_per_row, num_rows, show
+        self._bar: Any = None
+        self._done = 0
+
+    def __enter__(self) -> "Progress":
+        from tqdm import tqdm
+
+        self._bar = tqdm(
+            total=self._steps * self._rows,
+            unit=" steps",
+            unit_scale=True,
+            delay=DELAY,
+            disable=None if self._show else True,  # None: silent where the output is no terminal
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.close()
+
+    def advance(self, rows_done: int) -> None:
+        """Tell how many rows are done."""
+        self._bar.update((rows_done - self._done) * self._steps)
+        self._done = rows_done

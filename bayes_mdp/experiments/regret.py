@@ -1,0 +1,95 @@
+"""Regret: what is lost against an optimal policy of the true MDP, in the four definitions of `run`."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.agents import Greedy
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    Discounted,
+    Episodic,
+    Objective,
+    SparseMDP,
+    restart_at_ends,
+)
+from bayes_mdp.planning import Solution, evaluate, solve
+
+def needs_values(regret: str, objective: Objective) -> bool:
+    """Whether every plan must be evaluated in the true MDP."""
+    return regret in ("objective", "bayes") and isinstance(objective, (Episodic, Discounted))
+
+
+class Truth(eqx.Module):
+    """What the regret needs to know of the true MDP.
+
+    Args:
+        mdp: the true MDP, or None where no plan is evaluated.
+        optimal: Float[*H S], optimal values.
+        initial: Float[S], distribution of the first state.
+    """
+
+    mdp: MDP | SparseMDP | None = None
+    optimal: Float[Array, "*H S"] | None = None
+    initial: Float[Array, " S"] | None = None
+
+    def value(self, policy: Any, objective: Objective) -> Float[Array, "*H S"]:
+        """The value of a policy in the true MDP, exact."""
+        followed = policy.best if isinstance(policy, Greedy) else policy
+        return evaluate(self.mdp, followed, objective).v
+
+    def regret(self, old: Any, new: Any, block: Any, episodic: bool) -> Float[Array, ""]:
+        """The regret of a segment played under a policy of value `new`, after one of value `old`.
+
+        Discounted: the sum over its steps of V*(s) - V(s). Episodic: V* - V at the initial distribution where the
+        segment begins an episode; later, what the change of policy lost at the state where it happened.
+        """
+        if not episodic:
+            gap = (self.optimal - new)[block.state]
+            return jnp.sum(gap if block.live is None else jnp.where(block.live, gap, 0.0))
+        step, state = block.step[0], block.state[0]
+        lost = (old - new)[step, state]
+        if block.live is not None:
+            lost = jnp.where(block.live[0], lost, 0.0)
+        return jnp.where(step == 0, self.initial @ (self.optimal - new)[0], lost)
+
+
+def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
+    """An optimal plan of the true MDP (of each of a batch), computed in float64, as numpy arrays of JAX's width."""
+    with jax.enable_x64(True):
+        wide = jax.tree.map(_wide, (mdp, objective))
+        plan = lambda m: solve(m, wide[1])  # noqa: E731
+        answer = jax.device_get(jax.jit(jax.vmap(plan) if batched else plan)(wide[0]))
+    return answer
+
+
+def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Truth:
+    """What the loop needs to evaluate plans."""
+    best = optimal_plan(mdp, objective, batched=batched)
+    return Truth(mdp, jnp.asarray(best.v, float), mdp.initial)
+
+
+def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> np.ndarray:
+    """Expected reward of an optimal policy: of an episode under `Episodic`, else of a step in the long run (the gain).
+
+    Raises:
+        ValueError: the gain depends on the first state.
+    """
+    initial = np.asarray(mdp.initial, np.float64)
+    if isinstance(objective, Episodic):
+        return np.einsum("...s,...s->...", optimal_plan(mdp, objective, batched=batched).v[..., 0, :], initial)
+    dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+    best = optimal_plan(restart_at_ends(dense), AverageReward(), batched=batched)
+    if not np.all(np.isfinite(best.gap)):
+        raise ValueError("regret needs the optimal gain, which depends on the first state here: expected 'oracle_run'")
+    return best.gain
+
+
+def _wide(leaf: Any) -> Any:
+    array = np.asarray(leaf)
+    return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)

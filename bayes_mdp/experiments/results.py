@@ -1,0 +1,80 @@
+"""The result of a run: an `xarray.Dataset`, and its NetCDF file."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_mdp.experiments.execute import Outcome
+from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.mdp.space import PLATE_NAMES
+
+FORMAT = "bayes_mdp run 1"
+_ENGINE = "h5netcdf"
+
+
+def to_dataset(
+    outcome: Outcome, regret: np.ndarray, prepared: Prepared, attributes: dict[str, Any]
+) -> xr.Dataset:
+    """The Dataset of a run.
+
+    Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the
+    episode); `regret`, same dims, cumulative; `visits` [seed, *step, state, action]. Coordinate `time` of a checkpoint:
+    steps so far. `attributes` are kept as JSON.
+    """
+    layout, space = prepared.layout, prepared.space
+    rows = "episode" if layout.episodic else "checkpoint"
+    plates = PLATE_NAMES[-len(space.shape) :]
+    result = xr.Dataset(
+        {
+            "reward": (("seed", rows), outcome.reward, {"long_name": f"reward of the {rows}"}),
+            "regret": (("seed", rows), regret, {"long_name": "cumulative regret"}),
+            "visits": (("seed", *plates), outcome.visits, {"long_name": "visits"}),
+        },
+        coords={
+            "seed": np.arange(outcome.reward.shape[0]),
+            rows: np.arange(layout.num_rows),
+            "state": _labels(space.state_names),
+            "action": _labels(space.action_names),
+        },
+        attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
+    )
+    if not layout.episodic:
+        times = np.minimum(layout.row_length * np.arange(1, layout.num_rows + 1), layout.num_steps)
+        result = result.assign_coords(time=("checkpoint", times))
+    return result
+
+
+def save_result(result: xr.Dataset, path: str | Path) -> None:
+    """Write NetCDF, beside and then renamed: never half a file under `path`."""
+    beside = Path(f"{path}.new")
+    result.to_netcdf(beside, engine=_ENGINE)
+    os.replace(beside, path)
+
+
+def load_result(path: str | Path) -> xr.Dataset:
+    """Read what `run(path=...)` wrote.
+
+    Raises:
+        ValueError: the file is not a whole result of this package.
+        FileNotFoundError: there is no such file.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"path is {str(path)!r}, expected a file that run(path=...) wrote")
+    try:
+        result = xr.load_dataset(path, engine=_ENGINE)
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise ValueError(f"path is {str(path)!r}, expected a whole NetCDF file") from error
+    if result.attrs.get("format") != FORMAT:
+        raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
+    return result
+
+
+def _labels(names: tuple[Any, ...]) -> np.ndarray:
+    """Labels as a file can hold them: numbers where all are integers, else text."""
+    if all(isinstance(name, (int, np.integer)) for name in names):
+        return np.asarray(names)
+    return np.asarray([str(name) for name in names])

@@ -1,0 +1,88 @@
+"""`run`: an agent in a simulated environment, many seeds at once, as one compiled program."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.experiments.account import cumulative_regret
+from bayes_mdp.experiments.case import Case, RunOptions, check_case
+from bayes_mdp.experiments.describe import describe_case
+from bayes_mdp.experiments.execute import execute
+from bayes_mdp.experiments.prepare import prepare
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.mdp import Environment, Objective
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def run(  # noqa: PLR0913 - the parts of an experiment
+    agent: Any,
+    env: Environment,
+    *,
+    objective: Objective,
+    key: PRNGKeyArray,
+    prior: Any = None,
+    num_steps: int | None = None,
+    num_episodes: int | None = None,
+    num_seeds: int = 1,
+    regret: str | None = None,
+    path: str | Path | None = None,
+    options: RunOptions = RunOptions(),
+) -> "xr.Dataset":
+    """Run an agent for `num_seeds` independent seeds; compiled as one program, the same numbers for the same key.
+
+    Seed i draws from `fold_in(key, i)`, so more seeds leave the first ones as they are. Under `Episodic(H)` the run is
+    `num_episodes` episodes of at most H steps; otherwise `num_steps` steps without an end, where an end of the environment
+    is followed by a new first state at once.
+
+    Regret, cumulative, by `regret` (None: "objective" under `Episodic`, else "average"):
+
+    * "objective": the shortfall of the policies that were followed, by exact evaluation in the true MDP. `Episodic`: the sum
+      over episodes of E V*(s_0) - E V^pi(s_0) under the initial distribution; where the policy changes from pi to pi'
+      inside an episode, in state s at step h, V^pi_h(s) - V^pi'_h(s) is added (the same in expectation). `Discounted`: the
+      sum over steps of V*(s_t) - V^pi_t(s_t), pi_t the policy in force. `AverageReward`: as "average".
+    * "average": optimal gain times steps (optimal value of an episode times episodes) minus the rewards received.
+    * "oracle_run": rewards of an optimal policy, run with the same random numbers of the environment, minus the rewards.
+    * "bayes": as "objective", but every seed has its own environment, drawn from `prior`; `env` gives sizes, the horizon and
+      the first state. The mean over seeds estimates the Bayes regret.
+
+    With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from the
+    last snapshot of a killed run and ends in the same bits.
+
+    Args:
+        agent: an agent; its rule `replan` says when it plans.
+        env: what is simulated.
+        objective: what the agent plans for.
+        key: a typed key.
+        prior: a NumPyro program (see `bayes_mdp.models`), or a posterior that can `update`. Agents with a belief of their
+            own do not use it.
+        num_steps, num_episodes: the length, one of the two.
+        num_seeds: number of seeds.
+        regret: see above.
+        path: of the result.
+        options: see `RunOptions`.
+
+    Returns:
+        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; the attributes
+        hold configuration, versions and key as JSON.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
+    """
+    case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
+    check_case(case)
+    from bayes_mdp.experiments.results import save_result, to_dataset
+
+    prepared = prepare(case)
+    attributes = describe_case(case, prepared)
+    layout = prepared.layout
+    progress = Progress(layout.row_length * num_seeds, layout.num_rows, show=options.progress)
+    snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
+    outcome = execute(prepared, progress, snapshots)
+    result = to_dataset(outcome, cumulative_regret(case, prepared, outcome), prepared, attributes)
+    if path is not None:
+        save_result(result, path)
+    return result

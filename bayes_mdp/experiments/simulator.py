@@ -1,0 +1,92 @@
+"""An `Environment` made ready for a compiled loop: outcomes listed, rows cumulated once, one uniform number a step.
+
+`Environment.step` cumulates a row at every step; inside a loop over time that is most of the work. Here the thresholds
+are tables and the outcome is found by a binary search that is written out, so a step is one fused kernel.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
+
+
+class Simulator(eqx.Module):
+    """Listed outcomes of every row, thresholds for inversion, and the law of the rewards.
+
+    Args:
+        outcome: Int[*H S A K], the possible outcomes of a row in increasing order; S is the end.
+        threshold: Float[*H S A T], T = 2^m - 1 >= K - 1: cumulative probabilities, padded with 2.
+        first_state, first_threshold: the same for the first state of an episode, Int[K0] and Float[T0].
+        reward_law: the law of one reward.
+    """
+
+    outcome: Int[Array, "*H S A K"]
+    threshold: Float[Array, "*H S A T"]
+    first_state: Int[Array, " K0"]
+    first_threshold: Float[Array, " T0"]
+    reward_law: RewardLaw
+
+    def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        """The first state of an episode."""
+        u = jax.random.uniform(key, dtype=self.first_threshold.dtype)
+        return self.first_state[_search(u, self.first_threshold, ())]
+
+    def cell(self, state: Any, action: Any, step: Any) -> tuple[Any, ...]:
+        """Index of a row."""
+        return (state, action) if self.outcome.ndim == 3 else (step, state, action)
+
+    def uniform(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The random number of a transition."""
+        return jax.random.uniform(key, dtype=self.threshold.dtype)
+
+    def next_outcome(self, uniform: Any, cell: tuple[Any, ...]) -> Int[Array, ""]:
+        """The outcome of a transition from `cell`: a state, or S for the end."""
+        return self.outcome[(*cell, _search(uniform, self.threshold, cell))]
+
+
+def simulator(env: Environment) -> Simulator:
+    """The simulator of an environment, or of a batch of them (leading axes on every array). Host side."""
+    outcome, threshold = _listed(outcome_rows(env.mdp))
+    first_state, first_threshold = _listed(np.asarray(env.mdp.initial, np.float64))
+    return Simulator(outcome, threshold, first_state, first_threshold, env.reward_law)
+
+
+def outcome_rows(mdp: MDP | SparseMDP) -> np.ndarray:
+    """[*H S A O], probabilities of the outcomes: next states, then the end where there are ends. Host side, float64."""
+    dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+    rows = np.asarray(dense.transition_probs, np.float64)
+    if dense.end_probs is None:
+        return rows
+    return np.concatenate([rows, np.asarray(dense.end_probs, np.float64)[..., None]], axis=-1)
+
+
+def _listed(rows: np.ndarray) -> tuple[Array, Array]:
+    """The possible outcomes of every row, in increasing order (padded with the last one), and their thresholds."""
+    width = int((rows > 0).sum(-1).max())
+    order = np.argsort(rows <= 0, axis=-1, kind="stable")[..., :width]
+    probs = np.take_along_axis(rows, order, axis=-1)
+    last = np.maximum((probs > 0).sum(-1, keepdims=True) - 1, 0)
+    outcome = np.where(probs > 0, order, np.take_along_axis(order, last, axis=-1))
+    return jnp.asarray(outcome, jnp.int32), jnp.asarray(_thresholds(probs), float)
+
+
+def _thresholds(probs: np.ndarray) -> np.ndarray:
+    """Cumulative probabilities of all but the last of K, relative to the total, padded with 2 to 2^m - 1."""
+    cumulative = np.cumsum(probs, axis=-1)
+    relative = cumulative[..., :-1] / cumulative[..., -1:]
+    pad = (1 << (probs.shape[-1] - 1).bit_length()) - probs.shape[-1]
+    return np.pad(relative, [(0, 0)] * (probs.ndim - 1) + [(0, pad)], constant_values=2.0)
+
+
+def _search(u: Any, threshold: Array, cell: tuple[Any, ...]) -> Int[Array, ""]:
+    """How many thresholds of the row `u` reaches; an outcome of probability zero is never found."""
+    half, position = (threshold.shape[-1] + 1) // 2, jnp.int32(0)
+    while half:
+        position = position + half * (u >= threshold[(*cell, position + half - 1)])
+        half //= 2
+    return position

@@ -1,0 +1,117 @@
+"""A posterior that is given by draws: hypotheses, each with a weight."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+
+Pairs = Float[Array, "*H S A"]
+
+
+class Draws(eqx.Module):
+    """A weighted sample of hypotheses as a posterior (built by `draws`).
+
+    Args:
+        mdps: an MDP whose arrays have a leading axis N.
+        weights: [N], non-negative, summing to one.
+    """
+
+    mdps: MDP
+    weights: Float[Array, " N"]
+
+    @property
+    def independent_rows(self) -> bool:
+        """False: draws cannot show that rows are independent."""
+        return False
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Hypotheses drawn from the sample by weight, with replacement."""
+        index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
+
+    def mean_mdp(self) -> MDP:
+        """Weighted mean of probabilities and rewards; masks and initial distribution are those of the first draw."""
+        mdps = self.mdps
+        ends = None if mdps.end_probs is None else self._mean(mdps.end_probs)
+        legal, initial = (None if x is None else jnp.asarray(x)[0] for x in (mdps.legal, mdps.initial))
+        rows = self._mean(mdps.transition_probs)
+        return MDP(rows, self._mean(mdps.reward), end_probs=ends, legal=legal, initial=initial)
+
+    def reward_variance(self) -> Pairs:
+        """Variance of the expected reward of one step over the draws."""
+        return self._variance(self.mdps.reward)
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; an end is worth nothing.
+
+        `values` [S] or [H S]: `values[h]` is the worth of the states that step h leads to.
+        """
+        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(self.mdps.reward + discount * (self.mdps.transition_probs * worth).sum(-1))
+
+    def transition_spread(self, form: str) -> Pairs:
+        """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
+
+        Raises:
+            ValueError: another form; the others are theorems about Dirichlet rows.
+        """
+        if form not in ("ratio", "printed"):
+            raise ValueError(f'form is {form!r}, expected "ratio" or "printed": the others need Dirichlet rows')
+        mdps = self.mdps
+        rows = mdps.transition_probs
+        if mdps.end_probs is not None:
+            rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
+        variance, mean = self._variance(rows), self._mean(rows)
+        if form == "printed":
+            return variance.sum(-1)
+        return jnp.where(mean > 0, variance / jnp.where(mean > 0, mean, 1.0), 0.0).sum(-1)
+
+    def _mean(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
+        return jnp.tensordot(jnp.asarray(self.weights), values, axes=1)
+
+    def _variance(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
+        return self._mean((values - self._mean(values)) ** 2)
+
+
+class CountedDraws(Draws):
+    """`Draws` that know how often every pair was visited."""
+
+    visits: Pairs
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        return jnp.asarray(self.visits)
+
+
+def draws(mdps: MDP | SparseMDP, *, weights: Any = None, visits: Any = None) -> Draws:
+    """A posterior from hypotheses.
+
+    Args:
+        mdps: an MDP (or SparseMDP) whose arrays have a leading axis N, as `sample(key, (N,))` returns it.
+        weights: [N], non-negative; normalised here. None: all equal.
+        visits: [*H S A], how often every pair was visited, where that is known.
+
+    Raises:
+        ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
+    """
+    if isinstance(mdps, SparseMDP):
+        mdps = jax.vmap(SparseMDP.to_dense)(mdps)
+    number, *pairs = mdps.reward.shape
+    weights = jnp.full(number, 1.0 / number) if weights is None else jnp.asarray(weights, float)
+    check_shape("weights", weights, (number,), "draw")
+    if is_concrete(weights):
+        array = np.asarray(weights)
+        require(~(np.isfinite(array) & (array >= 0)), "weights", array, "a finite number, zero or greater")
+        if array.sum() <= 0:
+            raise ValueError("weights sum to 0, expected a positive sum")
+    weights = weights / weights.sum()
+    if visits is None:
+        return Draws(mdps, weights)
+    check_shape("visits", jnp.asarray(visits), tuple(pairs), "(step,) state, action")
+    return CountedDraws(mdps, weights, jnp.asarray(visits, float))

@@ -1,0 +1,240 @@
+"""Conjugate beliefs about the parameters of the law of one reward, elementwise on arrays of one common shape.
+
+`statistics` are [..., 3]: count, mean, sum of squared deviations (`bayes_mdp.inference.moments`). Every variance is
+epistemic: of the *mean* reward. Every log marginal is the log density of the rewards as a sequence, less the
+`log_constant` of each of them, which does not depend on the belief.
+
+Sources: DeGroot (1970), *Optimal Statistical Decisions*, chapter 9; Murphy (2007), *Conjugate Bayesian analysis of the
+Gaussian distribution*, section 3.
+"""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.sampling import dirichlet, gamma, normal_gamma
+from bayes_mdp.inference.moments import Statistics, log_rising, split
+from bayes_mdp.mdp.validation import check_finite, check_positive, require
+
+Cells = Float[Array, "*cells"]
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class RewardBelief(eqx.Module):
+    """What the four families share: names of the parameters of the law, what a reward must be."""
+
+    parameters: eqx.AbstractClassVar[tuple[str, ...]]
+    has_constant: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def after(self, statistics: Statistics) -> "RewardBelief":
+        """The belief after data."""
+
+    @abc.abstractmethod
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+
+    @abc.abstractmethod
+    def variance(self) -> Cells:
+        """Epistemic variance of the mean reward; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
+        """One draw of the `parameters` of the law; the first is the mean reward."""
+
+    @abc.abstractmethod
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
+
+    def log_constant(self, reward: Cells) -> Cells:
+        """Part of the log density of a reward that no parameter enters."""
+        return jnp.zeros_like(reward)
+
+    def check_rewards(self, name: str, rewards: Any) -> None:
+        """Refuse rewards that the law cannot produce; the message calls them `name`.
+
+        Raises:
+            ValueError: names the first such reward.
+        """
+        check_finite(name, rewards)
+
+    def check(self, name: str) -> None:
+        """Refuse parameters that are no belief of this family; every one but `loc` is positive, all are finite.
+
+        Raises:
+            ValueError: `name.parameter[index]`, what was there.
+        """
+        for parameter, values in vars(self).items():
+            (check_finite if parameter == "loc" else check_positive)(f"{name}.{parameter}", values)
+
+
+class NormalGammaBelief(RewardBelief):
+    """Rewards Normal(mean, 1 / precision); precision ~ Gamma(concentration, rate),
+    mean | precision ~ Normal(loc, 1 / (pseudo_count precision)). All in units of the reward (rate: squared)."""
+
+    loc: Cells
+    pseudo_count: Cells
+    concentration: Cells
+    rate: Cells
+    parameters: ClassVar[tuple[str, ...]] = ("mean", "precision")
+
+    def after(self, statistics: Statistics) -> "NormalGammaBelief":
+        """The belief after data."""
+        count, mean, ss = split(statistics)
+        total = self.pseudo_count + count
+        shift = (mean - self.loc) * (count / total)
+        rate = self.rate + 0.5 * (ss + self.pseudo_count * shift * (mean - self.loc))
+        return NormalGammaBelief(self.loc + shift, total, self.concentration + 0.5 * count, rate)
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.loc
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward, that of a Student-t; inf where concentration <= 1."""
+        excess = self.concentration - 1.0
+        finite = excess > 0
+        return jnp.where(finite, self.rate / (self.pseudo_count * jnp.where(finite, excess, 1.0)), jnp.inf)
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
+        """One draw of (mean, precision)."""
+        return normal_gamma(key, self.loc, self.pseudo_count, self.concentration, self.rate)
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`."""
+        count, posterior = statistics[..., 0], self.after(statistics)
+        growth = jnp.log1p((posterior.rate - self.rate) / self.rate)
+        return (
+            log_rising(self.concentration, 0.5 * count)
+            - self.concentration * growth
+            - 0.5 * count * (_LOG_2PI + jnp.log(posterior.rate))
+            - 0.5 * jnp.log1p(count / self.pseudo_count)
+        )
+
+
+class NormalBelief(RewardBelief):
+    """Rewards Normal(mean, noise_scale^2), noise known; mean ~ Normal(loc, scale^2). Units of the reward."""
+
+    loc: Cells
+    scale: Cells
+    noise_scale: Cells
+    parameters: ClassVar[tuple[str, ...]] = ("mean",)
+
+    def _shrink(self, count: Cells) -> Cells:
+        return 1.0 / (1.0 + count * (self.scale / self.noise_scale) ** 2)
+
+    def after(self, statistics: Statistics) -> "NormalBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        shrink = self._shrink(count)
+        # The weight of the data is 1 - shrink, written without the cancellation for small counts.
+        weight = count * (self.scale / self.noise_scale) ** 2 * shrink
+        loc = self.loc + weight * (mean - self.loc)
+        return NormalBelief(loc, self.scale * jnp.sqrt(shrink), self.noise_scale)
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.loc
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        return self.scale**2
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (mean,)."""
+        loc = jnp.asarray(self.loc)
+        return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`."""
+        count, mean, ss = split(statistics)
+        shrink = self._shrink(count)
+        square = (ss + shrink * count * (mean - self.loc) ** 2) / self.noise_scale**2
+        return -0.5 * (count * (_LOG_2PI + 2.0 * jnp.log(self.noise_scale)) - jnp.log(shrink) + square)
+
+
+class BetaBelief(RewardBelief):
+    """Rewards Bernoulli(probs); probs ~ Beta(concentration1, concentration0)."""
+
+    concentration1: Cells
+    concentration0: Cells
+    parameters: ClassVar[tuple[str, ...]] = ("probs",)
+
+    def after(self, statistics: Statistics) -> "BetaBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        return BetaBelief(self.concentration1 + count * mean, self.concentration0 + count * (1.0 - mean))
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        total = self.concentration1 + self.concentration0
+        return (self.concentration1 / total) * (self.concentration0 / total) / (total + 1.0)
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (probs,)."""
+        return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log probability of the rewards behind `statistics`."""
+        count, mean, _ = split(statistics)
+        ones = log_rising(self.concentration1, count * mean)
+        zeros = log_rising(self.concentration0, count * (1.0 - mean))
+        return ones + zeros - log_rising(self.concentration1 + self.concentration0, count)
+
+    def check_rewards(self, name: str, rewards: Any) -> None:
+        """Refuse rewards other than 0 and 1 (see `RewardBelief`)."""
+        array = np.asarray(rewards)
+        require((array != 0) & (array != 1), name, array, "0 or 1 (the law of the reward is Bernoulli)")
+
+
+class GammaBelief(RewardBelief):
+    """Rewards Poisson(rate of the law); that rate ~ Gamma(concentration, rate)."""
+
+    concentration: Cells
+    rate: Cells
+    parameters: ClassVar[tuple[str, ...]] = ("rate",)
+    has_constant: ClassVar[bool] = True
+
+    def after(self, statistics: Statistics) -> "GammaBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        return GammaBelief(self.concentration + count * mean, self.rate + count)
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.concentration / self.rate
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        return self.concentration / self.rate**2
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (rate,)."""
+        return (gamma(key, self.concentration) / self.rate,)
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log probability of the rewards behind `statistics`, less the log factorials."""
+        count, mean, _ = split(statistics)
+        total = count * mean
+        shrink = self.concentration * jnp.log1p(count / self.rate) + total * jnp.log(self.rate + count)
+        return log_rising(self.concentration, total) - shrink
+
+    def log_constant(self, reward: Cells) -> Cells:
+        """- log reward!"""
+        return -gammaln(reward + 1.0)
+
+    def check_rewards(self, name: str, rewards: Any) -> None:
+        """Refuse rewards other than 0, 1, 2, ... (see `RewardBelief`)."""
+        array = np.asarray(rewards)
+        whole = np.isfinite(array) & (array >= 0) & (array == np.floor(array))
+        require(~whole, name, array, "0, 1, 2, ... (the law of the reward is Poisson)")

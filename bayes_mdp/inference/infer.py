@@ -1,0 +1,103 @@
+"""`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.inference.certify import certify
+from bayes_mdp.inference.detect import detect
+from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.trace import Program, trace_program
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.models.statistics import check_counts
+
+METHODS = ("auto", "exact")
+
+
+def infer(
+    key: PRNGKeyArray,
+    prior: Any,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Any = "auto",
+) -> ConjugatePosterior:
+    """The posterior of `prior`, a NumPyro program space -> `World`, after `data`.
+
+    Conjugacy is detected from the traced program, and certified: the posterior density, its constant (the log evidence)
+    and the density of `bayes_mdp.models.joint(prior, space)` agree at random points to 1e-9. The proof is made once for
+    a program (what it computes, not what it is called); data cost their counting.
+
+    Args:
+        key: a typed key; the exact route draws nothing.
+        prior: the program.
+        data: transitions, a log or counts; None: the prior as a posterior.
+        space: what is known before any data.
+        method: "auto" or "exact".
+
+    Raises:
+        ValueError: the prior has no exact posterior (names the site in the way), a parameter is out of range, data that
+            the space or the prior cannot hold, an empty log, a method that is not there.
+        TypeError: `data` or what the prior returns is of another type.
+    """
+    _check_arguments(prior, space, method)
+    transitions = _check_data(data, space)
+    with _room():
+        posterior = _prove(trace_program(prior, space))
+        if isinstance(transitions, Counts):
+            check_counts(transitions, space, None, posterior.rewards.by_outcome)
+            posterior = jax.tree.map(np.asarray, posterior.update(transitions))
+    return posterior if transitions is None or isinstance(transitions, Counts) else refit(posterior, transitions)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """float64; arrays that the program holds in float32 stay what they are, without a warning."""
+    with jax.enable_x64(True), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
+        yield
+
+
+@lru_cache(maxsize=64)
+def _prove(program: Program) -> ConjugatePosterior:
+    """The belief before any data, detected and certified. The random points depend on the program alone."""
+    rng = np.random.default_rng(int(program.fingerprint, 16))
+    detected = detect(program, rng)
+    certify(program, detected, rng)
+    return detected.posterior
+
+
+def _check_arguments(prior: Any, space: Any, method: Any) -> None:
+    if not callable(prior):
+        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
+    if not isinstance(space, StateActionSpace):
+        raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
+    if not (isinstance(method, str) and method in METHODS):
+        raise ValueError(f"method is {method!r}, expected 'auto' or 'exact'")
+
+
+def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | None:
+    if data is None or isinstance(data, Counts):
+        return data
+    if isinstance(data, Log):
+        for name, labels, known in (("states", data.states, space.state_names), ("actions", data.actions, space.action_names)):
+            if labels != known:
+                raise ValueError(f"data.{name} are {_short(labels)}, expected those of the space: {_short(known)}")
+        data = data.transitions
+    if not isinstance(data, Transitions):
+        raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
+    if not np.size(data.state):
+        raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
+    return data
+
+
+def _short(labels: tuple[Any, ...]) -> str:
+    shown = ", ".join(map(repr, labels[:4]))
+    return f"{shown}, ... ({len(labels)})" if len(labels) > 4 else shown

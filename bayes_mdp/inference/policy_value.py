@@ -1,0 +1,263 @@
+"""`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.unvisited import Unvisited
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    CanCount,
+    CanMean,
+    CanSample,
+    Discounted,
+    Episodic,
+    FirstExit,
+    Objective,
+    SparseMDP,
+)
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_probability_rows, check_shape, first_index, require
+from bayes_mdp.planning import evaluate, occupancy, policy_probs
+
+LEVEL = 0.95
+NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses that are held at once: 64 MiB
+
+
+class PolicyValue(eqx.Module):
+    """The value of a policy under a posterior; `print` shows it in words.
+
+    Args:
+        draws: Float64[num_draws], the value in each draw of the MDP (AverageReward: the gain).
+        mean: of the draws.
+        sd: standard deviation of the draws: what the data leave open, not the Monte Carlo error of `mean`.
+        interval: the central 95 % of the draws.
+        gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
+        initial: Float64[S], distribution of the first state.
+        initial_given: whether it was given; if not it is uniform.
+        unvisited: what the policy rests on without data; None where the posterior does not say what it has seen.
+        objective: what was evaluated.
+    """
+
+    draws: Float[np.ndarray, " num_draws"]
+    mean: float
+    sd: float
+    interval: tuple[float, float]
+    gap: float
+    initial: Float[np.ndarray, " S"]
+    initial_given: bool
+    unvisited: Unvisited | None
+    objective: Objective
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        low, high = self.interval
+        error = self.sd / len(self.draws) ** 0.5
+        lines = [
+            f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
+            f"  mean {self.mean:.6g} (Monte Carlo error {error:.2g}), sd {self.sd:.3g}, "
+            f"95 % interval [{low:.6g}, {high:.6g}]",
+            f"  {describe_start(self)}",
+            f"  {describe_unvisited(self.unvisited)}",
+        ]
+        return "\n".join(lines)
+
+
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: Float[Array, " S"] | None = None,
+    num_draws: int = 2000,
+) -> PolicyValue:
+    """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
+
+    Args:
+        key: the draws; the same key gives the same draws to every policy.
+        posterior: anything that can `sample`. What was never visited is named where it can also `visit_counts` and
+            `mean_mdp`.
+        policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
+        objective: Discounted, Episodic, AverageReward or FirstExit.
+        initial: distribution of the first state; None: that of the drawn MDPs, or else uniform, and the answer says so.
+        num_draws: number of draws, at least 2.
+
+    Raises:
+        ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
+            draw (FirstExit with a policy that need not end).
+    """
+    return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws)["policy"]
+
+
+def policy_values(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policies: dict[str, Any],
+    objective: Objective,
+    initial: Any,
+    num_draws: int,
+) -> dict[str, PolicyValue]:
+    """`policy_value` of several policies in common draws."""
+    require_ability(posterior, CanSample, "policy_value")
+    require(num_draws < 2, "num_draws", num_draws, "an integer of at least 2")
+    with jax.enable_x64(True):
+        wide, aim = to_float64(posterior), to_float64(objective)
+        keys = jax.random.split(key, num_draws)
+        shapes = eqx.filter_eval_shape(wide.sample, keys[0])
+        outline = _outline(keys[0], wide, shapes.reward.shape)
+        start, given = _start(outline, initial)
+        probs = tuple(_action_probs(name, policy, outline, objective) for name, policy in policies.items())
+        draws = _evaluate_draws(_chunks(keys, shapes), wide, probs, aim, start)
+        values, gaps, excess = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
+        _require_usable(values, gaps, excess, list(policies), objective)
+        missing = _unvisited(wide, probs, aim, start)
+    return {
+        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
+        for name, draws, gap, unseen in zip(policies, values.T, gaps.T, missing, strict=True)
+    }
+
+
+def describe_objective(objective: Objective) -> str:
+    """The objective in words."""
+    if isinstance(objective, Discounted):
+        return f"discount {float(objective.discount):g}"
+    if isinstance(objective, Episodic):
+        return f"episodes of {objective.horizon} steps"
+    return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
+
+
+def describe_start(value: PolicyValue) -> str:
+    """Where episodes start, in words."""
+    if not value.initial_given:
+        return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
+    return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
+
+
+def describe_unvisited(missing: Unvisited | None) -> str:
+    """What the policy rests on without data, in words."""
+    return "data: the posterior does not say what it has seen" if missing is None else f"data: {missing}"
+
+
+def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
+    """Mean, standard deviation and central 95 % interval."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
+
+
+def to_float64(tree: Any) -> Any:
+    """Every array and number of `tree` as a JAX array, floats in float64; to be called in the float64 room."""
+
+    def widen(leaf: Any) -> Any:
+        if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
+            return jnp.asarray(leaf, jnp.float64)
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    return jax.tree.map(widen, tree)
+
+
+def _chunks(keys: PRNGKeyArray, draw: MDP | SparseMDP) -> PRNGKeyArray:
+    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first."""
+    chunk = max(1, NUMBERS_AT_ONCE // sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(draw)))
+    rounds = -(-len(keys) // chunk)
+    chunk = -(-len(keys) // rounds)
+    return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
+
+
+@eqx.filter_jit
+def _evaluate_draws(
+    keys: PRNGKeyArray, posterior: CanSample, policies: tuple[Array, ...], objective: Objective, start: Any
+) -> tuple[Float[Array, "R C P"], Float[Array, "R C P"], Float[Array, "R C 1"]]:
+    """Values and error bounds of every policy in every draw; how far the rows of the draw are from summing to one."""
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        mdp = posterior.sample(key)
+        answers = [evaluate(mdp, policy, objective) for policy in policies]
+        values = [
+            x.gain if isinstance(objective, AverageReward) else start @ x.v.reshape(-1, x.v.shape[-1])[0]
+            for x in answers
+        ]
+        rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+        total = rows.sum(-1) + (0.0 if mdp.end_probs is None else mdp.end_probs)
+        return jnp.stack(values), jnp.stack([x.gap for x in answers]), jnp.max(jnp.abs(total - 1.0))[None]
+
+    return jax.lax.map(jax.vmap(one), keys)
+
+
+def _outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
+    """The sizes, legal actions and initial distribution of the draws, with rows that mean nothing.
+
+    A draw would do; this compiles no sampler.
+    """
+    legal, initial = _stated(key, posterior)
+    stay = jnp.broadcast_to(jnp.arange(shape[-2])[:, None, None], (*shape, 1))
+    return SparseMDP(stay, jnp.ones(stay.shape), jnp.zeros(shape), legal=legal, initial=initial)
+
+
+@eqx.filter_jit
+def _stated(key: PRNGKeyArray, posterior: CanSample) -> tuple[Array | None, Array | None]:
+    mdp = posterior.sample(key)
+    return mdp.legal, mdp.initial
+
+
+@eqx.filter_jit
+def _times(
+    mdp: MDP | SparseMDP, policies: tuple[Array, ...], objective: Objective, start: Any
+) -> list[Float[Array, "*H S A"]]:
+    return [occupancy(mdp, policy, objective, start) for policy in policies]
+
+
+def _action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
+    try:
+        return policy_probs(policy, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
+    """The distribution of the first state, and whether someone stated it."""
+    if initial is None and mdp.initial is None:
+        return np.full(mdp.n_states, 1 / mdp.n_states), False
+    start = np.asarray(mdp.initial if initial is None else initial, np.float64)
+    check_shape("initial", start, (mdp.n_states,), "state")
+    check_probability_rows("initial", start)
+    return start / start.sum(), True
+
+
+def _require_usable(
+    values: np.ndarray, gaps: np.ndarray, excess: np.ndarray, names: list[str], objective: Objective
+) -> None:
+    """Refuse rows that do not sum to one, and values that are not finite."""
+    bad_rows = first_index(excess[:, 0] > ROW_SUM_TOLERANCE["float32"])
+    if bad_rows is not None:
+        off = excess[bad_rows][0]
+        raise ValueError(
+            f"posterior gave a row that is {off:.2g} off in draw {bad_rows[0]}, expected rows that sum to 1"
+        )
+    index = first_index(~np.isfinite(values) | ~np.isfinite(gaps))
+    if index is not None:
+        draw, policy = index
+        expected = "a policy that ends with probability one" if isinstance(objective, FirstExit) else "a finite value"
+        raise ValueError(
+            f"{names[policy]}: its value in draw {draw} is {values[index]:g} with error bound {gaps[index]:g}, "
+            f"expected {expected} ({describe_objective(objective)})"
+        )
+
+
+def _unvisited(
+    posterior: Any, policies: tuple[Array, ...], objective: Objective, start: np.ndarray
+) -> list[Unvisited | None]:
+    """What each policy rests on without data; its time is that in the mean MDP."""
+    if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):
+        return [None] * len(policies)
+    visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
+    space = getattr(posterior, "space", None)
+    named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
+    names = [*(range(n) for n in visits.shape[:-2]), *named]
+    return [Unvisited.of(visits, np.asarray(time), names) for time in _times(mdp, policies, objective, start)]

@@ -1,0 +1,277 @@
+"""`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.rewards import KnownRewards, RewardCells
+from bayes_mdp.inference.rows import DirichletRows
+from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
+from bayes_mdp.inference.moments import statistics
+from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.validation import at, check_shape, first_index, is_concrete
+
+Pairs = Float[Array, "*H S A"]
+
+
+class ConjugatePosterior(eqx.Module):
+    """Dirichlet rows and conjugate rewards (built by `conjugate_posterior` or `bayes_mdp.infer`).
+
+    On the host its arrays are numpy float64, so that counts and the log evidence are exact; inside `jit` they have
+    JAX's default width.
+
+    Args:
+        transition_probs: what is believed of the rows.
+        rewards: what is believed of the rewards.
+        space: sizes, names, masks.
+        visits: [*H S A], kept only where the counts do not tell (tied or known rows), else None.
+        constant: the part of the log evidence that no belief enters: known rows, log factorials of Poisson rewards.
+    """
+
+    transition_probs: DirichletRows
+    rewards: RewardCells | KnownRewards
+    space: StateActionSpace
+    visits: Pairs | None
+    constant: Float[Array, ""]
+
+    def __str__(self) -> str:
+        from bayes_mdp.inference.summary import describe
+
+        return describe(self)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "exact"."""
+        return "exact"
+
+    @property
+    def reward(self) -> Any:
+        """The belief about the rewards after data: `.loc`, `.pseudo_count`, ... by family, [*H S A] or [*H S A O].
+
+        Known rewards: the array itself.
+        """
+        return self.rewards.mean() if isinstance(self.rewards, KnownRewards) else self.rewards.belief
+
+    @property
+    def legal(self) -> Any:
+        """Bool[S A], or None: all actions exist."""
+        return self.space.legal
+
+    @property
+    def independent_rows(self) -> bool:
+        """Whether the rows and rewards of different pairs are independent: the premise of the uncertainty theorems."""
+        return self.transition_probs.independent and self.rewards.independent
+
+    @property
+    def log_evidence(self) -> Any:
+        """log p(next states, rewards | states, actions) of the data as a sequence, known rows included.
+
+        A Python float computed in float64; inside a trace an array. nan after `Counts` of Poisson rewards, which do not
+        hold the factorials.
+        """
+        if not is_concrete(self):
+            return _log_evidence(self)
+        with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+            return float(_compiled_evidence(jax.tree.map(_wide, self)))
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        draw = self._draw
+        for _ in sample_shape:
+            draw = jax.vmap(draw)
+        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+    def _draw(self, key: PRNGKeyArray) -> MDP:
+        key_rows, key_rewards = jax.random.split(key)
+        return self._mdp(self.transition_probs.sample(key_rows), self.rewards.sample(key_rewards))
+
+    def mean_mdp(self) -> MDP:
+        """Posterior mean of the transition probabilities and of the expected rewards."""
+        return self._mdp(self.transition_probs.mean(), self.rewards.mean())
+
+    def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[Array, "*cells"]) -> MDP:
+        if self.rewards.by_outcome:
+            reward = (rows * reward).sum(-1)
+        probs, ends = (rows[..., :-1], rows[..., -1]) if self.space.ends else (rows, None)
+        return MDP(probs, reward, end_probs=ends, legal=self.space.legal)
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        return self.transition_probs.visits() if self.visits is None else jnp.asarray(self.visits)
+
+    def reward_variance(self) -> Pairs:
+        """Epistemic variance of the expected reward sum_o P(o | s, a) r(s, a, o) of one step.
+
+        Raises:
+            ValueError: it does not exist (normal-gamma concentration <= 1); inside a trace it is inf.
+        """
+        return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
+
+    def expected_reward_variance(self) -> Pairs:
+        """Epistemic variance of the mean reward given the outcome, averaged over outcomes.
+
+        It is pbar . v of SPEC 2.4 and Part 3, and `reward_variance` where rewards do not depend on the outcome.
+
+        Raises:
+            ValueError: as `reward_variance`.
+        """
+        probs, variance = self.transition_probs.mean(), self._variance()
+        return jnp.where(probs > 0, probs * variance, 0.0).sum(-1) if self.rewards.by_outcome else variance
+
+    def _variance(self) -> Float[Array, "*cells"]:
+        variance = self.rewards.variance()
+        if is_concrete(variance, self.space):
+            self._refuse_infinite(np.asarray(jnp.isinf(variance)))
+        return variance
+
+    def _refuse_infinite(self, infinite: Any) -> None:
+        if self.rewards.by_outcome:
+            infinite = (infinite & (np.asarray(self.transition_probs.mean()) > 0)).any(-1)
+        legal = True if self.space.legal is None else self.space.legal
+        index = first_index(infinite & legal)
+        if index is not None:
+            concentration = np.asarray(self.reward.concentration)[index]
+            raise ValueError(
+                f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than 1: "
+                f"the variance of the mean reward of state {self.space.state_names[index[-2]]!r}, "
+                f"action {self.space.action_names[index[-1]]!r} does not exist"
+            )
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), covariances included.
+
+        Args:
+            values: [S] or, where there is a horizon, [H S]: `values[h]` is the worth of the states that step h leads
+                *to* (of step h + 1). An end is worth nothing.
+            discount: a number.
+
+        The variance is exact for fixed `values`: with pbar the mean row and c0 its concentration,
+        Var_pbar(m + discount values) / (c0 + 1) + E[p' Cov(reward) p] (SPEC Part 3).
+
+        Raises:
+            ValueError: as `reward_variance`.
+        """
+        probs, inverse = self.transition_probs.mean(), self.transition_probs.inverse_total()
+        worth = jnp.expand_dims(discount * self._with_end(jnp.asarray(values, probs.dtype)), (-3, -2))
+        variance = self._variance()
+        if not self.rewards.by_outcome:
+            return row_variance(probs, inverse, worth) + variance
+        rewards = self.rewards
+        leaf = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
+        spread = expected_square(probs, inverse, variance, leaf)
+        return row_variance(probs, inverse, self.rewards.mean() + worth) + spread
+
+    def _with_end(self, values: Float[Array, "*H S"]) -> Float[Array, "*H O"]:
+        return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.space.ends else values
+
+    def transition_spread(self, form: str) -> Pairs:
+        """The factor of the uncertainty Bellman equation (see `dirichlet_spread`)."""
+        return dirichlet_spread(form, self.transition_probs.concentration, self.visit_counts())
+
+    def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "ConjugatePosterior":
+        """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or `Counts`.
+
+        Args:
+            transitions: data; a reward of None, or not observed, teaches nothing about rewards.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
+                that power.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        if isinstance(transitions, Counts):
+            return self._update_counts(transitions, weight)
+        if is_concrete(transitions, self.transition_probs.prior):
+            self.check(transitions)
+        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
+        weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        posterior = self._see_outcomes(cell, outcome, weight)
+        return posterior if transitions.reward is None else posterior._see_rewards(transitions, cell, outcome, weight)
+
+    def check(self, transitions: Transitions) -> None:
+        """Refuse transitions that the space or this belief cannot hold. Host side.
+
+        Raises:
+            ValueError, TypeError: one sentence that names the first one (see `check_transitions`), an outcome of
+                probability zero, a reward that the law cannot give.
+        """
+        check_transitions(transitions, self.space)
+        outcome = np.asarray(transitions.outcome(self.space.n_states))
+        self.transition_probs.check(transitions.cell(self.space), outcome)
+        if isinstance(self.rewards, RewardCells) and transitions.reward is not None:
+            reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
+            reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
+            self.rewards.prior.check_rewards("transitions.reward", reward)
+
+    def _see_outcomes(self, cell: tuple[Any, ...], outcome: Any, weight: Any) -> "ConjugatePosterior":
+        rows, visits, constant = self.transition_probs, self.visits, self.constant
+        if visits is not None:
+            visits = jnp.asarray(visits)
+            visits = visits.at[cell].add(weight.astype(visits.dtype))
+        if rows.known is not None:
+            constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
+        rows = rows.update(cell, outcome, weight.astype(jnp.asarray(rows.counts).dtype))
+        return type(self)(rows, self.rewards, self.space, visits, constant)
+
+    def _see_rewards(self, transitions: Transitions, cell: Any, outcome: Any, weight: Any) -> "ConjugatePosterior":
+        rewards, constant = self.rewards, self.constant
+        if isinstance(rewards, KnownRewards):
+            return self
+        reward, seen = jnp.asarray(transitions.reward, weight.dtype), transitions.reward_observed
+        if seen is not None:
+            weight, reward = jnp.where(seen, weight, 0.0), jnp.where(seen, reward, 0.0)
+        if rewards.prior.has_constant:
+            constant = constant + _weighted_sum(weight, rewards.prior.log_constant(reward))
+        rewards = rewards.update(cell, outcome, statistics(weight, reward, 0.0))
+        return type(self)(self.transition_probs, rewards, self.space, self.visits, constant)
+
+    def _update_counts(self, counts: Counts, weight: Any) -> "ConjugatePosterior":
+        shape = self.transition_probs.shape
+        check_shape("counts.transitions", counts.transitions, shape, "(step,) state, action, outcome")
+        *each, outcome = jnp.indices(shape)
+        if is_concrete(counts, self.transition_probs.prior):
+            seen = np.nonzero(np.asarray(counts.transitions))
+            self.transition_probs.check(seen[:-1], seen[-1])
+        posterior = self._see_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
+        rewards, constant = self.rewards, posterior.constant
+        if isinstance(rewards, RewardCells):
+            check_shape("counts.reward_count", counts.reward_count, rewards.shape, "the cells of the reward law")
+            data = statistics(counts.reward_count * weight, counts.reward_mean, counts.reward_ss * weight)
+            cell = tuple(each) if rewards.by_outcome else tuple(jnp.indices(shape[:-1]))
+            rewards = rewards.update(cell, outcome, data)
+            constant = constant + jnp.nan if rewards.prior.has_constant else constant
+        return type(self)(posterior.transition_probs, rewards, self.space, posterior.visits, constant)
+
+    def listed(self, successor: Any) -> "ConjugatePosterior":
+        """The same posterior, whose counts are kept for the outcomes `successor` [*H S A L] (S is the end) only.
+
+        Exact, and cheaper to update and to draw from, for whoever knows that nothing else will be seen: a simulator
+        with listed successors. Counts outside the list, but for those already seen, are lost. Host side.
+        """
+        return eqx.tree_at(lambda p: p.transition_probs, self, self.transition_probs.listed(np.asarray(successor)))
+
+    def unlisted(self) -> "ConjugatePosterior":
+        """The same posterior with the counts of every outcome."""
+        return eqx.tree_at(lambda p: p.transition_probs, self, self.transition_probs.unlisted())
+
+
+def _weighted_sum(weight: Any, terms: Any) -> Any:
+    return jnp.where(weight != 0, weight * terms, 0.0).sum()
+
+
+def _wide(leaf: Any) -> Any:
+    array = np.asarray(leaf)
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+
+def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
+    total = posterior.transition_probs.log_evidence() + posterior.constant
+    return total if isinstance(posterior.rewards, KnownRewards) else total + posterior.rewards.log_evidence()
+
+
+# Eagerly, each of its operations would be compiled on its own: ten times as long.
+_compiled_evidence = jax.jit(_log_evidence)

@@ -1,0 +1,62 @@
+"""Predictive densities of a conjugate posterior: of the next transition, in closed form.
+
+They are the marginal of one more observation: c / sum(c) for the outcome; Student-t, normal, Bernoulli or negative
+binomial for the reward (Murphy 2007, *Conjugate Bayesian analysis of the Gaussian distribution*).
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.inference.moments import statistics
+from bayes_mdp.mdp import Transitions, check_transitions
+from bayes_mdp.mdp.validation import is_concrete
+
+
+def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log-probability of the next state (or end) of each transition, each by itself; -inf where it is impossible.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    place = _place(posterior, transitions)
+    return jnp.log(posterior.transition_probs.mean()[place])
+
+
+def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of the reward of each transition, each by itself; zero where it is known, missing or not observed.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    *cell, outcome = _place(posterior, transitions)
+    rewards = posterior.rewards
+    if transitions.reward is None or isinstance(rewards, KnownRewards):
+        return jnp.zeros(jnp.shape(transitions.state))
+    seen = True if transitions.reward_observed is None else jnp.asarray(transitions.reward_observed)
+    reward = jnp.where(seen, jnp.asarray(transitions.reward, float), 0.0)
+    if is_concrete(reward):
+        rewards.prior.check_rewards("transitions.reward", np.asarray(reward))
+    belief, believed = rewards.belief_at(tuple(cell), outcome)
+    density = belief.log_marginal(statistics(1.0, reward, 0.0)) + rewards.prior.log_constant(reward)
+    return jnp.where(seen & believed, density, 0.0)
+
+
+def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of outcome and reward of each transition, each by itself given the data of `posterior` alone.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
+
+
+def _place(posterior: ConjugatePosterior, transitions: Transitions) -> tuple[Any, ...]:
+    if is_concrete(transitions):
+        check_transitions(transitions, posterior.space)
+    outcome = transitions.outcome(posterior.space.n_states)
+    return (*transitions.cell(posterior.space), outcome)

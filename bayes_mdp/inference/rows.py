@@ -1,0 +1,234 @@
+"""`DirichletRows`: what is believed of the transition probabilities, as plain arrays.
+
+The rows of the law, one for each (step,) state and action, over O outcomes, select elements of M independent Dirichlet
+*leaf rows*: tied rows share a leaf row, a known support leaves columns out, known rows have none.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
+from bayes_mdp.inference.moments import log_rising
+from bayes_mdp.inference.tables import is_injective, leaf_index, unless_identity
+from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
+
+Sites = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class DirichletRows(eqx.Module):
+    """Independent Dirichlet leaf rows, and the tables by which the law selects from them (built by `dirichlet_rows`).
+
+    Args:
+        prior: [M K], prior concentrations; zero is a structural zero (or padding).
+        counts: [M K], how often each column was seen; [M L] where `successor` lists L columns.
+        row: [*H S A], the leaf row of each row of the law, -1 for a known row; None: row-major, one each.
+        column: [*H S A O], the column of each outcome in that leaf row, -1 for a structural zero; None: the same.
+        known: [*H S A O], the known rows (read where `row` is -1); None: there is none.
+        successor: [M L], the columns that `counts` lists (a repeated column counts in its first place); None: all K.
+        shape: (*H, S, A, O).
+        unit_prior: every prior concentration is one.
+        independent: no leaf row is used by two rows of the law.
+        sites: (name, batch shape) of the sites whose rows are stacked, in order.
+    """
+
+    prior: Float[Array, "M K"]
+    counts: Float[Array, "M L"]
+    row: Int[Array, "*H S A"] | None
+    column: Int[Array, "*H S A O"] | None
+    known: Float[Array, "*H S A O"] | None
+    successor: Int[Array, "M L"] | None
+    shape: tuple[int, ...] = eqx.field(static=True)
+    unit_prior: bool = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
+    sites: Sites = eqx.field(static=True, default=())
+
+    @property
+    def dense_counts(self) -> Float[Array, "M K"]:
+        """Counts of every column."""
+        counts = jnp.asarray(self.counts)
+        if self.successor is None:
+            return counts
+        rows = jnp.arange(len(self.prior))[:, None]
+        return jnp.zeros(self.prior.shape, counts.dtype).at[rows, self.successor].add(counts)
+
+    @property
+    def leaf_concentration(self) -> Float[Array, "M K"]:
+        """Concentrations of the leaf rows after data."""
+        return self.prior + self.dense_counts
+
+    @property
+    def concentration(self) -> Float[Array, "*H S A O"]:
+        """Concentrations of the rows of the law after data; zero for structural zeros and in known rows."""
+        return self._select(self.leaf_concentration)
+
+    @property
+    def is_known(self) -> Array:
+        """Bool[*H S A], the rows that are known, not believed."""
+        return jnp.zeros(self.shape[:-1], bool) if self.row is None else jnp.asarray(self.row) < 0
+
+    def _select(self, leaves: Float[Array, "M K"]) -> Float[Array, "*H S A O"]:
+        """Rows of the law from leaf rows, zero where there is no leaf."""
+        if self.row is None and self.column is None:
+            return leaves.reshape(self.shape)
+        row = jnp.arange(math.prod(self.shape[:-1])).reshape(self.shape[:-1]) if self.row is None else self.row
+        if self.column is None:
+            return jnp.where((row < 0)[..., None], 0.0, leaves[row])
+        return jnp.where((row < 0)[..., None] | (self.column < 0), 0.0, leaves[row[..., None], self.column])
+
+    def gather(self, leaves: Float[Array, "M K"]) -> Float[Array, "*H S A O"]:
+        """The rows of the law for the values `leaves` of the leaf rows, known rows filled in."""
+        rows = self._select(leaves)
+        return rows if self.known is None else jnp.where(self.is_known[..., None], self.known, rows).astype(rows.dtype)
+
+    def mean(self) -> Float[Array, "*H S A O"]:
+        """Expected probabilities."""
+        leaves = self.leaf_concentration
+        return self.gather(leaves / leaves.sum(-1, keepdims=True))
+
+    def inverse_total(self) -> Float[Array, "*H S A"]:
+        """1 / (sum of concentrations + 1), the factor of every Dirichlet covariance; zero where nothing is unknown."""
+        concentration = self.concentration
+        unknown = (concentration > 0).sum(-1) > 1
+        return jnp.where(unknown, 1.0 / (concentration.sum(-1) + 1.0), 0.0)
+
+    def sample_leaves(self, key: PRNGKeyArray) -> Float[Array, "M K"]:
+        """One draw of the leaf rows."""
+        prior = jnp.asarray(self.prior)
+        if self.successor is None:
+            return dirichlet(key, prior + self.counts)
+        counts, successor = jnp.asarray(self.counts), jnp.asarray(self.successor)
+        return dirichlet_split(key, prior, counts, successor, unit_prior=self.unit_prior)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A O"]:
+        """One draw of the rows of the law."""
+        return self.gather(self.sample_leaves(key))
+
+    def at_step(self, step: Any) -> "DirichletRows":
+        """The rows of one step, each with a leaf row of its own (right for independent rows only: see `layered`)."""
+        shape, size = self.shape[1:], math.prod(self.shape[1:-1])
+        chosen = jnp.arange(size) + step * size if self.row is None else jnp.ravel(jnp.asarray(self.row)[step])
+        row = None if self.known is None else jnp.where(chosen < 0, -1, jnp.arange(size)).reshape(shape[:-1])
+        prior, counts = jnp.asarray(self.prior)[chosen], jnp.asarray(self.counts)[chosen]
+        successor = None if self.successor is None else jnp.asarray(self.successor)[chosen]
+        column, known = (None if x is None else jnp.asarray(x)[step] for x in (self.column, self.known))
+        return DirichletRows(prior, counts, row, column, known, successor, shape, self.unit_prior, True)
+
+    def sample_expectation(self, key: PRNGKeyArray, values: Float[Array, " O"]) -> Float[Array, "*H S A"]:
+        """One draw of sum_o P(o | s, a) values(o); listed counts never build the rows."""
+        if self.successor is None or self.row is not None or self.column is not None:
+            return self.sample(key) @ values
+        prior, counts, successor = (jnp.asarray(x) for x in (self.prior, self.counts, self.successor))
+        drawn = dirichlet_expectation(key, prior, counts, successor, values, unit_prior=self.unit_prior)
+        return drawn.reshape(self.shape[:-1])
+
+    def visits(self) -> Float[Array, "*H S A"]:
+        """Transitions seen from every pair; for independent, unknown rows only (others do not know whose they were)."""
+        total = jnp.asarray(self.counts).sum(-1)
+        return total.reshape(self.shape[:-1]) if self.row is None else total[self.row]
+
+    def _place(self, cell: tuple[Any, ...], outcome: Any) -> tuple[Any, Any]:
+        """Indices into `counts` of the outcomes of cells; out of range where there is nothing to count."""
+        row = leaf_index(self.row, cell, self.shape[:-1], len(self.prior))
+        column = outcome if self.column is None else jnp.asarray(self.column)[(*cell, outcome)]
+        size = self.counts.shape[-1]
+        if self.successor is None:
+            return row, jnp.where(column < 0, size, column)
+        hit = jnp.asarray(self.successor).at[row].get(mode="clip") == jnp.asarray(column)[..., None]
+        return row, jnp.where(hit.any(-1), jnp.argmax(hit, axis=-1), size)
+
+    def update(self, cell: tuple[Any, ...], outcome: Any, weight: Any) -> "DirichletRows":
+        """The belief after `weight` transitions from `cell` to the index `outcome` (scalars or arrays of one shape)."""
+        counts = jnp.asarray(self.counts)
+        place = self._place(cell, outcome)
+        return eqx.tree_at(lambda rows: rows.counts, self, counts.at[place].add(weight, mode="drop"))
+
+    def log_known(self, cell: tuple[Any, ...], outcome: Any) -> Float[Array, "*N"]:
+        """Log-probability of outcomes under the known rows; zero elsewhere."""
+        known = jnp.where(self.is_known[cell], jnp.asarray(self.known)[(*cell, outcome)], 1.0)
+        return jnp.log(known)
+
+    def log_evidence(self) -> Float[Array, ""]:
+        """Log-probability of the counted outcomes, as a sequence, under the prior; known rows are not included."""
+        counts = self.dense_counts
+        prior = jnp.asarray(self.prior, counts.dtype)
+        possible = prior > 0
+        seen = log_rising(jnp.where(possible, prior, 1.0), jnp.where(possible, counts, 0.0)).sum()
+        return seen - log_rising(prior.sum(-1), counts.sum(-1)).sum()
+
+    def check(self, cell: tuple[Any, ...], outcome: np.ndarray) -> None:
+        """Refuse transitions to an outcome that has probability zero under the prior (host side).
+
+        Raises:
+            ValueError: names the first one.
+        """
+        row = np.asarray(leaf_index(self.row, cell, self.shape[:-1], len(self.prior)))
+        column = outcome if self.column is None else np.asarray(self.column)[(*cell, outcome)]
+        possible = np.asarray(self.prior)[np.minimum(row, len(self.prior) - 1), np.maximum(column, 0)] > 0
+        possible &= (row < len(self.prior)) & (column >= 0)
+        if self.known is not None:
+            possible |= np.asarray(self.is_known)[cell] & (np.asarray(self.known)[(*cell, outcome)] > 0)
+        index = first_index(~possible)
+        if index is not None:
+            s, a = (int(np.asarray(i)[index]) for i in cell[-2:])
+            raise ValueError(
+                f"{at('transitions.next_state', index)} leads to outcome {int(outcome[index])}, expected an outcome "
+                f"of positive probability under the prior in state {s}, action {a}"
+            )
+
+    def listed(self, successor: Any) -> "DirichletRows":
+        """The same belief, its counts kept for the outcomes `successor` [*H S A L] and those seen only (host side)."""
+        counts = np.asarray(self.dense_counts)
+        columns = [set(np.flatnonzero(seen)) for seen in counts]
+        cells = np.indices(self.shape[:-1]).reshape(len(self.shape) - 1, -1)
+        rows = np.asarray(leaf_index(self.row, tuple(cells), self.shape[:-1], len(columns)))
+        for row, cell, outcomes in zip(rows, cells.T, np.reshape(successor, (rows.size, -1)), strict=True):
+            if row < len(columns):
+                chosen = outcomes if self.column is None else np.asarray(self.column)[(*cell, outcomes)]
+                columns[row].update(int(k) for k in chosen if k >= 0)
+        lists = [sorted(each) or [0] for each in columns]
+        width = max(map(len, lists))
+        listed = np.array([each + each[:1] * (width - len(each)) for each in lists], np.int32)
+        first = np.arange(width) < np.array([len(each) for each in lists])[:, None]
+        kept = np.where(first, np.take_along_axis(counts, listed, -1), 0.0)
+        return eqx.tree_at(lambda r: (r.counts, r.successor), self, (kept, listed), is_leaf=lambda x: x is None)
+
+    def unlisted(self) -> "DirichletRows":
+        """The same belief with the counts of all columns."""
+        return eqx.tree_at(
+            lambda r: (r.counts, r.successor), self, (self.dense_counts, None), is_leaf=lambda x: x is None
+        )
+
+
+def dirichlet_rows(
+    prior: Any, shape: tuple[int, ...], *, row: Any = None, column: Any = None, known: Any = None, sites: Sites = ()
+) -> DirichletRows:
+    """Rows before any data (arguments: see `DirichletRows`). Host side; tables that change nothing are dropped.
+
+    Raises:
+        ValueError: a negative or NaN concentration, a table that points outside the leaf rows, shapes that disagree.
+    """
+    prior = np.asarray(prior, float)
+    check_concentration("concentration", prior)
+    (size, width), cells = prior.shape, tuple(shape[:-1])
+    if row is None and size != math.prod(cells):
+        raise ValueError(f"prior has {size} leaf rows, expected {math.prod(cells)}, one for each row of {tuple(shape)}")
+    row = np.arange(math.prod(cells)).reshape(cells) if row is None else np.asarray(row)
+    check_shape("row", row, cells, "(step,) state, action")
+    row = unless_identity(row, size, "row")
+    column = np.broadcast_to(np.arange(shape[-1]), shape) if column is None else np.asarray(column)
+    check_shape("column", column, shape, "(step,) state, action, outcome")
+    same = width == shape[-1] and bool(np.all(column == np.arange(shape[-1])))
+    column = None if same else column.astype(np.int32)
+    if column is not None and column.max(initial=-1) >= width:
+        raise ValueError(f"column holds {column.max()}, expected -1 (none) or 0 to {width - 1}")
+    known = None if row is None or not (row < 0).any() else np.asarray(known)
+    if known is not None:
+        check_shape("known", known, shape, "(step,) state, action, outcome")
+    unit_prior = bool((prior == 1).all())
+    counts = np.zeros_like(prior)
+    return DirichletRows(prior, counts, row, column, known, None, tuple(shape), unit_prior, is_injective(row), sites)

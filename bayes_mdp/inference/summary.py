@@ -1,0 +1,238 @@
+"""A posterior that a person can read: `describe` (what `print(posterior)` shows) and the same as a `table`. Host-side.
+
+A row of the transition probabilities with concentration c, c0 = sum(c) and mean p = c / c0 has
+Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the root of the expected squared distance of
+the row from its mean.
+"""
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.mdp.validation import is_concrete
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WIDTH = 100
+SHOWN_PAIRS = 10
+SHOWN_STATES = 12
+LONGEST_NAME = 12
+HEADINGS = {
+    "reward_mean": "mean reward",
+    "reward_sd": "sd",
+    "likeliest": "likeliest next",
+    "likeliest_prob": "prob",
+    "likeliest_sd": "sd ",
+    "row_sd": "row sd",
+}
+
+
+def table(posterior: Any) -> "pd.DataFrame":
+    """Every legal pair, the most uncertain first.
+
+    Columns: (step,) state, action (names); `visits`, transitions seen; `reward_mean` and `reward_sd` of the expected
+    reward (units of the reward, sd epistemic); `likeliest`, the name of the most probable outcome (None where several
+    are equally probable), with `likeliest_prob` and `likeliest_sd`; `row_sd` (see the module); `prior_share`, the
+    prior's part of the concentration of the row (NaN where the row is known).
+
+    Most uncertain: by the larger of `row_sd` and `reward_sd`, each as a fraction of its largest finite value in the
+    table; an infinite `reward_sd` comes before all.
+
+    Args:
+        posterior: a `ConjugatePosterior`.
+    """
+    import pandas as pd
+
+    columns = _columns(posterior)
+    legal = np.ones(posterior.space.shape, bool)
+    if posterior.space.legal is not None:
+        legal &= posterior.space.legal
+    frame = pd.DataFrame({name: values[legal] for name, values in columns.items()})
+    frame["likeliest"] = pd.Series(columns["likeliest"][legal], dtype=object)
+    score = np.maximum(*(_relative(frame[name].to_numpy()) for name in ("row_sd", "reward_sd")))
+    return frame.iloc[np.lexsort((frame["visits"], -score))].reset_index(drop=True)
+
+
+def describe(posterior: Any) -> str:
+    """Text for a terminal: method, evidence, what was seen and what not, warnings, the most uncertain pairs.
+
+    A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
+
+    Args:
+        posterior: a `ConjugatePosterior`.
+    """
+    if not is_concrete(posterior) or np.ndim(posterior.transition_probs.prior) > 2:
+        return repr(posterior)
+    frame = table(posterior)
+    return "\n".join([*_head(posterior, frame), *_warnings(posterior, frame), *_worst(frame)])
+
+
+def _columns(posterior: Any) -> dict[str, np.ndarray]:
+    """The columns of the table as arrays [*H S A]."""
+    space = posterior.space
+    with jax.enable_x64(True):
+        arrays = jax.jit(_moments)(posterior)
+    probs, prior, after, shrink, visits, reward, row_variance, reward_variance = (np.asarray(x, float) for x in arrays)
+    best = probs.argmax(-1)[..., None]
+    prob = np.take_along_axis(probs, best, -1)[..., 0]
+    unique = (probs >= prob[..., None] * (1 - 1e-9)).sum(-1) == 1
+    return {
+        **_names(space),
+        "visits": visits,
+        "reward_mean": reward,
+        "reward_sd": np.sqrt(np.nan_to_num(reward_variance, nan=np.inf, posinf=np.inf)),
+        "likeliest": np.where(unique, _objects(space.outcome_names)[best[..., 0]], None),
+        "likeliest_prob": prob,
+        "likeliest_sd": np.sqrt(prob * (1 - prob) * shrink),
+        "row_sd": np.sqrt(row_variance.clip(0.0)),
+        "prior_share": np.divide(prior, after, out=np.full(after.shape, np.nan), where=after > 0),
+    }
+
+
+def _moments(posterior: Any) -> tuple[Any, ...]:
+    """What the table needs of a posterior, traced: there a variance that does not exist is inf, not refused."""
+    rows = posterior.transition_probs
+    prior = eqx.tree_at(lambda r: r.counts, rows, jnp.zeros_like(rows.counts))
+    return (
+        rows.mean(),
+        prior.concentration.sum(-1),
+        rows.concentration.sum(-1),
+        rows.inverse_total(),
+        posterior.visit_counts(),
+        posterior.mean_mdp().reward,
+        posterior.transition_spread("printed"),
+        posterior.reward_variance(),
+    )
+
+
+def _names(space: Any) -> dict[str, np.ndarray]:
+    axes = [_objects(space.state_names), _objects(space.action_names)]
+    if space.horizon is not None:
+        axes.insert(0, np.arange(space.horizon))
+    grid = np.indices(space.shape)
+    return {name: axis[i] for name, axis, i in zip(PLATE_NAMES[-len(axes) :], axes, grid, strict=True)}
+
+
+def _objects(names: Any) -> np.ndarray:
+    """Names as an array of objects: a tuple stays one name."""
+    array = np.empty(len(names), object)
+    array[:] = names
+    return array
+
+
+def _relative(sd: np.ndarray) -> np.ndarray:
+    finite = sd[np.isfinite(sd)]
+    largest = finite.max(initial=0.0)
+    return sd / largest if largest > 0 else np.where(np.isfinite(sd), 0.0, sd)
+
+
+def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
+    space, tried = posterior.space, frame["visits"] > 0
+    steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
+    ends = ", episodes can end" if space.ends else ""
+    states = np.asarray(posterior.visit_counts()).sum(-1)
+    visited = (states if states.ndim == 1 else states.sum(0)) > 0
+    never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
+    rewards = _rewards_seen(posterior)
+    seen = (
+        f"{_count(frame['visits'].sum(), 'transition')}, "
+        f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
+        f"{tried.sum()} of {_count(len(frame), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
+    )
+    lines = {
+        "method": f"{posterior.method} (closed form, no Monte Carlo error)",
+        "log evidence": f"{float(posterior.log_evidence):.6g} = log p(next states, rewards | states, actions)",
+        "seen": seen,
+        "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
+        "rows": "independent" if posterior.independent_rows else "tied: pairs learn from each other",
+    }
+    title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
+    return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
+
+
+def _rewards_seen(posterior: Any) -> float | None:
+    """Number of rewards that the posterior learnt from; None where all rewards are known."""
+    if isinstance(posterior.rewards, KnownRewards):
+        return None
+    return float(np.asarray(posterior.rewards.data)[..., 0].sum())
+
+
+def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
+    """One line per thing that a reader should not miss."""
+    visits, total = frame["visits"], frame["visits"].sum()
+    found = []
+    if total == 0:
+        found.append("No data: this is the prior.")
+    elif untried := int((visits == 0).sum()):
+        found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+    if infinite := int(np.isinf(frame["reward_sd"]).sum()):
+        found.append(
+            f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
+            "intervals exist, a standard deviation does not."
+        )
+    ruled = (visits > 0) & (frame["prior_share"] > 0.5)
+    if ruled.any():
+        found.append(
+            f"In {ruled.sum()} of {_count(int((visits > 0).sum()), 'tried pair')} the prior outweighs the data "
+            f"(median share {frame['prior_share'][ruled].median():.2f})."
+        )
+    rewards = _rewards_seen(posterior)
+    if rewards is not None and rewards < total:
+        found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
+    if not np.isfinite(posterior.log_evidence):
+        found.append("The log evidence is not finite: impossible data, or sums that do not determine it.")
+    if _saturated(posterior):
+        found.append("Concentrations above 2^24 in float32: one more transition no longer changes them.")
+    return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
+
+
+def _saturated(posterior: Any) -> bool:
+    leaves = [np.asarray(x) for x in jax.tree.leaves(posterior.transition_probs)]
+    return any(leaf.dtype == np.float32 and leaf.max(initial=0.0) > 2.0**24 for leaf in leaves)
+
+
+def _worst(frame: "pd.DataFrame") -> list[str]:
+    """The first rows of the table, aligned."""
+    shown = frame.head(SHOWN_PAIRS)
+    named = [name for name in PLATE_NAMES if name in frame]
+    text = {name: [_clip(x) for x in shown[name]] for name in named}
+    text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
+    for name, heading in HEADINGS.items():
+        if name == "likeliest":
+            text[heading] = ["(several)" if x is None else _clip(x) for x in shown[name]]
+        else:
+            digits = ".3g" if name.startswith("reward") else ".3f"
+            text[heading] = [f"{x:{digits}}" for x in shown[name]]
+    left = {*named, HEADINGS["likeliest"]}
+    columns = [
+        [f"{cell:{'<' if name in left else '>'}{max(map(len, (name, *cells)))}}" for cell in (name.strip(), *cells)]
+        for name, cells in text.items()
+    ]
+    title = f"Most uncertain pairs ({len(shown)} of {len(frame)}, worst first; posterior means and standard deviations)"
+    return [title, *("  " + "  ".join(line).rstrip() for line in zip(*columns, strict=True))]
+
+
+def _clip(name: Any) -> str:
+    text = " ".join(str(name).split())
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
+
+
+def _count(number: Any, noun: str) -> str:
+    return f"{float(number):.10g} {noun}{'' if number == 1 else 's'}"
+
+
+def _listing(names: list[str]) -> str:
+    more = len(names) - SHOWN_STATES
+    shown = ", ".join(_clip(name) for name in names[:SHOWN_STATES])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _wrap(line: str, indent: int) -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=False, break_on_hyphens=False)

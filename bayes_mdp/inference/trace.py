@@ -1,0 +1,193 @@
+"""What a prior program says, read without running it: its sites, who depends on whom, and its laws as one pure function.
+
+The program is traced abstractly (an eager trace would compile a sampler per site). Dependence is read off the traced
+computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from numpyro import handlers
+from numpyro.ops.provenance import eval_provenance
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.laws import unwrap
+from bayes_mdp.models.normal_gamma import NormalGamma
+from bayes_mdp.models.world import RewardTable, check_world, reward_table, transition_table
+
+Parameters = Callable[[Any], dict[str, Any]]
+
+LEAVES: dict[type, Parameters] = {
+    dist.Dirichlet: lambda leaf: {"concentration": leaf.concentration},
+    NormalGamma: lambda leaf: {name: getattr(leaf, name) for name in NormalGamma.arg_constraints},
+    dist.Normal: lambda leaf: {"loc": leaf.loc, "precision": leaf.scale**-2.0},
+    dist.Gamma: lambda leaf: {"concentration": leaf.concentration, "rate": leaf.rate},
+    dist.Beta: lambda leaf: {"concentration1": leaf.concentration1, "concentration0": leaf.concentration0},
+}
+"""Families that can be conjugate leaves, and their parameters. Exactly these types: a subclass may change the density."""
+
+LAWS: dict[type, Parameters] = {
+    dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
+    dist.BernoulliProbs: lambda law: {"mean": law.probs},
+    dist.BernoulliLogits: lambda law: {"mean": jax.nn.sigmoid(law.logits)},
+    dist.Poisson: lambda law: {"mean": law.rate},
+}
+"""Reward laws that have a conjugate leaf, and the parameters that must select elements of leaves."""
+
+KNOWN = "known"
+
+
+class Site(NamedTuple):
+    """What is fixed about a site: the family of its unwrapped distribution, its shape, and what bends its density."""
+
+    name: str
+    family: str
+    shape: tuple[int, ...]
+    observed: bool
+    scaled: bool
+    masked: bool
+
+
+class Law(NamedTuple):
+    """What is fixed about the reward law: its family ("known": numbers, no law), whether it depends on the outcome."""
+
+    family: str
+    by_outcome: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A traced prior. Two programs with the same `fingerprint` are the same computation.
+
+    Args:
+        prior, space: what was traced.
+        sites: every sample and param site, in order.
+        law: the reward law.
+        parents: for each leaf and each of its parameters, the latent sites that it depends on.
+        law_parents: the latent sites that the transition law depends on, and each parameter of the reward law.
+        evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O], "reward": {parameter:
+            [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
+        fingerprint: digest of all of the above.
+    """
+
+    prior: Any
+    space: StateActionSpace
+    sites: tuple[Site, ...]
+    law: Law
+    parents: dict[str, dict[str, frozenset[str]]]
+    law_parents: dict[str, Any]
+    evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
+    fingerprint: str
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.fingerprint == other.fingerprint
+
+    @property
+    def latents(self) -> tuple[Site, ...]:
+        """The sites that are neither observed nor parameters."""
+        return tuple(site for site in self.sites if not site.observed)
+
+
+def trace_program(prior: Any, space: StateActionSpace) -> Program:
+    """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn."""
+    facts: dict[str, Any] = {}
+
+    def evaluate(values: dict[str, Any]) -> dict[str, Any]:
+        return _evaluate(prior, space, values, facts)
+
+    jax.eval_shape(evaluate, {})
+    sites, law, values = facts["sites"], facts["law"], facts["values"]
+    closed = jax.make_jaxpr(evaluate)(values)
+    # Site names are free, `eval_provenance` takes them as keywords: number them.
+    names = tuple(values)
+    found = eval_provenance(
+        lambda **numbered: evaluate({name: numbered[f"_{i}"] for i, name in enumerate(names)}),
+        **{f"_{i}": values[name] for i, name in enumerate(names)},
+    )
+    parents = jax.tree.map(
+        lambda numbers: frozenset(names[int(i[1:])] for i in numbers),
+        found,
+        is_leaf=lambda x: isinstance(x, frozenset),
+    )
+    leaves = parents.pop("leaves")
+    digest = _fingerprint(closed, space, (sites, law))
+    return Program(prior, space, sites, law, leaves, parents, evaluate, digest)
+
+
+def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Run the program at `values`, note its static facts in `facts`, return the arrays of its leaves and laws."""
+    with handlers.trace() as trace, handlers.seed(rng_seed=0), handlers.substitute(data=values):
+        world = prior(space)
+    check_world(world, space)
+    messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
+    facts["sites"] = tuple(_site(message) for message in messages)
+    latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
+    facts["values"] = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
+    leaves = {name: _parameters(message) for name, message in latents.items()}
+    facts["law"], reward = _reward(reward_table(world, space))
+    return {"leaves": leaves, "transition": transition_table(world, space), "reward": reward}
+
+
+def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
+    """The distribution inside expanded, independent and masked ones, and whether one of them masks."""
+    leaf, masked = unwrap(fn), False
+    while isinstance(leaf, dist.MaskedDistribution):
+        leaf, masked = unwrap(leaf.base_dist), True
+    return leaf, masked
+
+
+def _site(message: dict[str, Any]) -> Site:
+    if message["type"] == "param":
+        return Site(message["name"], "param", (), True, False, False)
+    leaf, masked = _unwrap(message["fn"])
+    observed, scaled = bool(message["is_observed"]), message["scale"] is not None
+    return Site(message["name"], type(leaf).__name__, jnp.shape(message["value"]), observed, scaled, masked)
+
+
+def _parameters(message: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a leaf, one row for each row of its value; nothing for a site that is no leaf."""
+    leaf, _ = _unwrap(message["fn"])
+    if type(leaf) not in LEAVES:
+        return {}
+    shape = jnp.shape(message["value"])
+    rows = shape if type(leaf) is dist.Dirichlet else shape[: len(shape) - leaf.event_dim]
+    return {name: jnp.broadcast_to(value, rows) for name, value in LEAVES[type(leaf)](leaf).items()}
+
+
+def _reward(table: RewardTable) -> tuple[Law, dict[str, Any]]:
+    """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
+    law = table.law
+    if law is None:
+        return Law(KNOWN, table.by_outcome), {"mean": table.known}
+    parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
+    return Law(type(law).__name__, table.by_outcome), parameters
+
+
+def _constants(jaxpr: Jaxpr) -> Iterator[Any]:
+    """What the text of a jaxpr leaves out: the constants of closed inner jaxprs, and array literals."""
+    for equation in jaxpr.eqns:
+        yield from (v.val for v in equation.invars if isinstance(v, Literal))
+        for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):
+            if isinstance(x, ClosedJaxpr):
+                yield from x.consts
+                yield from _constants(x.jaxpr)
+            elif isinstance(x, Jaxpr):
+                yield from _constants(x)
+
+
+def _fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str:
+    digest = hashlib.sha256(f"{space!r}\n{facts!r}\n{closed.jaxpr}".encode())
+    for constant in (*jax.tree.leaves(space), *closed.consts, *_constants(closed.jaxpr)):
+        array = np.asarray(constant)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()

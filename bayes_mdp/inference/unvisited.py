@@ -1,0 +1,67 @@
+"""`Unvisited`: which pairs a policy uses without any data behind them. Host-side, numpy."""
+
+from collections.abc import Hashable, Sequence
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+SHOWN = 5
+
+
+class Unvisited(eqx.Module):
+    """What a policy rests on without data.
+
+    Args:
+        pairs: names of the pairs, (state, action) or (step, state, action), that the policy uses and the data never
+            tried, most used first.
+        share: Float64[number of pairs], the part of the policy's time spent in each (discounted, as in the objective).
+        states: names of the states that the policy reaches and the data never left, most used first.
+        state_share: Float64[number of states], the part of its time spent in each.
+    """
+
+    pairs: tuple[tuple[Hashable, ...], ...] = eqx.field(static=True)
+    share: Float[np.ndarray, " pairs"]
+    states: tuple[Hashable, ...] = eqx.field(static=True)
+    state_share: Float[np.ndarray, " states"]
+
+    @classmethod
+    def of(
+        cls, visits: Float[np.ndarray, "*H S A"], time: Float[np.ndarray, "*H S A"], names: Sequence[Sequence[Hashable]]
+    ) -> "Unvisited":
+        """What of `time` no data stand behind.
+
+        Args:
+            visits: number of transitions seen from every pair.
+            time: occupancy of the policy (any scale); its steps are added where `visits` has none.
+            names: along each axis of `visits`.
+        """
+        time = np.maximum(time, 0.0) / np.maximum(time, 0.0).sum()
+        time = time.sum(0) if time.ndim > visits.ndim else time
+        missing = np.argwhere((visits <= 0) & (time > 0))
+        missing = missing[np.argsort(-time[tuple(missing.T)], kind="stable")]
+        pairs = tuple(tuple(axis[i] for axis, i in zip(names, index, strict=True)) for index in missing)
+        other = (*range(visits.ndim - 2), -1)
+        state_time = np.where(visits.sum(other) > 0, 0.0, time.sum(other))
+        states = np.argsort(-state_time, kind="stable")[: np.count_nonzero(state_time)]
+        return cls(pairs, time[tuple(missing.T)], tuple(names[-2][s] for s in states), state_time[states])
+
+    @property
+    def total(self) -> float:
+        """The part of the policy's time spent in pairs that were never tried."""
+        return float(self.share.sum())
+
+    def __str__(self) -> str:
+        """One line."""
+        if not self.pairs:
+            return "every pair that the policy uses was tried"
+        pairs = [" ".join(map(str, pair)) for pair in self.pairs]
+        text = f"{self.total:.2g} of its time in pairs never tried: {_listed(pairs, self.share)}"
+        if self.states:
+            text += f"; states never visited: {_listed([str(s) for s in self.states], self.state_share)}"
+        return text
+
+
+def _listed(names: Sequence[str], share: Float[np.ndarray, " names"]) -> str:
+    shown = [f"{name} ({x:.2g})" for name, x in zip(names[:SHOWN], share, strict=False)]
+    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,179 @@
+"""`joint`: a prior program with the data observed; `predictive`: the same with new transitions drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.models.laws import unwrap
+from bayes_mdp.models.statistics import (
+    CategoricalCounts,
+    RewardStatistics,
+    Statistics,
+    check_counts,
+    check_rewards,
+    has_statistics,
+    pool_outcomes,
+)
+from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
+
+Prior = Callable[[StateActionSpace], Any]  # returns a World, or gets one sentence
+Data = Counts | Statistics | Transitions | Log
+
+OBSERVED_NEXT_STATE = "observed_next_state"
+OBSERVED_REWARD = "observed_reward"
+
+
+def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
+    """The conditioned model, for those who want to call NumPyro themselves: `model(data=None) -> World`.
+
+    To the sites of `prior` it adds `observed_next_state`, and `observed_reward` unless rewards are known. The log
+    density that they add is log p(next states, rewards | states, actions) of the sequence of transitions. Both are
+    sites on sufficient statistics, in the plates of the space (plates of their own: `row`, for rewards whose law has
+    none). Without data it is the prior program alone.
+
+    Data are an argument, of fixed shape where they are `Counts` or `Statistics`: nothing recompiles when they change.
+    Transitions are summarised at every call; `summarise` does it once.
+
+    Args:
+        prior: a NumPyro program, space -> World.
+        space: what is known before any data.
+
+    Raises (the model):
+        TypeError, ValueError: the program does not return a World of this space, or the data do not fit.
+    """
+
+    def model(data: Data | None = None) -> World:
+        world = prior(space)
+        check_world(world, space)
+        if data is not None:
+            observe(world, space, data)
+        return world
+
+    return model
+
+
+def observe(world: World, space: StateActionSpace, data: Data) -> None:
+    """Add the observed sites of `joint` for a world that is already there (inside a NumPyro program)."""
+    rewards = reward_table(world, space)
+    prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
+    counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
+    with space.plates():
+        law = CategoricalCounts(transition_table(world, space))
+        numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
+    if rewards.law is None:
+        return
+    if isinstance(prepared, Statistics):
+        with space.plates():
+            law = RewardStatistics(rewards.law)
+            numpyro.sample(OBSERVED_REWARD, law.to_event(1) if rewards.by_outcome else law, obs=prepared.reward_value)
+    elif prepared.reward is not None:
+        _observe_rows(rewards, space, prepared)
+
+
+def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics | Transitions:
+    """What `joint` needs of `data`, computed once: `Statistics`, or the transitions where the reward law has none.
+
+    Raises:
+        TypeError, ValueError: as `joint`.
+    """
+
+    def program(key: PRNGKeyArray) -> World:
+        world: Any = numpyro.handlers.seed(prior, key)(space)
+        check_world(world, space)
+        return world
+
+    world = jax.eval_shape(program, jax.random.key(0))
+    if isinstance(world.reward, dist.Distribution):
+        return _prepare(unwrap(world.reward), len(world.reward.event_shape) == 1, space, data)
+    return _prepare(None, False, space, data)
+
+
+def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
+    """`model(state, action, step=None) -> World`: the prior program, then one new transition from each given pair.
+
+    `state`, `action` and `step` (needed where the space has a horizon) are Int[N].
+
+    Its sites `observed_next_state` (index of the outcome, the last being the end where episodes can end) and
+    `observed_reward` lie in the plate `row`. For `numpyro.infer.Predictive`.
+    """
+
+    def model(state: Any, action: Any, step: Any = None) -> World:
+        world = prior(space)
+        check_world(world, space)
+        cell = Transitions(state, action, None, state, step=step).cell(space)
+        rewards = reward_table(world, space)
+        with numpyro.plate("row", jnp.shape(state)[0]):
+            rows = transition_table(world, space)[cell]
+            outcome = numpyro.sample(OBSERVED_NEXT_STATE, dist.CategoricalProbs(rows))
+            law: Any = rewards.at(cell, outcome)
+            if rewards.law is None:
+                numpyro.deterministic(OBSERVED_REWARD, law)
+            else:
+                numpyro.sample(OBSERVED_REWARD, law)
+        return world
+
+    return model
+
+
+def _prepare(law: Any, by_outcome: bool, space: StateActionSpace, data: Data) -> Statistics | Transitions:
+    """Check `data` and summarise them for this reward law (None: known)."""
+    kind = None if law is None else type(law)
+    if isinstance(data, Log):
+        data = data.transitions
+    if isinstance(data, Transitions):
+        check_transitions(data, space)
+        check_rewards(kind, data)
+        if kind is None or has_statistics(kind):
+            return Statistics.of(data, space, kind, by_outcome)
+        _check_whole(law, data)
+        return data
+    if kind is not None and not has_statistics(kind):
+        raise TypeError(
+            f"data is a {type(data).__name__}, expected Transitions or a Log: a {kind.__name__} law needs every reward"
+        )
+    if not isinstance(data, Counts | Statistics):
+        raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log, Counts or Statistics")
+    return _fit_statistics(kind, by_outcome, space, data)
+
+
+def _fit_statistics(
+    kind: type[dist.Distribution] | None, by_outcome: bool, space: StateActionSpace, data: Counts | Statistics
+) -> Statistics:
+    """Statistics for the cells of the reward law; those by outcome are pooled where it does not look at the outcome."""
+    if isinstance(data, Counts):
+        check_counts(data, space, kind, by_outcome)
+        data = Statistics(data, jnp.zeros_like(data.reward_count))
+    else:
+        check_counts(data.counts, space, None, by_outcome)
+    if by_outcome or data.counts.reward_count.shape == space.shape:
+        return data
+    return Statistics(pool_outcomes(data.counts), data.log_base.sum(-1))
+
+
+def _check_whole(law: Any, transitions: Transitions) -> None:
+    if law.is_discrete and transitions.reward is not None and is_concrete(transitions):
+        reward = np.asarray(transitions.reward, float)
+        seen = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
+        name = type(law).__name__
+        require(seen & (reward != np.floor(reward)), "transitions.reward", reward, f"an integer (a {name} law)")
+
+
+def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Transitions) -> None:
+    """One observed reward per transition, for laws without sufficient statistics."""
+    transitions = jax.tree.map(jnp.atleast_1d, transitions)
+    law = rewards.at(transitions.cell(space), transitions.outcome(space.n_states))
+    reward = jnp.asarray(transitions.reward, dtype=int if law.is_discrete else float)  # some laws index by the value
+    if transitions.reward_observed is not None:
+        # a missing reward is replaced by a possible one: a masked nan would still poison the gradient
+        reward = jnp.where(transitions.reward_observed, reward, law.support.feasible_like(reward))
+        law = law.mask(transitions.reward_observed)
+    with numpyro.plate("row", reward.shape[0]):
+        numpyro.sample(OBSERVED_REWARD, law, obs=reward)

@@ -1,0 +1,83 @@
+"""Reward laws as tables: any NumPyro distribution over (step,) state, action (, outcome), broadcast and looked up."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+
+
+def unwrap(law: dist.Distribution) -> dist.Distribution:
+    """`law` without `to_event` and `expand`, which only move or broadcast its batch dimensions."""
+    while isinstance(law, (dist.Independent, dist.ExpandedDistribution)):
+        law = law.base_dist
+    return law
+
+
+def tabulate(law: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+    """The law of a scalar with every parameter broadcast to `shape`; `to_event` and `expand` are undone.
+
+    Args:
+        law: a distribution whose batch and event dimensions together broadcast to `shape`.
+
+    Raises:
+        ValueError: a parameter does not broadcast to `shape`.
+    """
+
+    def broadcast(leaf: Any, extra: tuple[int, ...], event_dim: int) -> Any:
+        event = jnp.shape(leaf)[jnp.ndim(leaf) - event_dim :]
+        return jnp.broadcast_to(leaf, (*shape, *extra, *event))
+
+    return _map_parameters(law, broadcast, shape)
+
+
+def law_at(table: dist.Distribution, index: tuple[Any, ...]) -> dist.Distribution:
+    """The law in one cell, or in a batch of cells: `index` is a tuple of integers or integer arrays of one shape.
+
+    Args:
+        table: a law from `tabulate`, one index for each of its axes.
+    """
+    return _map_parameters(
+        table, lambda leaf, extra, event_dim: leaf[index], jnp.broadcast_shapes(*map(jnp.shape, index))
+    )
+
+
+def _map_parameters(
+    law: dist.Distribution,
+    function: Callable[[Any, tuple[int, ...], int], Any],
+    batch_shape: tuple[int, ...],
+    extra: tuple[int, ...] = (),
+) -> dist.Distribution:
+    """`law` with batch shape `(*batch_shape, *extra)` and `function(leaf, extra, event_dim)` for each parameter.
+
+    `extra` is the mixture axis of nested components. Flattening sees nested laws, transforms and masks alike.
+    """
+    law = unwrap(law)
+    parameters, static = law.tree_flatten()
+
+    def one(name: str, value: Any) -> Any:
+        if isinstance(value, dist.Distribution):
+            inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
+            return _map_parameters(value, function, batch_shape, extra + inner)
+        return function(value, extra, _event_dim(law.arg_constraints.get(name)))
+
+    names = type(law).gather_pytree_data_fields()
+    is_law = partial(_is_instance, dist.Distribution)
+    mapped = tuple(
+        jax.tree.map(partial(one, name), value, is_leaf=is_law) for name, value in zip(names, parameters, strict=True)
+    )
+    result = type(law).tree_unflatten(static, mapped)
+    result._batch_shape = (*batch_shape, *extra)
+    return result
+
+
+def _event_dim(constraint: Any) -> int:
+    """Event dimensions of a parameter; those that depend on the law are none, since the law is that of a number."""
+    return 0 if constraint is None or constraints.is_dependent(constraint) else constraint.event_dim
+
+
+def _is_instance(kind: type, value: Any) -> bool:
+    return isinstance(value, kind)

@@ -1,0 +1,142 @@
+"""`NormalGamma`: the conjugate prior of a normal law's mean and precision, as a NumPyro distribution."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
+from numpyro.distributions.util import promote_shapes, validate_sample
+
+from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete
+
+
+class _MeanPrecision(constraints.ParameterFreeConstraint):
+    """A real number (the mean) and a positive one (the precision)."""
+
+    event_dim = 1
+
+    def __call__(self, x: Float[Array, "*batch 2"]) -> Bool[Array, "*batch"]:
+        return (x[..., 0] == x[..., 0]) & (x[..., 1] > 0)
+
+    def feasible_like(self, prototype: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+        return jnp.broadcast_to(jnp.array([0.0, 1.0]), jnp.shape(prototype))
+
+
+mean_precision = _MeanPrecision()
+
+
+class MeanPrecisionTransform(ParameterFreeTransform):
+    """(u, v) -> (u, exp(v)): from the plane to a mean and a precision."""
+
+    @property
+    def domain(self) -> constraints.Constraint:
+        """The plane."""
+        return constraints.real_vector
+
+    @property
+    def codomain(self) -> constraints.Constraint:
+        """A mean and a precision."""
+        return mean_precision
+
+    def __call__(self, x: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+        return jnp.stack([x[..., 0], jnp.exp(x[..., 1])], axis=-1)
+
+    def _inverse(self, y: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+        return jnp.stack([y[..., 0], jnp.log(y[..., 1])], axis=-1)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Float[Array, "*batch"]:
+        """log |d(mean, precision) / d(u, v)| = v."""
+        return x[..., 1]
+
+
+@biject_to.register(_MeanPrecision)
+def _to_mean_precision(constraint: constraints.Constraint) -> MeanPrecisionTransform:
+    return MeanPrecisionTransform()
+
+
+class NormalGamma(dist.Distribution):
+    """precision ~ Gamma(concentration, rate); mean | precision ~ Normal(loc, 1 / (pseudo_count * precision)).
+
+    A draw has event shape [2]: the mean and the precision of a normal law. Bernardo and Smith (1994), section 5.2.
+
+    Args:
+        loc, pseudo_count, concentration, rate: numbers or arrays that broadcast to the batch shape; all but `loc` are
+            positive.
+
+    Raises:
+        ValueError: `loc` is not finite, another is not finite and positive (concrete values only).
+    """
+
+    arg_constraints: ClassVar = {
+        "loc": constraints.real,
+        "pseudo_count": constraints.positive,
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    reparametrized_params: ClassVar = ["loc", "pseudo_count", "concentration", "rate"]
+
+    loc: Array
+    pseudo_count: Array
+    concentration: Array
+    rate: Array
+
+    def __init__(
+        self, loc: Any = 0.0, pseudo_count: Any = 1.0, concentration: Any = 2.0, rate: Any = 1.0, *, validate_args=None
+    ) -> None:
+        given = {"loc": loc, "pseudo_count": pseudo_count, "concentration": concentration, "rate": rate}
+        for name, value in given.items():
+            if is_concrete(value):
+                (check_finite if name == "loc" else check_positive)(name, value)
+        promoted: Any = promote_shapes(*given.values())
+        self.loc, self.pseudo_count, self.concentration, self.rate = promoted
+        batch_shape = jnp.broadcast_shapes(*map(jnp.shape, given.values()))
+        super().__init__(batch_shape, (2,), validate_args=validate_args)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """A real number and a positive one."""
+        return mean_precision
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> Float[Array, "*shape 2"]:
+        """Draws of (mean, precision); a precision that underflows is the smallest positive number."""
+        key_precision, key_mean = jax.random.split(key)
+        shape = (*sample_shape, *self.batch_shape)
+        precision = jax.random.gamma(key_precision, self.concentration, shape) / self.rate
+        precision = jnp.maximum(precision, jnp.finfo(precision.dtype).tiny)
+        noise = jax.random.normal(key_mean, shape, precision.dtype)
+        mean = self.loc + noise / (jnp.sqrt(self.pseudo_count) * jnp.sqrt(precision))
+        return jnp.stack([mean, precision], axis=-1)
+
+    @validate_sample
+    def log_prob(self, value: Float[Array, "*batch 2"]) -> Float[Array, "*batch"]:
+        """Log density of (mean, precision) with respect to their product Lebesgue measure."""
+        mean, precision = value[..., 0], value[..., 1]
+        gamma = self.concentration * jnp.log(self.rate) - gammaln(self.concentration) - self.rate * precision
+        normal = jnp.log(self.pseudo_count / (2 * jnp.pi)) - self.pseudo_count * precision * (mean - self.loc) ** 2
+        return gamma + (self.concentration - 0.5) * jnp.log(precision) + 0.5 * normal
+
+    @property
+    def mean(self) -> Float[Array, "*batch 2"]:
+        """(loc, concentration / rate); the mean has none where concentration <= 1/2 (nan)."""
+        loc = jnp.where(self.concentration > 0.5, self.loc, jnp.nan)
+        return self._stack(loc, self.concentration / self.rate)
+
+    @property
+    def variance(self) -> Float[Array, "*batch 2"]:
+        """Of the mean (infinite where concentration <= 1, nan where it has no mean) and of the precision."""
+        excess = jnp.where(self.concentration > 1, self.concentration - 1, 1.0)
+        infinite = jnp.where(self.concentration > 0.5, jnp.inf, jnp.nan)
+        of_mean = jnp.where(self.concentration > 1, self.rate / (self.pseudo_count * excess), infinite)
+        return self._stack(of_mean, self.concentration / self.rate**2)
+
+    def _stack(self, first: Array, second: Array) -> Float[Array, "*batch 2"]:
+        return jnp.stack([jnp.broadcast_to(x, self.batch_shape) for x in (first, second)], axis=-1)
+
+
+def normal(mean_precision: Any) -> dist.Normal:
+    """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`."""
+    return dist.Normal(mean_precision[..., 0], mean_precision[..., 1] ** -0.5)

@@ -1,0 +1,192 @@
+"""Ready priors: each factory checks its hyper-parameters and returns a NumPyro program, space -> World.
+
+Rows are independent Dirichlet (`supported_dirichlet`, site `transition`), rewards have the site `reward`. Every
+hyper-parameter is a number or an array that broadcasts to the cells of the reward law: [*H S A], or [*H S A O] with
+`rewards_on="outcome"`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
+from bayes_mdp.models.dirichlet import OUTCOME_DIM, supported_dirichlet
+from bayes_mdp.models.normal_gamma import NormalGamma, normal
+from bayes_mdp.models.world import World, broadcast_to_cells
+
+RewardsOn = Literal["state_action", "outcome"]
+Program = Callable[[StateActionSpace], World]
+
+
+def dirichlet_normal_gamma(
+    concentration: Any = 1.0,
+    loc: Any = 0.0,
+    pseudo_count: Any = 1.0,
+    reward_concentration: Any = 2.0,
+    rate: Any = 1.0,
+    *,
+    rewards_on: RewardsOn = "state_action",
+) -> Program:
+    """Normal rewards of unknown mean and variance: (mean, precision) ~ NormalGamma(loc, pseudo_count, ...).
+
+    Site `reward`: [..., 2], mean and precision.
+
+    Raises:
+        ValueError: a hyper-parameter out of its range (which, and where); an unknown `rewards_on`.
+    """
+    _check_rows(concentration, rewards_on)
+    hyper = {"loc": loc, "pseudo_count": pseudo_count, "reward_concentration": reward_concentration, "rate": rate}
+    _check_hyper(hyper)
+
+    def program(space: StateActionSpace) -> World:
+        probs = supported_dirichlet(concentration, space)
+        prior = NormalGamma(*_cells(hyper, space, rewards_on))
+        return World(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
+
+    return program
+
+
+def dirichlet_normal(
+    concentration: Any = 1.0,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    noise_scale: Any = 1.0,
+    *,
+    rewards_on: RewardsOn = "state_action",
+) -> Program:
+    """Normal rewards of unknown mean ~ Normal(loc, scale^2) and known standard deviation `noise_scale`.
+
+    Site `reward`: the mean.
+
+    Raises:
+        ValueError: as `dirichlet_normal_gamma`.
+    """
+    _check_rows(concentration, rewards_on)
+    hyper = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
+    _check_hyper(hyper)
+
+    def program(space: StateActionSpace) -> World:
+        probs = supported_dirichlet(concentration, space)
+        mean, deviation, noise = _cells(hyper, space, rewards_on)
+        reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
+        return World(probs, _law(dist.Normal(reward, noise), rewards_on))
+
+    return program
+
+
+def dirichlet_bernoulli(
+    concentration: Any = 1.0,
+    concentration1: Any = 1.0,
+    concentration0: Any = 1.0,
+    *,
+    rewards_on: RewardsOn = "state_action",
+) -> Program:
+    """Rewards 1 with unknown probability ~ Beta(concentration1, concentration0), else 0.
+
+    Site `reward`: the probability.
+
+    Raises:
+        ValueError: as `dirichlet_normal_gamma`.
+    """
+    _check_rows(concentration, rewards_on)
+    hyper = {"concentration1": concentration1, "concentration0": concentration0}
+    _check_hyper(hyper)
+
+    def program(space: StateActionSpace) -> World:
+        probs = supported_dirichlet(concentration, space)
+        reward = _reward(dist.Beta(*_cells(hyper, space, rewards_on)), space, rewards_on)
+        return World(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
+
+    return program
+
+
+def dirichlet_poisson(
+    concentration: Any = 1.0,
+    reward_concentration: Any = 1.0,
+    rate: Any = 1.0,
+    *,
+    rewards_on: RewardsOn = "state_action",
+) -> Program:
+    """Rewards 0, 1, 2, ... of unknown Poisson rate ~ Gamma(reward_concentration, rate).
+
+    Site `reward`: the rate.
+
+    Raises:
+        ValueError: as `dirichlet_normal_gamma`.
+    """
+    _check_rows(concentration, rewards_on)
+    hyper = {"reward_concentration": reward_concentration, "rate": rate}
+    _check_hyper(hyper)
+
+    def program(space: StateActionSpace) -> World:
+        probs = supported_dirichlet(concentration, space)
+        reward = _reward(dist.Gamma(*_cells(hyper, space, rewards_on)), space, rewards_on)
+        return World(probs, _law(dist.Poisson(reward), rewards_on))
+
+    return program
+
+
+def known_rewards(reward: Any, concentration: Any = 1.0) -> Program:
+    """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
+
+    Args:
+        reward: an array that broadcasts to [*H S A] or to [*H S A O]; see `World`.
+        concentration: of the rows.
+
+    Raises:
+        ValueError: a reward that is not finite, a concentration out of its range.
+    """
+    _check_rows(concentration, "state_action")
+    if is_concrete(reward):
+        check_finite("reward", reward)
+
+    def program(space: StateActionSpace) -> World:
+        return World(supported_dirichlet(concentration, space), reward)
+
+    return program
+
+
+PRIORS: dict[str, Callable[..., Program]] = {
+    "dirichlet_normal_gamma": dirichlet_normal_gamma,
+    "dirichlet_normal": dirichlet_normal,
+    "dirichlet_bernoulli": dirichlet_bernoulli,
+    "dirichlet_poisson": dirichlet_poisson,
+    "known_rewards": known_rewards,
+}
+
+
+def _check_rows(concentration: Any, rewards_on: str) -> None:
+    if rewards_on not in ("state_action", "outcome"):
+        raise ValueError(f"rewards_on is {rewards_on!r}, expected 'state_action' or 'outcome'")
+    if isinstance(concentration, StateActionSpace):
+        raise TypeError(
+            "concentration is a StateActionSpace, expected a number or an array: call the factory first, prior()(space)"
+        )
+    if is_concrete(concentration):
+        array = np.asarray(concentration, float)
+        require(~(np.isfinite(array) & (array >= 0)), "concentration", array, "a finite number, zero or greater")
+
+
+def _check_hyper(hyper: dict[str, Any]) -> None:
+    for name, value in hyper.items():
+        if is_concrete(value):
+            (check_finite if name == "loc" else check_positive)(name, value)
+
+
+def _cells(hyper: dict[str, Any], space: StateActionSpace, rewards_on: str) -> list[Any]:
+    return [broadcast_to_cells(name, value, space, rewards_on == "outcome") for name, value in hyper.items()]
+
+
+def _law(law: dist.Distribution, rewards_on: str) -> dist.Distribution:
+    return law.to_event(1) if rewards_on == "outcome" else law
+
+
+def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> Any:
+    """The site `reward`, in the plates of the space."""
+    names = [OUTCOME_DIM, *event_dims] if rewards_on == "outcome" else list(event_dims)
+    with space.plates():
+        return numpyro.sample("reward", _law(prior, rewards_on), infer={"event_dims": names})

@@ -1,0 +1,230 @@
+"""Likelihoods on sufficient statistics: the density of a sequence of transitions at a cost that does not grow with it.
+
+Every log density here is that of the *sequence* of observed next states or rewards given the states and actions: no
+multinomial coefficient, every base measure included. It equals the sum of the log densities of the single data.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+from numpyro.distributions import constraints
+
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+
+
+class CategoricalCounts(dist.Distribution):
+    """How often each outcome was seen, in the order in which they were seen: log density sum_o counts_o log probs_o.
+
+    Args:
+        probs: Float[*batch O], probabilities. A zero there costs nothing where its count is zero.
+    """
+
+    arg_constraints: ClassVar = {"probs": constraints.independent(constraints.nonnegative, 1)}
+
+    def __init__(self, probs: Float[Array, "*batch O"], *, validate_args: bool | None = None) -> None:
+        self.probs = probs
+        super().__init__(jnp.shape(probs)[:-1], jnp.shape(probs)[-1:], validate_args=validate_args)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """Vectors of non-negative numbers."""
+        return constraints.independent(constraints.nonnegative, 1)
+
+    def log_prob(self, value: Float[Array, "*batch O"]) -> Float[Array, "*batch"]:
+        """Log-probability of any one sequence with these counts."""
+        return jnp.sum(_times_log(value, self.probs), axis=-1)
+
+
+class RewardStatistics(dist.Distribution):
+    """Statistics of rewards drawn from `law`, with the density of their sequence.
+
+    A value has event shape [4]: count, mean, sum of squared deviations, and the sum of the log base measures
+    (see `log_base_measure`). A Bernoulli or Poisson law does not look at the squared deviations.
+
+    Args:
+        law: a Normal, Bernoulli or Poisson law.
+
+    Raises:
+        TypeError: a law without sufficient statistics.
+    """
+
+    arg_constraints: ClassVar = {}
+    pytree_data_fields = ("law",)
+
+    def __init__(self, law: dist.Distribution, *, validate_args: bool | None = None) -> None:
+        if not has_statistics(law):
+            raise TypeError(
+                f"law is a {type(law).__name__}, expected one of {', '.join(k.__name__ for k in _LOG_DENSITY)}"
+            )
+        self.law = law
+        super().__init__(law.batch_shape, (4,), validate_args=validate_args)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """Vectors of four numbers."""
+        return constraints.real_vector
+
+    def log_prob(self, value: Float[Array, "*batch 4"]) -> Float[Array, "*batch"]:
+        """Log density of any one sequence with these statistics."""
+        count, mean, deviations, log_base = jnp.moveaxis(value, -1, 0)
+        return _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations) + log_base
+
+
+class Statistics(eqx.Module):
+    """Everything that a prior with a Normal, Bernoulli, Poisson or known reward law needs of the data.
+
+    Args:
+        counts: counts of outcomes, and moments of rewards in the cells of the law.
+        log_base: Float[*cells], sum of the log base measures of the rewards of each cell (zero but for Poisson).
+    """
+
+    counts: Counts
+    log_base: Float[Array, "*cells"]
+
+    @classmethod
+    def of(
+        cls, transitions: Transitions, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
+    ) -> "Statistics":
+        """Statistics of `transitions` for a reward law of this type (None: known rewards). Traceable."""
+        counts = Counts.of(transitions, space, by_outcome=by_outcome)
+        log_base = jnp.zeros_like(counts.reward_count)
+        if transitions.reward is None or law is None:
+            return cls(counts, log_base)
+        index = transitions.cell(space) + ((transitions.outcome(space.n_states),) if by_outcome else ())
+        each = log_base_measure(law, jnp.asarray(transitions.reward, dtype=float))
+        if transitions.reward_observed is not None:
+            each = jnp.where(transitions.reward_observed, each, 0.0)
+        return cls(counts, log_base.at[index].add(each))
+
+    @property
+    def reward_value(self) -> Float[Array, "*cells 4"]:
+        """The value of a `RewardStatistics` site."""
+        counts = self.counts
+        parts = (counts.reward_count, counts.reward_mean, counts.reward_ss, self.log_base)
+        return jnp.stack([jnp.asarray(part, dtype=float) for part in parts], axis=-1)
+
+
+def has_statistics(law: dist.Distribution | type[dist.Distribution]) -> bool:
+    """Whether a law has sufficient statistics here: Normal, Bernoulli, Poisson, nothing wrapped around it."""
+    return (law if isinstance(law, type) else type(law)) in _LOG_DENSITY
+
+
+def log_base_measure(law: type[dist.Distribution], reward: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    """The part of the log density of one reward that no parameter changes, minus infinity outside the support."""
+    if law is dist.Normal:
+        return jnp.zeros_like(reward)
+    if law is dist.Poisson:
+        counts = (reward >= 0) & (reward == jnp.floor(reward))
+        return jnp.where(counts, -gammaln(jnp.where(counts, reward, 0.0) + 1), -jnp.inf)
+    return jnp.where((reward == 0) | (reward == 1), 0.0, -jnp.inf)
+
+
+def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions) -> None:
+    """Refuse rewards that a law of this type (None: known rewards) cannot give, whatever its parameters.
+
+    Raises:
+        ValueError: names the first row.
+    """
+    if law is None or transitions.reward is None or not is_concrete(transitions):
+        return
+    support = law.support
+    if not isinstance(support, constraints.ParameterFreeConstraint):  # it depends on the parameters
+        return
+    reward = np.asarray(transitions.reward, float)
+    bad = ~np.asarray(support(reward))
+    if transitions.reward_observed is not None:
+        bad &= np.asarray(transitions.reward_observed)
+    values = _VALUES.get(type(support), f"a value in {support}")
+    require(bad, "transitions.reward", reward, f"{values} (the reward law is {law.__name__})")
+
+
+def check_counts(
+    counts: Counts, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
+) -> None:
+    """Refuse counts of another shape, of what `space` rules out, or too poor for the reward law.
+
+    Raises:
+        ValueError: one sentence with the field and the first offending cell.
+    """
+    full = (*space.shape, space.n_outcomes)
+    check_shape("data.transitions", counts.transitions, full, "as the space, then outcome")
+    if by_outcome:
+        check_shape("data.reward_count", counts.reward_count, full, "the reward law depends on the outcome")
+    elif tuple(counts.reward_count.shape) not in (space.shape, full):
+        check_shape("data.reward_count", counts.reward_count, space.shape, "as the space")
+    if not is_concrete(counts):
+        return
+    n, rewards = np.asarray(counts.transitions), np.asarray(counts.reward_count)
+    for name, values in (("data.transitions", n), ("data.reward_count", rewards)):
+        require(~(np.isfinite(values) & (values >= 0)), name, values, "a finite number, zero or greater")
+    if space.legal is not None:
+        require(~space.legal[..., None] & (n > 0), "data.transitions", n, "0 (an illegal action)")
+    if space.support is not None:
+        require(~space.support & (n > 0), "data.transitions", n, "0 (an outcome outside the known support)")
+    _check_moments(counts, law)
+
+
+def pool_outcomes(counts: Counts) -> Counts:
+    """Reward statistics by outcome, pooled to [*H S A] (Chan, Golub and LeVeque 1983)."""
+    count = counts.reward_count.sum(-1)
+    mean = (counts.reward_count * counts.reward_mean).sum(-1) / jnp.where(count > 0, count, 1.0)
+    between = counts.reward_count * (counts.reward_mean - mean[..., None]) ** 2
+    return Counts(counts.transitions, count, mean, (counts.reward_ss + between).sum(-1))
+
+
+def _check_moments(counts: Counts, law: type[dist.Distribution] | None) -> None:
+    if law is dist.Poisson and np.any(np.asarray(counts.reward_count) > 0):
+        raise ValueError(
+            "data is a Counts, expected Transitions, a Log or Statistics: "
+            "the density of Poisson rewards needs the factorial of every reward"
+        )
+    if law in (dist.BernoulliProbs, dist.BernoulliLogits):
+        n, mean, deviations = (
+            np.asarray(x, float) for x in (counts.reward_count, counts.reward_mean, counts.reward_ss)
+        )
+        # for rewards that are 0 or 1, and for no others, the squared deviations add to n mean (1 - mean)
+        bad = np.abs(deviations - n * mean * (1 - mean)) > 1e-4 * np.maximum(n, 1.0)
+        require(bad, "data.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
+
+
+def _times_log(count: Array, prob: Array) -> Array:
+    """count * log(prob), and 0 with gradient 0 where the count is 0."""
+    seen = count > 0
+    return jnp.where(seen, count * jnp.log(jnp.where(seen, prob, 1.0)), 0.0)
+
+
+def _normal(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+    squares = deviations + count * (mean - law.loc) ** 2
+    return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
+
+
+def _bernoulli_probs(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+    del deviations
+    return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
+
+
+def _bernoulli_logits(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+    del deviations
+    return count * (mean * law.logits - jax.nn.softplus(law.logits))
+
+
+def _poisson(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+    del deviations
+    return _times_log(count * mean, law.rate) - count * law.rate
+
+
+_LOG_DENSITY: dict[type[dist.Distribution], Callable[..., Array]] = {
+    dist.Normal: _normal,
+    dist.BernoulliProbs: _bernoulli_probs,
+    dist.BernoulliLogits: _bernoulli_logits,
+    dist.Poisson: _poisson,
+}
+_VALUES = {type(constraints.boolean): "0 or 1", type(constraints.nonnegative_integer): "0, 1, 2, ..."}

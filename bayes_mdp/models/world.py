@@ -1,0 +1,204 @@
+"""`World`: what a prior program returns, its contract, and what follows from it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.mdp import MDP, StateActionSpace
+from bayes_mdp.mdp.validation import check_finite, check_probability_rows, is_concrete
+from bayes_mdp.models.laws import law_at, tabulate, unwrap
+
+
+def _array(x: Any) -> Any:
+    """Lists become arrays, everything else stays what it is."""
+    if isinstance(x, list | tuple):
+        return np.asarray(x) if is_concrete(x) else jnp.asarray(x)
+    return x
+
+
+class World(eqx.Module):
+    """What a prior program returns: the law of one transition.
+
+    H is there only where the space has a horizon, and O counts the next states and, where episodes can end, the end.
+
+    Args:
+        transition_probs: broadcastable to Float[*H S A O]; rows sum to one.
+        reward: the law of one reward: a NumPyro distribution of scalars with a batch shape broadcastable to [*H S A],
+            or with event shape [O] (`.to_event(1)`) where rewards depend on the outcome; or an array, broadcastable
+            to [*H S A] or to [*H S A O], where they are known.
+    """
+
+    transition_probs: Float[Array, "*H S A O"] = eqx.field(converter=_array)
+    reward: dist.Distribution | Float[Array, "*cells"] = eqx.field(converter=_array)
+
+
+class RewardTable(eqx.Module):
+    """The law of one reward in every cell of a space; itself the `RewardLaw` of an `Environment`.
+
+    Args:
+        law: a distribution of scalars whose parameters have the shape [*H S A], or [*H S A O] where `by_outcome`;
+            None where rewards are known.
+        known: Float[*cells], the known rewards, of that shape; None where there is a law.
+        by_outcome: whether rewards depend on the outcome.
+    """
+
+    law: dist.Distribution | None
+    known: Any
+    by_outcome: bool = eqx.field(static=True)
+
+    @property
+    def mean(self) -> Float[Array, "*cells"]:
+        """Expected reward of every cell."""
+        return self.known if self.law is None else self.law.mean
+
+    def at(self, cell: tuple[Any, ...], outcome: Any) -> Any:
+        """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
+        index = (*cell, outcome) if self.by_outcome else cell
+        return self.known[index] if self.law is None else law_at(self.law, index)
+
+    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+        """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
+        law = self.at(cell, outcome)
+        return law if self.law is None else jnp.asarray(law.sample(key), dtype=float)
+
+
+def check_world(world: Any, space: StateActionSpace) -> None:
+    """Refuse what is no `World` of this space: one sentence. Values are looked into only where they are concrete.
+
+    Raises:
+        TypeError: not a `World`, or a reward that is neither a distribution nor an array.
+        ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
+    """
+    if not isinstance(world, World):
+        raise TypeError(f"the prior returned a {type(world).__name__}, expected a World(transition_probs, reward)")
+    probs, full = world.transition_probs, (*space.shape, space.n_outcomes)
+    if not _is_array(probs):
+        raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
+    if not _broadcasts(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
+        raise ValueError(
+            f"transition_probs has shape {jnp.shape(probs)}, expected one that broadcasts to {full} "
+            f"({_axes(space, by_outcome=True)})"
+        )
+    if is_concrete(probs):
+        check_probability_rows("transition_probs", _legal_rows(np.asarray(probs), space))
+    if isinstance(world.reward, dist.Distribution):
+        _check_law(world.reward, space)
+    elif not _is_array(world.reward):
+        raise TypeError(
+            f"reward is a {type(world.reward).__name__}, expected a NumPyro distribution over (state, action) "
+            "or an array of known rewards"
+        )
+    else:
+        _known_by_outcome(jnp.shape(world.reward), space)
+        if is_concrete(world.reward):
+            check_finite("reward", world.reward)
+
+
+def transition_table(world: World, space: StateActionSpace) -> Float[Array, "*H S A O"]:
+    """The transition probabilities of every row, ties broadcast."""
+    return jnp.broadcast_to(world.transition_probs, (*space.shape, space.n_outcomes))
+
+
+def reward_table(world: World, space: StateActionSpace) -> RewardTable:
+    """The reward law of every cell, ties broadcast, `to_event` and `expand` undone."""
+    if isinstance(world.reward, dist.Distribution):
+        by_outcome = len(world.reward.event_shape) == 1
+        return RewardTable(tabulate(world.reward, _cells(space, by_outcome)), None, by_outcome)
+    by_outcome = _known_by_outcome(jnp.shape(world.reward), space)
+    known = jnp.broadcast_to(jnp.asarray(world.reward, dtype=float), _cells(space, by_outcome))
+    return RewardTable(None, known, by_outcome)
+
+
+def to_mdp(world: World, space: StateActionSpace, initial: Any = None) -> MDP:
+    """The hypothesis that `world` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
+
+    Raises:
+        ValueError: as `MDP`; a law without a mean (Cauchy) gives a reward that is not finite.
+    """
+    rows, rewards = transition_table(world, space), reward_table(world, space)
+    mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
+    ends = rows[..., -1] if space.ends else None
+    return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal, initial=initial)
+
+
+def broadcast_to_cells(name: str, values: Any, space: StateActionSpace, by_outcome: bool) -> Any:
+    """`values` in every cell: Float[*H S A], or [*H S A O]. A numpy array where they are concrete, in a trace too.
+
+    Args:
+        name: of the argument, for the message.
+
+    Raises:
+        ValueError: the shape does not broadcast.
+    """
+    shape = _cells(space, by_outcome)
+    if not _broadcasts(np.shape(values), shape):
+        raise ValueError(
+            f"{name} has shape {np.shape(values)}, expected one that broadcasts to {shape} ({_axes(space, by_outcome)})"
+        )
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    if is_concrete(values):
+        return np.broadcast_to(np.asarray(values, dtype), shape)
+    return jnp.broadcast_to(jnp.asarray(values, dtype), shape)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (jax.Array, np.ndarray, np.generic, int, float))
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(full), strict=False)
+    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
+
+
+def _axes(space: StateActionSpace, by_outcome: bool) -> str:
+    lead = "state, action" if space.horizon is None else "step, state, action"
+    return lead + ", outcome" * by_outcome
+
+
+def _cells(space: StateActionSpace, by_outcome: bool) -> tuple[int, ...]:
+    return (*space.shape, space.n_outcomes) if by_outcome else space.shape
+
+
+def _legal_rows(probs: np.ndarray, space: StateActionSpace) -> np.ndarray:
+    """`probs` with every illegal row replaced by one that sums to one."""
+    if space.legal is None:
+        return probs
+    certain = np.eye(1, space.n_outcomes, dtype=probs.dtype)[0]
+    return np.where(space.legal[..., None], np.broadcast_to(probs, (*space.shape, space.n_outcomes)), certain)
+
+
+def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
+    if unwrap(law).event_shape or not _broadcasts(law.batch_shape, space.shape) or len(law.event_shape) > 1:
+        hint = "; where rewards depend on the outcome, call .to_event(1)" if len(law.batch_shape) > 2 else ""
+        raise ValueError(
+            f"reward has batch shape {law.batch_shape} and event shape {law.event_shape}, expected a law of one number "
+            f"with a batch shape that broadcasts to {space.shape} ({_axes(space, by_outcome=False)}){hint}"
+        )
+    if law.event_shape not in ((), (1,), (space.n_outcomes,)):
+        raise ValueError(f"reward has event shape {law.event_shape}, expected () or ({space.n_outcomes},) (outcome)")
+
+
+def _known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
+    """Whether known rewards of this shape depend on the outcome: read from the number of axes, then from the sizes."""
+    lead = len(space.shape)
+    fits = {
+        by_outcome: _broadcasts(shape, _cells(space, by_outcome)) and len(shape) in (2 + by_outcome, lead + by_outcome)
+        for by_outcome in (False, True)
+    }
+    fits[False] |= not shape
+    if fits[False] and fits[True]:
+        raise ValueError(
+            f"reward has shape {shape}, which fits both ({_axes(space, False)}) and (state, action, outcome), "
+            "expected one that fits one of them: give it all its axes, of size 1 where it does not vary"
+        )
+    if not (fits[False] or fits[True]):
+        raise ValueError(
+            f"reward has shape {shape}, expected one that broadcasts to {_cells(space, False)} ({_axes(space, False)}) "
+            f"or to {_cells(space, True)} ({_axes(space, True)})"
+        )
+    return fits[True]

@@ -1,0 +1,96 @@
+"""Average reward: relative value iteration, accelerated by Howard's policy evaluations."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.planning.chains import action_values, follow
+from bayes_mdp.planning.linear import solve_chain
+from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.solution import Solution, best_action
+
+_CAP = 2000
+_SWEEPS = 16
+_PATIENCE = 20
+_LAZINESS = 0.5  # chance to stay, Puterman 1994, section 8.5.4: it makes every chain aperiodic and keeps the gain order
+
+
+def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | None) -> Solution:
+    """Optimal gain and relative values of an MDP that never ends and whose optimal gain does not depend on the start.
+
+    Each iteration makes 16 lazy sweeps, then evaluates the greedy policy exactly, and keeps the evaluation where the
+    span of T v - v is smaller. The span never grows: the iteration converges where value iteration does.
+    """
+    zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
+    guess = zero if start is None else jnp.where(jnp.isfinite(start.v), start.v, 0.0)
+    values, count, done = _iterate(mdp, guess - guess[0])
+    q = action_values(mdp, values)
+    change = jnp.max(q, -1) - values
+    gain = (jnp.min(change) + jnp.max(change)) / 2
+    gap = (jnp.max(change) - jnp.min(change)) / 2 + _uncertainty(mdp, rounding, values)
+    q = q - gain
+    offset = jnp.max(q[0])
+    q = q - offset
+    gap = jnp.where(jnp.isfinite(gap), gap, jnp.inf)
+    return Solution(q, jnp.max(q, -1), best_action(q), gain, done & jnp.isfinite(gap), count, gap)
+
+
+def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, " S"]) -> Float[Array, ""]:
+    """What rounding, and rows that sum to one only nearly, may add; infinite where pairs can end.
+
+    min (T v - v) <= optimal gain <= max (T v - v) for every v (Puterman 1994, theorem 8.5.5), for rows that sum to one.
+    """
+    mass = mdp.expected_next(jnp.ones_like(values))
+    deviation = jnp.abs(mass - 1) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mass - 1), 0.0)
+    excess = (jnp.max(deviation) + rounding.factor) * jnp.max(jnp.abs(values))
+    allowance = 2 * rounding.of_sweep(values) + excess
+    if mdp.end_probs is None:
+        return allowance
+    ends = mdp.end_probs if mdp.legal is None else jnp.where(mdp.legal, mdp.end_probs, 0.0)
+    return jnp.where(jnp.any(ends > 0), jnp.inf, allowance)
+
+
+def _iterate(mdp: MDP | SparseMDP, values: Float[Array, " S"]) -> Any:
+    """Relative values, iterations, and whether the span of T v - v came down to rounding."""
+    eps = float(jnp.finfo(mdp.reward.dtype).eps)
+    reward = jnp.max(jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0.0))
+
+    def lazy(_: Any, v: Float[Array, " S"]) -> Float[Array, " S"]:
+        v = v + _LAZINESS * (jnp.max(action_values(mdp, v), -1) - v)
+        return v - v[0]
+
+    def body(carry: Any) -> Any:
+        v, width, count, stalls, _ = carry
+        swept = jax.lax.fori_loop(0, _SWEEPS, lazy, v)
+        q = action_values(mdp, swept)
+        howard = relative_values(follow(mdp, best_action(q)), swept)
+        spans = _span(jnp.max(q, -1) - swept), _span(jnp.max(action_values(mdp, howard), -1) - howard)
+        better = spans[1] < spans[0]  # false for NaN
+        v, new = jnp.where(better, howard, swept), jnp.where(better, spans[1], spans[0])
+        scale = reward + jnp.max(jnp.abs(v))
+        stalls = jnp.where(new > 0.99 * width, stalls + 1, jnp.int32(0))
+        near = new <= 64 * eps * scale
+        stop = (new <= 4 * eps * scale) | (near & (stalls > 0)) | (stalls >= _PATIENCE)
+        status = jnp.where(stop, jnp.where(near, 2, 1), 0).astype(jnp.int32)
+        return v, new, count + 1, stalls, status
+
+    first = (values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0), jnp.int32(0), jnp.int32(0))
+    going = lambda carry: (carry[-1] == 0) & (carry[2] < _CAP)  # noqa: E731
+    values, _, count, _, status = jax.lax.while_loop(going, body, first)
+    return values, count, status == 2
+
+
+def _span(change: Float[Array, " S"]) -> Float[Array, ""]:
+    return jnp.max(change) - jnp.min(change)
+
+
+def relative_values(chain: MDP | SparseMDP, guess: Float[Array, " S"]) -> Float[Array, " S"]:
+    """h with h + g = r + P h, h[0] = 0, for a chain with one recurrent class; not finite, or no solution, otherwise.
+
+    x = h + g solves x - P x + x[0] = r: one equation for both unknowns.
+    """
+    x = solve_chain(chain, 1.0, chain.reward[:, 0], guess, anchored=True)
+    return x - x[0]

@@ -1,0 +1,48 @@
+"""A policy in an MDP is a Markov chain with rewards: an MDP with one action. Sweeps over either."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.mdp import MDP, SparseMDP
+
+_FEW = 8  # up to so many actions a selection by comparisons beats a gather
+
+
+def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Any = 1.0) -> Float[Array, "S A"]:
+    """One sweep, q = reward + discount * E values(next); -inf where an action is illegal."""
+    q = mdp.reward + discount * mdp.expected_next(values)
+    return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
+
+
+def at_policy(q: Float[Array, "S A *rest"], policy: Int[Array, " S"]) -> Float[Array, "S *rest"]:
+    """q[s, policy[s]], for every state."""
+    if q.shape[1] > _FEW:
+        index = policy.reshape(-1, *(1,) * (q.ndim - 1))
+        return jnp.take_along_axis(q, index, axis=1)[:, 0]
+    chosen = q[:, 0]
+    for a in range(1, q.shape[1]):
+        chosen = jnp.where((policy == a).reshape(-1, *(1,) * (q.ndim - 2)), q[:, a], chosen)
+    return chosen
+
+
+def follow(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> MDP | SparseMDP:
+    """The chain of a deterministic policy, as an MDP with one action."""
+    pick = lambda x: None if x is None else at_policy(x, policy)[:, None]  # noqa: E731
+    ends, reward = pick(mdp.end_probs), pick(mdp.reward)
+    if isinstance(mdp, SparseMDP):
+        return SparseMDP(pick(mdp.successor), pick(mdp.probability), reward, end_probs=ends)
+    return MDP(pick(mdp.transition_probs), reward, end_probs=ends)
+
+
+def mix(mdp: MDP | SparseMDP, probs: Float[Array, "S A"]) -> MDP | SparseMDP:
+    """The chain of a stochastic policy, as an MDP with one action; a sparse chain lists A K successors."""
+    reward = jnp.sum(jnp.where(probs > 0, probs * mdp.reward, 0), -1, keepdims=True)
+    ends = None if mdp.end_probs is None else jnp.sum(probs * mdp.end_probs, -1, keepdims=True)
+    if isinstance(mdp, SparseMDP):
+        listed = (mdp.n_states, 1, -1)
+        weights = (probs[..., None] * mdp.probability).reshape(listed)
+        return SparseMDP(mdp.successor.reshape(listed), weights, reward, end_probs=ends)
+    rows = jnp.einsum("sa,saz->sz", probs, mdp.transition_probs)
+    return MDP(rows[:, None], reward, end_probs=ends)

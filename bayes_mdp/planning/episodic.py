@@ -1,0 +1,71 @@
+"""Episodes of a fixed number of steps: backward induction."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE
+from bayes_mdp.planning.chains import action_values
+from bayes_mdp.planning.rounding import Rounding
+
+Backup = Callable[[Float[Array, " S"], Any], Float[Array, "S A"]]
+
+
+def backward_induction(
+    backup: Backup,
+    horizon: int,
+    n_states: int,
+    *,
+    legal: Bool[Array, "S A"] | None = None,
+    policy: Float[Array, "*H S A"] | None = None,
+    dtype: Any = float,
+) -> Float[Array, "H S A"]:
+    """q of every step of an episode, from the last step to the first.
+
+    Args:
+        backup: (values of the next states, step) -> reward + E values(next) for every pair, e.g. one layer of a
+            posterior drawn while it is planned with: `lambda v, h: posterior.sample_backup(keys[h], v, h)`.
+        horizon: H, number of steps.
+        n_states: S.
+        legal: which actions exist; the others get -inf.
+        policy: probabilities of actions to average over; None: the best action.
+        dtype: of the values.
+    """
+
+    def step(values: Float[Array, " S"], layer: Any) -> Any:
+        q = backup(values, layer)
+        if legal is not None:
+            q = jnp.where(legal, q, -jnp.inf)
+        if policy is None:
+            return jnp.max(q, -1), q
+        return policy_values(q, policy[layer] if policy.ndim == 3 else policy), q
+
+    end = jnp.zeros(n_states, dtype)
+    return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]
+
+
+def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*H S A"]) -> Float[Array, "*H S"]:
+    """sum_a probs q; an action of probability zero counts nothing, whatever its q."""
+    return jnp.sum(jnp.where(probs > 0, probs * q, 0.0), -1)
+
+
+def induce(
+    mdp: MDP | SparseMDP, horizon: int, rounding: Rounding, policy: Float[Array, "*H S A"] | None = None
+) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
+    """q, v and a bound on their rounding error, of the best policy or of `policy`.
+
+    Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
+    """
+    backup = lambda values, layer: action_values(mdp.at(layer), values)  # noqa: E731
+    dtype = mdp.reward.dtype
+    q = backward_induction(backup, horizon, mdp.n_states, policy=policy, dtype=dtype)
+    v = jnp.max(q, -1) if policy is None else policy_values(q, policy)
+    size = jnp.max(jnp.where(jnp.isneginf(q), 0.0, jnp.abs(q)), axis=(-2, -1))
+    errors = rounding.factor * (rounding.reward + size + jnp.roll(size, -1).at[-1].set(0.0)) + rounding.floor
+    growth = (1 + ROW_SUM_TOLERANCE.get(str(dtype), 1e-5) + rounding.factor) ** horizon
+    gap = jnp.sum(errors) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
+    return q, v, jnp.where(jnp.isfinite(gap), gap, jnp.inf)

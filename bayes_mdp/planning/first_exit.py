@@ -1,0 +1,127 @@
+"""First exit: undiscounted rewards until the end, over proper policies (those that end with probability one)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.planning.chains import action_values, at_policy, follow
+from bayes_mdp.planning.linear import solve_chain
+from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.solution import Solution, best_action
+
+_CAP = 200
+
+
+def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | None) -> Solution:
+    """Best values among proper policies: policy iteration from a proper policy (Bertsekas and Tsitsiklis 1991).
+
+    A policy that improves strictly on a proper one is proper, unless a cycle without end has a positive mean reward:
+    then values are unbounded, and that policy is the answer's. Cycles of reward zero are never entered. `gap` is
+    infinite where no policy is proper, where values are unbounded, and where the reward of a cycle is zero to within
+    rounding: no finite bound can be proven there (the smallest change of a reward could make the values unbounded).
+    """
+    reach, policy = exit_policy(mdp)
+    if start is not None:
+        legal = True if mdp.legal is None else jnp.all(at_policy(mdp.legal, start.policy))
+        policy = jnp.where(is_proper(mdp, start.policy) & legal, start.policy.astype(policy.dtype), policy)
+    values, policy, count, done = _policy_iteration(mdp, policy)
+    q = action_values(mdp, values)
+    gap = jnp.where(done & jnp.all(reach), _gap(mdp, rounding, values, q, policy), jnp.inf)
+    gain = jnp.full((), jnp.nan, q.dtype)
+    converged = done & jnp.all(reach) & jnp.all(jnp.isfinite(values))
+    return Solution(q, jnp.max(q, -1), policy, gain, converged, count, gap)
+
+
+def is_proper(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> Bool[Array, ""]:
+    """Whether the policy ends with probability one from every state."""
+    return jnp.all(exit_policy(follow(mdp, policy))[0])
+
+
+def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S"]]:
+    """Which states can reach the end, and a policy that is proper where all can.
+
+    States are marked by their distance to the end; each takes the action most likely to bring it nearer.
+    """
+    ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+
+    def nearer(reach: Bool[Array, " S"]) -> Float[Array, "S A"]:
+        chance = ends + mdp.expected_next(reach.astype(mdp.reward.dtype))
+        return chance if mdp.legal is None else jnp.where(mdp.legal, chance, 0.0)
+
+    def body(carry: Any) -> Any:
+        reach, policy, _ = carry
+        chance = nearer(reach)
+        new = ~reach & (jnp.max(chance, -1) > 0)
+        return reach | new, jnp.where(new, best_action(chance), policy), jnp.any(new)
+
+    blank = jnp.zeros(mdp.n_states, bool)
+    first = (blank, best_action(nearer(blank)), jnp.array(True))
+    reach, policy, _ = jax.lax.while_loop(lambda carry: carry[-1], body, first)
+    return reach, policy
+
+
+def _tie(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, ""]:
+    """How much better an action must be to replace another: above the error of the evaluation."""
+    return 64 * float(jnp.finfo(q.dtype).eps) * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(jnp.max(q, -1))))
+
+
+def _policy_iteration(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> Any:
+    """From a proper policy: values of the last proper one, the last one, iterations, whether nothing improves on it."""
+
+    def body(carry: Any) -> Any:
+        values, policy, count, _, _ = carry
+        chain = follow(mdp, policy)
+        values = solve_chain(chain, 1.0, chain.reward[:, 0], values)
+        q = action_values(mdp, values)
+        keep = ~(jnp.max(q, -1) - at_policy(q, policy) > _tie(q, values))
+        policy = jnp.where(keep, policy, best_action(q))
+        return values, policy, count + 1, jnp.all(keep), is_proper(mdp, policy)
+
+    zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
+    first = (zero, policy, jnp.int32(0), jnp.array(False), jnp.array(True))
+    going = lambda carry: ~carry[3] & carry[4] & (carry[2] < _CAP)  # noqa: E731
+    values, policy, count, done, proper = jax.lax.while_loop(going, body, first)
+    return values, policy, count, done & proper
+
+
+def _gap(
+    mdp: MDP | SparseMDP, rounding: Rounding, values: Any, q: Float[Array, "S A"], policy: Int[Array, " S"]
+) -> Float[Array, ""]:
+    """Bound on sup |v - v*| from weights n, the most expected steps that a policy without loss can take.
+
+    Where n - P n > noise for the actions of `policy`, and n >= 0, it is proper and v* >= v_policy >= v - c n, with c
+    its largest residual over the least n - P n. Above, v + c n is superharmonic for the least c such that
+    q + c P n <= v + c n for every pair, and a superharmonic function lies above the values of every proper policy.
+    """
+    error = rounding.of_sweep(values)
+    slack = values[:, None] - q - error  # infinite where illegal
+    steps = _longest(mdp, slack, error, policy)
+    noise = rounding.factor * 2 * jnp.max(jnp.abs(steps)) + rounding.floor
+    descent = steps[:, None] - mdp.expected_next(steps) - noise
+    progress = jnp.min(at_policy(descent, policy))
+    lower = jnp.max(jnp.abs(at_policy(q, policy) - values) + error) / progress
+    needed = jnp.where(slack < 0, jnp.where(descent > 0, -slack / jnp.where(descent > 0, descent, 1.0), jnp.inf), 0.0)
+    c = jnp.max(needed) * (1 + rounding.factor)
+    spare = 2 * float(jnp.finfo(q.dtype).eps) * (jnp.abs(slack) + c * jnp.abs(descent))
+    fits = jnp.all((slack + c * descent >= spare) | jnp.isposinf(slack))
+    proven = (jnp.min(steps) >= 0) & (progress > 0) & fits
+    moved = jnp.max(jnp.abs(jnp.max(q, -1) - values)) + error
+    gap = (jnp.maximum(c, lower) * jnp.max(steps) + moved) * (1 + rounding.factor)
+    return jnp.where(proven & jnp.isfinite(gap), gap, jnp.inf)
+
+
+def _longest(
+    mdp: MDP | SparseMDP, slack: Float[Array, "S A"], error: Float[Array, ""], policy: Int[Array, " S"]
+) -> Float[Array, " S"]:
+    """Most expected steps among the policies whose actions are as good as the best to within rounding."""
+    chain, one = follow(mdp, policy), jnp.ones_like(slack[:, 0])
+    steps = solve_chain(chain, 1.0, one, one)
+    tied = slack <= 4 * error * (1 + jnp.max(jnp.abs(steps)))
+    tied = tied | (policy[:, None] == jnp.arange(mdp.n_actions))
+    counting = eqx.tree_at(lambda m: m.reward, mdp, jnp.ones_like(mdp.reward))
+    counting = eqx.tree_at(lambda m: m.legal, counting, tied, is_leaf=lambda x: x is None)
+    return _policy_iteration(counting, policy)[0]

@@ -1,0 +1,69 @@
+"""Where a policy spends its time."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.validation import check_probability_rows, check_shape, is_concrete
+from bayes_mdp.planning.chains import mix
+from bayes_mdp.planning.linear import solve_chain
+from bayes_mdp.planning.policies import policy_probs
+
+
+def occupancy(
+    mdp: MDP | SparseMDP, policy: Any, objective: Objective, initial: Float[Array, " S"] | None = None
+) -> Float[Array, "*H S A"]:
+    """State-action occupancy d of a policy: sum of d * reward is its value from `initial`.
+
+    Args:
+        mdp, policy, objective: as in `evaluate`.
+        initial: [S], distribution of the first state; None: `mdp.initial`.
+
+    Returns:
+        Discounted: sum_t discount^t P(s_t, a_t). Episodic: [H S A], probability of each pair at each step. FirstExit:
+        expected number of visits (not finite for a policy that never ends). AverageReward: the stationary
+        distribution (`initial` is not needed; a chain with one recurrent class). Puterman 1994, section 6.9.
+
+    Raises:
+        ValueError, TypeError: `initial` is no distribution or missing; as `policy_probs`.
+    """
+    initial = _initial(mdp, initial, isinstance(objective, AverageReward))
+    if isinstance(objective, Episodic):
+        probs = policy_probs(policy, mdp, horizon=objective.horizon)
+        return _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
+    probs = policy_probs(policy, mdp)
+    chain = mix(mdp, probs)
+    if isinstance(objective, AverageReward):
+        # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
+        visits = solve_chain(chain, 1.0, initial, initial, anchored=True, adjoint=True)
+    else:
+        discount = objective.discount if isinstance(objective, Discounted) else 1.0
+        visits = solve_chain(chain, jnp.asarray(discount, probs.dtype), initial, initial, adjoint=True)
+    return visits[:, None] * probs
+
+
+def _initial(mdp: MDP | SparseMDP, initial: Any, stationary: bool) -> Float[Array, " S"]:
+    if stationary:
+        return jnp.zeros(mdp.n_states, mdp.reward.dtype).at[0].set(1.0)
+    initial = mdp.initial if initial is None else initial
+    if initial is None:
+        raise ValueError("initial is None, expected a distribution over the first state")
+    initial = jnp.asarray(initial, mdp.reward.dtype)
+    check_shape("initial", initial, (mdp.n_states,), "state")
+    if is_concrete(initial):
+        check_probability_rows("initial", initial)
+    return initial
+
+
+def _forward(mdp: MDP | SparseMDP, probs: Float[Array, "H S A"], initial: Float[Array, " S"]) -> Float[Array, "H S A"]:
+    """Probability of each pair at each step, by forward recursion."""
+
+    def step(present: Float[Array, " S"], layer: Any) -> Any:
+        chain = mix(mdp.at(layer), probs[layer])
+        push = jax.linear_transpose(lambda v: chain.expected_next(v)[:, 0], present)
+        return push(present)[0], present[:, None] * probs[layer]
+
+    return jax.lax.scan(step, initial, jnp.arange(probs.shape[0]))[1]

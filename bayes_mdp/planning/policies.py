@@ -1,0 +1,80 @@
+"""`policy_probs`: whatever names a policy, as action probabilities."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.mdp import MDP, Policy, SparseMDP
+from bayes_mdp.mdp.validation import at, check_index, check_probability_rows, first_index, is_concrete
+
+
+def policy_probs(policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = None) -> Float[Array, "*H S A"]:
+    """Action probabilities of `policy`, of the dtype of `mdp`.
+
+    Args:
+        policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities) or a `Policy` object.
+        mdp: whose states, actions and legal actions are meant (and a policy object's steps, where it has a horizon).
+        horizon: number of steps, where a policy may depend on the step though `mdp` does not.
+
+    Raises:
+        ValueError, TypeError: another shape or type, an action out of range or illegal, rows that do not sum to one.
+    """
+    policy = read_policy(policy, mdp, horizon=horizon)
+    if jnp.issubdtype(policy.dtype, jnp.integer):
+        return jax.nn.one_hot(policy, mdp.n_actions, dtype=mdp.reward.dtype)
+    return policy
+
+
+def read_policy(
+    policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = None
+) -> Int[Array, "*H S"] | Float[Array, "*H S A"]:
+    """As `policy_probs`, but actions stay actions."""
+    horizon = horizon or mdp.horizon
+    if not hasattr(policy, "shape") and isinstance(policy, Policy):
+        return _tabulate(policy, mdp, horizon)
+    array = policy if hasattr(policy, "dtype") else np.asarray(policy)
+    s, a = mdp.n_states, mdp.n_actions
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        _check_policy_shape(array, (s,), horizon, "an action for every state")
+        if is_concrete(array, mdp):
+            check_index("policy", array, a, "action")
+            _refuse_illegal(np.eye(a)[np.asarray(array)], mdp)
+        return jnp.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"policy has dtype {array.dtype}, expected integers (actions) or floats (probabilities)")
+    _check_policy_shape(array, (s, a), horizon, "action probabilities for every state")
+    if is_concrete(array, mdp):
+        check_probability_rows("policy", array)
+        _refuse_illegal(np.asarray(array), mdp)
+    return jnp.asarray(array, mdp.reward.dtype)
+
+
+def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Float[Array, "*H S A"]:
+    """exp(log_prob) over the grid of steps, states and actions."""
+    per_action = jax.vmap(policy.log_prob, (None, 0, None))
+    per_state = jax.vmap(per_action, (0, None, None))
+    grid = jnp.arange(mdp.n_states), jnp.arange(mdp.n_actions)
+    if horizon is None:
+        log_probs = per_state(*grid, jnp.zeros((), jnp.int32))
+    else:
+        log_probs = jax.vmap(per_state, (None, None, 0))(*grid, jnp.arange(horizon))
+    return jnp.exp(log_probs).astype(mdp.reward.dtype)
+
+
+def _check_policy_shape(array: Any, size: tuple[int, ...], horizon: int | None, what: str) -> None:
+    allowed = [size] if horizon is None else [size, (horizon, *size)]
+    if tuple(array.shape) not in allowed:
+        shapes = " or ".join(map(str, allowed))
+        raise ValueError(f"policy has shape {tuple(array.shape)}, expected {shapes} ({what})")
+
+
+def _refuse_illegal(probs: np.ndarray, mdp: MDP | SparseMDP) -> None:
+    if mdp.legal is None:
+        return
+    index = first_index((probs > 0) & ~np.asarray(mdp.legal))
+    if index is not None:
+        *state, action = index
+        raise ValueError(f"{at('policy', tuple(state))} takes action {action}, expected a legal action of the state")

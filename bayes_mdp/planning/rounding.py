@@ -1,0 +1,53 @@
+"""What floating-point arithmetic may have cost: allowances that make the planners' bounds proofs.
+
+A dot product of n terms in any order of summation is off by at most n u / (1 - n u) times the sum of the absolute
+products, u = eps / 2 (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.1).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bayes_mdp.mdp import MDP, SparseMDP
+
+_SPARE = 8  # discount, sum with the reward, difference from v, and one rounding of each input to its dtype
+
+
+class Rounding(eqx.Module):
+    """Bound on the rounding error of one sweep over an MDP.
+
+    Args:
+        factor: relative error of a sweep (n u / (1 - n u)).
+        reward: largest absolute reward of a legal pair.
+        floor: absolute error by underflow.
+    """
+
+    factor: float = eqx.field(static=True)
+    reward: Float[Array, ""]
+    floor: float = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, mdp: MDP | SparseMDP, *, mixed: MDP | SparseMDP | None = None) -> "Rounding":
+        """The allowance for `mdp`, or for a chain `mdp` that was mixed from the actions of `mixed`."""
+        listed = mdp.probability.shape[-1] if isinstance(mdp, SparseMDP) else mdp.n_states
+        terms = listed + _SPARE + (0 if mixed is None else mixed.n_actions + 2)
+        info = jnp.finfo(mdp.reward.dtype)
+        u = terms * float(info.eps) / 2
+        factor = u / (1 - u) if u < 0.5 else float("inf")
+        mdp = mixed or mdp
+        size = jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0)
+        return cls(factor, jnp.max(size), terms * float(info.tiny))
+
+    def of_sweep(self, values: Any) -> Float[Array, ""]:
+        """Bound on the error of reward + discount * E values, for every pair."""
+        return self.factor * (self.reward + jnp.max(jnp.abs(values))) + self.floor
+
+
+def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Proven lower and upper bounds on the probability that a legal pair does not end the episode."""
+    mass = mdp.expected_next(jnp.ones(mdp.n_states, mdp.reward.dtype))
+    low = mass if mdp.legal is None else jnp.where(mdp.legal, mass, jnp.inf)
+    high = mass if mdp.legal is None else jnp.where(mdp.legal, mass, -jnp.inf)
+    return jnp.min(low) * (1 - rounding.factor), jnp.max(high) * (1 + rounding.factor) + rounding.floor

@@ -1,0 +1,77 @@
+"""Answers of the planners: `Solution` (an optimal plan) and `PolicyEvaluation` (the values of a given policy)."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Solution(eqx.Module):
+    """An optimal plan, how far it may be off, and why the planner stopped.
+
+    What `gap` bounds, rounding of the arithmetic and of the inputs to their dtype included:
+
+    * `Discounted`, `Episodic`, `FirstExit`: sup |v - v*|, and sup |q - q*| over legal pairs.
+    * `AverageReward`: |gain - optimal gain|, and the residual sup |max_a q - v| of the optimality equation. No bound on
+      the relative values themselves can be proven without a bound on mixing times.
+
+    `gap` is infinite where nothing can be proven (no proper policy, a gain that depends on the start, values that are
+    not finite). It is the truth whether or not `converged`.
+
+    Args:
+        q: values of pairs, -inf where an action is illegal. Average reward: reward - gain + E v(next).
+        v: values of states, max_a q. Average reward: relative values, zero at state 0.
+        policy: an action that attains the maximum of q.
+        gain: optimal reward per step for `AverageReward`, else NaN.
+        converged: the stopping rule was met (not the cap on iterations).
+        iterations: policy iterations, sweeps or steps of the recursion.
+        gap: see above.
+    """
+
+    q: Float[Array, "*H S A"]
+    v: Float[Array, "*H S"]
+    policy: Int[Array, "*H S"]
+    gain: Float[Array, ""]
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+
+    @classmethod
+    def blank(
+        cls, shape: tuple[int, ...], *, legal: Bool[Array, "S A"] | None = None, dtype: jnp.dtype | type = float
+    ) -> "Solution":
+        """No plan yet (zero values, infinite gap), to start a compiled loop with; `shape` is [*H S A]."""
+        q = jnp.zeros(shape, dtype)
+        q = q if legal is None else jnp.where(legal, q, -jnp.inf)
+        nothing, infinite = jnp.full((), jnp.nan, q.dtype), jnp.full((), jnp.inf, q.dtype)
+        return cls(q, jnp.max(q, -1), best_action(q), nothing, jnp.array(False), jnp.zeros((), jnp.int32), infinite)
+
+
+class PolicyEvaluation(eqx.Module):
+    """The values of one policy; the fields are those of `Solution`, with v_pi and q_pi in place of v* and q*.
+
+    Args:
+        q: value of taking an action once and following the policy afterwards.
+        v: value of following the policy.
+        gain, converged, iterations, gap: as in `Solution`.
+    """
+
+    q: Float[Array, "*H S A"]
+    v: Float[Array, "*H S"]
+    gain: Float[Array, ""]
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+
+
+def best_action(q: Float[Array, "*H S A"]) -> Int[Array, "*H S"]:
+    """The first action of largest value.
+
+    Comparisons, not `argmax`: XLA's argmax over a short last axis is a scalar loop on CPU.
+    """
+    if q.shape[-1] > 16:
+        return jnp.argmax(q, -1).astype(jnp.int32)
+    best, action = q[..., 0], jnp.zeros(q.shape[:-1], jnp.int32)
+    for a in range(1, q.shape[-1]):
+        action = jnp.where(q[..., a] > best, jnp.int32(a), action)
+        best = jnp.maximum(best, q[..., a])
+    return action

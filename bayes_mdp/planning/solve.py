@@ -1,0 +1,137 @@
+"""`solve` and `evaluate`: the doors to the planners, one per objective."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.mdp.validation import first_index, is_concrete, require
+from bayes_mdp.planning.average import solve_average
+from bayes_mdp.planning.chains import action_values, follow, mix
+from bayes_mdp.planning.discounted import solve_discounted
+from bayes_mdp.planning.episodic import induce
+from bayes_mdp.planning.first_exit import exit_policy, is_proper, solve_first_exit
+from bayes_mdp.planning.policies import policy_probs, read_policy
+from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
+
+
+def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None = None) -> Solution:
+    """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch, `jit` it to use it again.
+
+    Args:
+        mdp: dense or sparse; a step axis H needs `Episodic(H)`.
+        objective: `Discounted`, `Episodic`, `AverageReward` or `FirstExit`.
+        start: a plan for a similar MDP to start from. It changes the effort, not the answer.
+
+    Raises:
+        ValueError: sizes that do not fit; a discount outside [0, 1); ends with `AverageReward`; for `FirstExit`, a
+            state that cannot reach the end, or a cycle without end and with positive reward. Under tracing the
+            values cannot be looked into: `converged` is then false and `gap` infinite.
+        TypeError: no objective.
+    """
+    _check(mdp, objective)
+    if start is not None:
+        _check_start(mdp, objective, start)
+    if isinstance(objective, Episodic):
+        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp))
+        gain = jnp.full((), jnp.nan, q.dtype)
+        return Solution(q, v, best_action(q), gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
+    solution = _solve_stationary(mdp, objective, Rounding.of(mdp), start)
+    if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
+        _refuse_improper(mdp, solution)
+    return solution
+
+
+def evaluate(mdp: MDP | SparseMDP, policy: Any, objective: Objective) -> PolicyEvaluation:
+    """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
+
+    Args:
+        mdp, objective: as in `solve`.
+        policy: Int[*H S], Float[*H S A] or a `Policy` object (see `policy_probs`); H only with `Episodic`.
+
+    Raises:
+        ValueError, TypeError: as `solve` and `policy_probs`; for `FirstExit`, a policy that does not end.
+    """
+    _check(mdp, objective)
+    if isinstance(objective, Episodic):
+        probs = policy_probs(policy, mdp, horizon=objective.horizon)
+        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), probs)
+        gain = jnp.full((), jnp.nan, q.dtype)
+        return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
+    chain = policy_chain(mdp, policy)
+    if isinstance(objective, FirstExit) and is_concrete(chain):
+        _require_exit(chain, "the policy")
+    rounding = Rounding.of(chain, mixed=mdp)
+    solution = _solve_stationary(chain, objective, rounding, None)
+    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    q = action_values(mdp, solution.v, jnp.asarray(discount, mdp.reward.dtype))
+    if isinstance(objective, AverageReward):
+        return PolicyEvaluation(q - solution.gain, solution.v, *_verdict(solution, 0.0))
+    return PolicyEvaluation(q, solution.v, *_verdict(solution, rounding.of_sweep(solution.v)))
+
+
+def policy_chain(mdp: MDP | SparseMDP, policy: Any) -> MDP | SparseMDP:
+    """The Markov chain of a policy of a stationary MDP, as an MDP with one action. Raises as `policy_probs`."""
+    policy = read_policy(policy, mdp)
+    return follow(mdp, policy) if jnp.issubdtype(policy.dtype, jnp.integer) else mix(mdp, policy)
+
+
+def _verdict(solution: Solution, sweep: Any) -> tuple[Any, ...]:
+    return solution.gain, solution.converged, solution.iterations, solution.gap + sweep
+
+
+def _solve_stationary(
+    mdp: MDP | SparseMDP, objective: Discounted | AverageReward | FirstExit, rounding: Rounding, start: Solution | None
+) -> Solution:
+    if isinstance(objective, Discounted):
+        return solve_discounted(mdp, objective.discount, rounding, start)
+    if isinstance(objective, AverageReward):
+        return solve_average(mdp, rounding, start)
+    return solve_first_exit(mdp, rounding, start)
+
+
+def _check(mdp: MDP | SparseMDP, objective: Objective) -> None:
+    if not isinstance(objective, Objective):
+        raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    if isinstance(objective, Episodic):
+        if mdp.horizon not in (None, objective.horizon):
+            raise ValueError(f"objective has horizon {objective.horizon}, expected {mdp.horizon}, that of the MDP")
+    elif mdp.horizon is not None:
+        kind = type(objective).__name__
+        raise ValueError(f"objective is {kind} and the MDP has {mdp.horizon} steps, expected Episodic({mdp.horizon})")
+    if isinstance(objective, Discounted) and is_concrete(objective.discount):
+        discount = np.asarray(objective.discount)
+        if discount.shape:
+            raise ValueError(f"discount has shape {discount.shape}, expected one number (vmap over a batch)")
+        outside = ~((discount >= 0) & (discount < 1))
+        require(outside, "discount", discount, "a number from 0 up to, but not including, 1")
+    if isinstance(objective, AverageReward) and mdp.end_probs is not None and is_concrete(mdp.end_probs):
+        ends = np.asarray(mdp.end_probs)
+        expected = "0: the average reward needs an MDP that never ends (see restart_at_ends)"
+        require((ends > 0) if mdp.legal is None else (ends > 0) & np.asarray(mdp.legal), "end_probs", ends, expected)
+
+
+def _check_start(mdp: MDP | SparseMDP, objective: Objective, start: Solution) -> None:
+    size = mdp.reward.shape
+    if isinstance(objective, Episodic):
+        size = (objective.horizon, *size[-2:])
+    if tuple(start.q.shape) != tuple(size):
+        raise ValueError(f"start has values of shape {tuple(start.q.shape)}, expected {tuple(size)}")
+
+
+def _require_exit(mdp: MDP | SparseMDP, who: str) -> None:
+    state = first_index(~np.asarray(exit_policy(mdp)[0]))
+    if state is not None:
+        raise ValueError(f"{who} never ends from state {state[0]}, expected a proper policy (FirstExit)")
+
+
+def _refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
+    _require_exit(mdp, "every policy")
+    if not is_proper(mdp, solution.policy):
+        state = first_index(~np.asarray(exit_policy(follow(mdp, solution.policy))[0]))
+        raise ValueError(
+            f"rewards are unbounded: from state {state[0]} a policy that never ends gains a positive reward per step, "
+            "expected every endless policy to lose (FirstExit)"
+        )

@@ -1,0 +1,193 @@
+"""`read_log`: what comes in, and what each bad cell is called."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayes_mdp.envs import read_log
+from bayes_mdp.mdp import StateActionSpace, check_transitions
+
+COLUMNS = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(text, name="log.csv"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return file
+
+
+def test_a_csv_becomes_transitions(write):
+    path = write("t,s,a,r,s2\n0,10,left,1.5,2\n1,2,right,-1,10\n2,10,left,0,10\n")
+    log = read_log(path, **COLUMNS)
+    assert log.states == (2, 10)
+    assert log.actions == ("left", "right")
+    assert log.source == "log.csv"
+    data = log.transitions
+    np.testing.assert_array_equal(data.state, [1, 0, 1])
+    np.testing.assert_array_equal(data.action, [0, 1, 0])
+    np.testing.assert_array_equal(data.next_state, [0, 1, 1])
+    np.testing.assert_array_equal(data.reward, [1.5, -1.0, 0.0])
+    assert (data.state.dtype, data.reward.dtype) == (np.int32, np.float64)
+    assert data.terminated is data.truncated is data.step is data.reward_observed is None
+    check_transitions(data, StateActionSpace.from_log(log))
+
+
+def test_the_sources_agree(write, tmp_path):
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    n = 500
+    frame = pd.DataFrame({"s": rng.integers(-3, 12, n), "a": rng.choice(["stop", "go"], n)})
+    frame = frame.assign(r=rng.normal(size=n), s2=rng.integers(-3, 12, n), d=rng.random(n) < 0.1)
+    frame.to_parquet(tmp_path / "log.parquet")
+    csv, tsv = write(frame.to_csv(index=False)), write(frame.to_csv(index=False, sep="\t"), "log.tsv")
+    logs = [read_log(x, **COLUMNS, terminated="d") for x in (frame, csv, str(csv), tsv, tmp_path / "log.parquet")]
+    for log in logs:
+        assert log.states == tuple(range(-3, 12))
+        assert all(type(label) is int for label in log.states)
+        for name in ("state", "action", "reward", "next_state", "terminated"):
+            np.testing.assert_array_equal(getattr(log.transitions, name), getattr(logs[0].transitions, name))
+    np.testing.assert_array_equal(logs[1].transitions.reward, frame.r)
+
+
+@pytest.mark.parametrize(
+    ("cells", "names"),
+    [
+        (["s10", "s2", "s1"], ("s1", "s2", "s10")),
+        (["007", "7", "08"], ("007", "7", "08")),
+        (["0.5", "10", "2"], (0.5, 2, 10)),
+        (["None", "NA", "null"], ("NA", "None", "null")),
+        (["3.0", "1", "2.0"], (1, 2, 3)),
+    ],
+)
+def test_labels_of_a_csv_are_numbered_naturally(write, cells, names):
+    log = read_log(write("s,a,s2\n" + "".join(f"{c},0,{c}\n" for c in cells)), state="s", action="a", next_state="s2")
+    assert log.states == names
+    assert [type(label) for label in log.states] == [type(label) for label in names]
+
+
+def test_labels_of_a_frame_are_any_hashable():
+    cells = [(1, "b"), (1, "a"), (0, "z")]
+    frame = pd.DataFrame({"s": cells, "a": pd.Categorical(["x", "y", "x"]), "s2": [*cells[1:], cells[0]]})
+    log = read_log(frame, state="s", action="a", next_state="s2")
+    assert log.states == ((0, "z"), (1, "a"), (1, "b"))
+    np.testing.assert_array_equal(log.transitions.next_state, [1, 0, 2])
+    assert read_log(pd.DataFrame({"s": [True, False], "a": [0, 0], "s2": [True, True]}), state="s", action="a",
+                    next_state="s2").states == (False, True)  # fmt: skip
+
+
+def test_given_labels_fix_set_and_order(write):
+    path = write("s,a,s2\n1,0,0\n0,0,1\n")
+    log = read_log(path, state="s", action="a", next_state="s2", states=[2, 1, 0], actions=range(3))
+    assert (log.states, log.actions) == ((2, 1, 0), (0, 1, 2))
+    np.testing.assert_array_equal(log.transitions.state, [1, 2])
+    assert read_log(path, state="s", action="a", next_state="s2", states=["0", "1"]).states == ("0", "1")
+
+
+def test_the_next_state_of_a_terminated_row_is_not_looked_at(write):
+    path = write("s,a,r,s2,d\n0,0,1,1.0,False\n1,0,1,,True\n1,0,1,the end,1\n")
+    log = read_log(path, **COLUMNS, terminated="d")
+    assert log.states == (0, 1)
+    np.testing.assert_array_equal(log.transitions.terminated, [False, True, True])
+    space = StateActionSpace.from_log(log)
+    assert space.ends
+    check_transitions(log.transitions, space)
+
+
+def test_missing_rewards(write):
+    path = write("s,a,r,s2\n0,0,1,1\n1,0,,0\n1,0,NA,0\n")
+    log = read_log(path, **COLUMNS, missing_reward="ignore")
+    np.testing.assert_array_equal(log.transitions.reward_observed, [True, False, False])
+    np.testing.assert_array_equal(log.transitions.reward, [1.0, 0.0, 0.0])
+    assert read_log(path, state="s", action="a", next_state="s2").transitions.reward is None
+    with pytest.raises(ValueError, match=r"log.csv, row 2 \(line 3\): reward 'r' is empty, expected a number"):
+        read_log(path, **COLUMNS)
+
+
+EPISODES = "e,s,a,d,c\nx,0,0,0,0\ny,5,1,0,0\nx,1,0,0,0\nx,2,0,1,0\ny,6,1,0,0\ny,7,1,0,1\nz,9,0,0,0\n"
+
+
+def test_states_are_shifted_within_interleaved_episodes(write):
+    log = read_log(write(EPISODES), state="s", action="a", episode="e", terminated="d")
+    data = log.transitions
+    states = np.array(log.states)
+    np.testing.assert_array_equal(states[data.state], [0, 5, 1, 2, 6])
+    np.testing.assert_array_equal(states[data.next_state][~data.terminated], [1, 6, 2, 7])
+    np.testing.assert_array_equal(data.terminated, [False, False, False, True, False])
+    np.testing.assert_array_equal(data.truncated, [False, False, False, False, True])
+    np.testing.assert_array_equal(data.step, [0, 0, 1, 2, 1])
+
+
+def test_without_flags_the_last_row_is_left_out_and_the_one_before_is_truncated(write):
+    data = read_log(write(EPISODES), state="s", action="a", episode="e").transitions
+    np.testing.assert_array_equal(data.state, [0, 3, 1, 4])
+    np.testing.assert_array_equal(data.truncated, [False, False, True, True])
+    assert data.terminated is None
+
+
+def test_with_next_states_and_episodes_the_last_row_counts_as_truncated(write):
+    path = write("e,s,a,s2,n\n1,0,0,1,4\n1,1,0,0,5\n2,0,0,0,0\n")
+    data = read_log(path, state="s", action="a", next_state="s2", episode="e").transitions
+    np.testing.assert_array_equal(data.truncated, [False, True, True])
+    np.testing.assert_array_equal(data.step, [0, 1, 0])
+    data = read_log(path, state="s", action="a", next_state="s2", episode="e", step="n", truncated="s").transitions
+    np.testing.assert_array_equal(data.step, [4, 5, 0])
+    np.testing.assert_array_equal(data.truncated, [False, True, False])
+
+
+GOOD = "s,a,r,s2,d,n,e\n0,0,1,1,0,0,p\n1,0,1,0,0,1,p\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "log.csv is empty, expected a header line and at least one transition"),
+        ("s,a,r,s2\n", {}, "log.csv has no rows, expected at least one transition"),
+        (GOOD, {"reward": "cost"}, "reward is column 'cost', which log.csv has not, expected one of 's', 'a', 'r'"),
+        (GOOD, {"states": [0, 5]}, r"row 2 \(line 3\): state 's' is '1', expected one of the 2 labels given \(0, 5\)"),
+        (GOOD, {"actions": ["x"]}, r"row 1 \(line 2\): action 'a' is '0', expected one of the 1 labels given \('x'\)"),
+        (GOOD, {"states": [0, 1, 0]}, "states lists 0 twice, expected each label once"),
+        (GOOD, {"next_state": None}, "next_state and episode are both None, expected one"),
+        (GOOD, {"missing_reward": "drop"}, "missing_reward is 'drop', expected 'error' or 'ignore'"),
+        (GOOD, {"terminated": "e"}, r"row 1 \(line 2\): terminated 'e' is 'p', expected true or false"),
+        (GOOD, {"step": "e"}, r"row 1 \(line 2\): step 'e' is 'p', expected a whole number, zero or greater"),
+        ("s,a,r,s2\n0,0,1,1\n,0,1,0\n", {}, r"row 2 \(line 3\): state 's' is empty, expected the label of a state"),
+        ("s,a,r,s2\n0,,1,1\n", {}, r"row 1 \(line 2\): action 'a' is empty, expected the label of an action"),
+        (
+            "s,a,r,s2\n0,0,1,1\n0,0,1\n",
+            {},
+            r"row 2 \(line 3\): next_state 's2' is empty, expected the label of a state",
+        ),
+        ("s,a,r,s2\n0,0,inf,1\n", {}, r"row 1 \(line 2\): reward 'r' is inf, expected a finite number"),
+        ("s,a,r,s2\n0,0,1,1\n0,0,high,1\n", {}, r"row 2 \(line 3\): reward 'r' is 'high', expected a finite number"),
+        ("s,a,r,s2\n0,0,1,1\n0,0,1,1,1,1\n", {}, "log.csv cannot be read as a table: .*line 3"),
+        ("s,a,r,s2\n0,0,1,1,2\n0,0,1,1,2\n", {}, "log.csv has rows with more cells than the header line has names"),
+        (
+            GOOD.replace("p", ""),
+            {"episode": "e"},
+            r"row 1 \(line 2\): episode 'e' is empty, expected the label of an episode",
+        ),
+        ("s,a,r,e\n0,0,1,1\n", {"next_state": None, "episode": "e"}, "log.csv has no episode of two rows"),
+    ],
+)
+def test_bad_files_are_refused_in_one_sentence(write, text, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_log(write(text), **{**COLUMNS, **options})
+    assert "\n" not in str(error.value).strip()
+
+
+def test_what_is_no_table_is_refused(tmp_path, write):
+    with pytest.raises(FileNotFoundError, match=r"no.csv', expected a file that exists"):
+        read_log(tmp_path / "no.csv", **COLUMNS)
+    with pytest.raises(TypeError, match="source is of type list, expected a path or a pandas DataFrame"):
+        read_log([1], **COLUMNS)
+    with pytest.raises(TypeError, match="state 's' has a label that is not hashable"):
+        read_log(pd.DataFrame({"s": [[1]], "a": [0], "s2": [[2]]}), state="s", action="a", next_state="s2")
+    with pytest.raises(ValueError, match="the DataFrame, row 1: reward 'r' is empty, expected a number"):
+        read_log(pd.DataFrame({"s": [0], "a": [0], "r": [np.nan], "s2": [0]}), **COLUMNS)
+    pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match=r"log\.parquet cannot be read as a Parquet file"):
+        read_log(write("no parquet", "log.parquet"), **COLUMNS)

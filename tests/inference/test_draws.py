@@ -1,0 +1,79 @@
+"""A posterior given by draws, against numpy's weighted moments."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.inference.draws import CountedDraws, draws
+from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, CanSpread, SparseMDP
+from bayes_mdp.mdp.abilities import require_ability
+
+
+def _mdps(ends, number=5):
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.ones(4), (number, 3, 2))
+    rewards = rng.normal(size=(number, 3, 2))
+    if not ends:
+        rows = rows[..., :3] / rows[..., :3].sum(-1, keepdims=True)
+        return jax.vmap(MDP)(rows, rewards)
+    return jax.vmap(lambda p, r, e: MDP(p, r, end_probs=e))(rows[..., :3], rewards, rows[..., 3])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_weighted_moments(x64, ends):
+    mdps, weights = _mdps(ends), np.array([1.0, 2.0, 0.0, 4.0, 3.0])
+    belief, values, discount = draws(mdps, weights=weights), np.array([1.0, -2.0, 3.0]), 0.9
+    mean = belief.mean_mdp()
+    np.testing.assert_allclose(mean.transition_probs, np.average(mdps.transition_probs, 0, weights), rtol=1e-12)
+    backups = np.asarray(mdps.reward + discount * mdps.transition_probs @ values)
+    for ours, sample in (
+        (belief.reward_variance(), np.asarray(mdps.reward)),
+        (belief.bellman_variance(values, discount), backups),
+    ):
+        expected = np.average((sample - np.average(sample, 0, weights)) ** 2, 0, weights)
+        np.testing.assert_allclose(ours, expected, rtol=1e-12)
+    rows = np.asarray(mdps.transition_probs)
+    rows = np.concatenate([rows, np.asarray(mdps.end_probs)[..., None]], -1) if ends else rows
+    centre = np.average(rows, 0, weights)
+    variance = np.average((rows - centre) ** 2, 0, weights)
+    np.testing.assert_allclose(belief.transition_spread("printed"), variance.sum(-1), rtol=1e-12)
+    np.testing.assert_allclose(belief.transition_spread("ratio"), (variance / centre).sum(-1), rtol=1e-12)
+    with pytest.raises(ValueError, match="form is 'dirichlet'"):
+        belief.transition_spread("dirichlet")
+
+
+def test_draws_of_weight_zero_are_never_drawn(x64):
+    belief = draws(_mdps(False), weights=np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
+    drawn = belief.sample(jax.random.key(0), (50,))
+    first = np.asarray(_mdps(False).reward)[[1, 3], 0, 0]
+    assert set(np.asarray(drawn.reward)[:, 0, 0]) == set(first)
+    assert belief.sample(jax.random.key(0)).reward.shape == (3, 2)
+
+
+def test_abilities():
+    mdps = _mdps(False)
+    plain, counted = draws(mdps), draws(mdps, visits=np.ones((3, 2)))
+    for ability in (CanSample, CanMean, CanSpread):
+        require_ability(plain, ability, "the test")
+    assert isinstance(counted, CountedDraws) and isinstance(counted, CanCount)
+    with pytest.raises(TypeError, match="UBE needs a posterior that has visit_counts, got a Draws without"):
+        require_ability(plain, CanCount, "UBE")
+
+
+def test_sparse_draws_become_dense():
+    successor = np.zeros((2, 1, 1, 2), int)
+    mdps = jax.vmap(SparseMDP)(successor, np.full((2, 1, 1, 2), 0.5), np.ones((2, 1, 1)))
+    np.testing.assert_allclose(draws(mdps).mean_mdp().transition_probs, [[[1.0]]])
+
+
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        (np.ones(4), r"weights has shape \(4,\), expected \(5,\)"),
+        (np.array([1, 1, -1, 1, 1.0]), r"weights\[2\] is -1"),
+        (np.zeros(5), "weights sum to 0"),
+    ],
+)
+def test_bad_weights_are_refused(weights, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draws(_mdps(False), weights=weights)

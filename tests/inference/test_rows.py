@@ -1,0 +1,53 @@
+"""Tables of the rows: what is dropped, what is refused, evidence by quadrature."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.inference.rows import dirichlet_rows
+
+
+def test_tables_that_change_nothing_are_dropped():
+    shape = (2, 3, 2)
+    rows = dirichlet_rows(
+        np.ones((6, 2)), shape, row=np.arange(6).reshape(2, 3), column=np.broadcast_to(np.arange(2), shape)
+    )
+    assert rows.row is None and rows.column is None and rows.unit_prior and rows.independent
+    assert not dirichlet_rows(np.full((6, 2), 2.0), shape).unit_prior
+
+
+def test_evidence_by_quadrature(x64):
+    """A Dirichlet with whole concentrations: Gauss-Legendre on sticks integrates the polynomial without error."""
+    c, n = np.array([2.0, 1.0, 3.0]), np.array([1.0, 2.0, 4.0])
+    x, w = np.polynomial.legendre.leggauss(20)
+    x, w = (x + 1) / 2, w / 2
+    first, stick = x[:, None], x[None, :]
+    p = np.stack(np.broadcast_arrays(first, (1 - first) * stick, (1 - first) * (1 - stick)), -1)
+    weight = w[:, None] * w[None, :] * (1 - first)
+    integral = (weight * (p ** (c + n - 1)).prod(-1)).sum() / (weight * (p ** (c - 1)).prod(-1)).sum()
+    rows = dirichlet_rows(c[None], (1, 1, 3)).update((np.zeros(3, int), np.zeros(3, int)), np.arange(3), n)
+    np.testing.assert_allclose(rows.log_evidence(), np.log(integral), rtol=1e-9)
+
+
+def test_drawn_rows_sum_to_one_and_honour_zeros():
+    prior = np.array([[0.01, 0.0, 0.01], [1e4, 3.0, 0.0]])
+    rows = dirichlet_rows(prior, (1, 2, 3))
+    drawn = np.asarray(jax.jit(lambda key: rows.sample(key))(jax.random.key(0)))
+    np.testing.assert_allclose(drawn.sum(-1), 1.0, rtol=1e-6)
+    assert drawn[0, 0, 1] == 0 and drawn[0, 1, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("prior", "tables", "sentence"),
+    [
+        (np.array([[1.0, -1.0]]), {}, r"concentration\[0, 1\] is -1"),
+        (np.array([[1.0, np.nan]]), {}, r"concentration\[0, 1\] is nan"),
+        (np.array([[0.0, 0.0]]), {}, r"concentration\[0\] is 0.0, expected a row"),
+        (np.ones((1, 2)), {"row": np.array([[3]])}, "row holds the leaf index 3"),
+        (np.ones((1, 2)), {"row": np.zeros((2, 2), int)}, r"row has shape \(2, 2\)"),
+        (np.ones((1, 2)), {"column": np.array([[[0, 5]]])}, "column holds 5"),
+    ],
+)
+def test_bad_tables_are_refused(prior, tables, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        dirichlet_rows(prior, (1, 1, 2), **tables)

@@ -1,0 +1,82 @@
+"""Saved posteriors come back bit for bit, or not at all."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.inference.draws import draws
+from bayes_mdp.inference.storage import load, save
+from bayes_mdp.mdp import MDP, StateActionSpace
+
+NUMBER_OF_FAULTS = 1000
+
+
+def _assert_bits(one, two):
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_round_trip_is_bit_equal(case, tmp_path):
+    posterior = case.prior.update(case.data)
+    save(posterior, tmp_path / "belief.bmdp")
+    loaded = load(tmp_path / "belief.bmdp")
+    assert type(loaded) is type(posterior)
+    _assert_bits(loaded, posterior)
+    assert loaded.log_evidence == posterior.log_evidence
+    assert loaded.space.state_names == case.space.state_names
+    assert [path.name for path in tmp_path.iterdir()] == ["belief.bmdp"]
+
+
+def test_draws_round_trip_without_x64(tmp_path):
+    mdps = MDP(
+        np.eye(2, dtype=np.float32)[None, None, :].repeat(3, 0).reshape(3, 1, 2, 2)[..., :1] * 0 + 1, np.ones((3, 1, 2))
+    )
+    belief = draws(mdps, visits=np.array([[1.0, 2.0]]))
+    save(belief, tmp_path / "draws")
+    _assert_bits(load(tmp_path / "draws"), belief)
+
+
+def test_a_cut_or_altered_file_is_refused(cases, tmp_path):
+    """1,000 random cuts and byte alterations: each is refused, or loads bit-equal."""
+    case, path = cases("outcome"), tmp_path / "belief"
+    posterior = case.prior.update(case.data)
+    save(posterior, path)
+    content, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for i in range(NUMBER_OF_FAULTS):
+        where = int(rng.integers(len(content)))
+        altered = bytearray(content)
+        altered[where] ^= int(rng.integers(1, 256))
+        path.write_bytes(content[:where] if i % 2 else bytes(altered))
+        try:
+            _assert_bits(load(path), posterior)
+        except ValueError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused == NUMBER_OF_FAULTS
+
+
+def test_another_version_is_refused(cases, tmp_path, monkeypatch):
+    monkeypatch.setattr("bayes_mdp.inference.storage.FORMAT_VERSION", 99)
+    save(cases("flat").prior, tmp_path / "belief")
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="format version 99, expected 1"):
+        load(tmp_path / "belief")
+
+
+def test_names_that_cannot_be_written_are_refused(cases, tmp_path):
+    prior = cases("flat").prior
+    space = StateActionSpace(3, 2, states=("a", frozenset({1}), "c"))
+    odd = type(prior)(prior.transition_probs, prior.rewards, space, prior.visits, prior.constant)
+    with pytest.raises(TypeError, match=r"posterior.space.states\[1\] is a frozenset, expected a str"):
+        save(odd, tmp_path / "belief")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_posterior_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="posterior is a dict"):
+        save({}, tmp_path / "belief")
+    (tmp_path / "other").write_bytes(b"hello")
+    with pytest.raises(ValueError, match="is no saved posterior"):
+        load(tmp_path / "other")

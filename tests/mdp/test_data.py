@@ -1,0 +1,151 @@
+"""Transitions and their statistics: two routes, merging, masks, refusals row by row."""
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+
+SPACE = StateActionSpace(3, 2, ends=True)
+
+
+def make(n=200, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    fields = {
+        "state": rng.integers(0, 3, n),
+        "action": rng.integers(0, 2, n),
+        "reward": rng.normal(1e4, 1.0, n),
+        "next_state": rng.integers(0, 3, n),
+        "terminated": rng.uniform(size=n) < 0.2,
+    }
+    return Transitions(**{**fields, **changes})
+
+
+def by_hand(transitions, by_outcome=False):
+    """A dictionary of rewards and outcome counts, one transition at a time."""
+    counts, rewards = np.zeros((3, 2, 4)), {}
+    for i in range(len(transitions.state)):
+        cell = int(transitions.state[i]), int(transitions.action[i])
+        outcome = 3 if transitions.terminated[i] else int(transitions.next_state[i])
+        counts[(*cell, outcome)] += 1
+        rewards.setdefault((*cell, outcome) if by_outcome else cell, []).append(transitions.reward[i])
+    return counts, rewards
+
+
+@pytest.mark.parametrize("by_outcome", [False, True])
+def test_counts_by_hand(by_outcome, x64):
+    data = make()
+    counts = Counts.of(data, SPACE, by_outcome=by_outcome)
+    expected, rewards = by_hand(data, by_outcome)
+    np.testing.assert_array_equal(counts.transitions, expected)
+    for cell, values in rewards.items():
+        assert counts.reward_count[cell] == len(values)
+        np.testing.assert_allclose(counts.reward_mean[cell], np.mean(values), rtol=1e-13)
+        np.testing.assert_allclose(counts.reward_ss[cell], np.var(values) * len(values), rtol=1e-9, atol=1e-9)
+
+
+def test_deviations_do_not_cancel_in_float32():
+    """Rewards 10^4 +- 1: a sum of squares in float32 would lose the variance altogether."""
+    data = make(n=1000)
+    counts, (_, rewards) = Counts.of(data, SPACE), by_hand(data)
+    for cell, values in rewards.items():
+        np.testing.assert_allclose(counts.reward_ss[cell], np.var(values) * len(values), rtol=1e-2)
+
+
+def test_merging_is_counting_together(x64):
+    whole = make()
+    cut = lambda part: jax.tree.map(lambda x: x[part], whole)  # noqa: E731
+    for at in (0, 70, 200):
+        merged = Counts.of(cut(slice(at)), SPACE).merge(Counts.of(cut(slice(at, None)), SPACE))
+        for left, right in zip(jax.tree.leaves(merged), jax.tree.leaves(Counts.of(whole, SPACE)), strict=True):
+            np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-8)
+
+
+def test_weights_mask(x64):
+    data, keep = make(), np.arange(200) < 50
+    masked = Counts.of(data, SPACE, weight=keep)
+    cut = Counts.of(jax.tree.map(lambda x: x[:50], data), SPACE)
+    for left, right in zip(jax.tree.leaves(masked), jax.tree.leaves(cut), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-9)
+
+
+def test_missing_rewards_are_no_rewards(x64):
+    seen = np.arange(200) % 2 == 0
+    reward = np.where(seen, make().reward, np.nan)
+    counts = Counts.of(make(reward=reward, reward_observed=seen), SPACE)
+    assert counts.reward_count.sum() == 100
+    assert counts.transitions.sum() == 200
+    assert np.isfinite(counts.reward_mean).all()
+    assert Counts.of(make(reward=None), SPACE).reward_count.sum() == 0
+
+
+def test_one_transition_and_steps(x64):
+    stepped = StateActionSpace(3, 2, horizon=4)
+    one = Transitions(1, 0, 2.5, 2, step=3)
+    counts = Counts.of(one, stepped)
+    assert counts.transitions.shape == (4, 3, 2, 3)
+    assert counts.transitions[3, 1, 0, 2] == counts.transitions.sum() == 1
+    assert counts.reward_mean[3, 1, 0] == 2.5
+    assert Counts.of(Transitions(1, 0, 2.5, 2), stepped).transitions[0, 1, 0, 2] == 1
+
+
+def bad(index, value, name, **changes):
+    data = make(**changes)
+    column = np.array(getattr(data, name), dtype=float if name == "reward" else None)
+    column[index] = value
+    return make(**{**changes, name: column})
+
+
+LEGAL = StateActionSpace(3, 2, ends=True, legal=np.array([[1, 1], [1, 0], [1, 1]]))
+SUPPORT = np.ones((3, 2, 4), bool)
+SUPPORT[2, 1, 0] = False
+
+
+@pytest.mark.parametrize(
+    ("data", "space", "message"),
+    [
+        (bad(7, 3, "state"), SPACE, r"transitions.state\[7\] is 3, expected a state index from 0 to 2"),
+        (bad(7, -1, "action"), SPACE, r"transitions.action\[7\] is -1, expected an? action index from 0 to 1"),
+        (bad(7, 9, "next_state", terminated=None), SPACE, r"transitions.next_state\[7\] is 9, expected a state index"),
+        (bad(7, np.nan, "reward"), SPACE, r"transitions.reward\[7\] is nan, expected a finite number"),
+        (bad(7, np.inf, "reward"), SPACE, r"transitions.reward\[7\] is inf, expected a finite number"),
+        (make(), StateActionSpace(3, 2), r"transitions.terminated\[\d+\] is True, expected a space with ends=True"),
+        (make(terminated=None), StateActionSpace(3, 2, horizon=2), "transitions.step is None, expected the step"),
+        (
+            make(terminated=None, step=np.full(200, 2)),
+            StateActionSpace(3, 2, horizon=2),
+            r"transitions.step\[0\] is 2, expected a step index from 0 to 1",
+        ),
+        (make(), LEGAL, r"transitions.action\[\d+\] is 1, expected a legal action of state 1"),
+        (
+            make(),
+            StateActionSpace(3, 2, ends=True, support=SUPPORT),
+            r"transitions.next_state\[\d+\] is 0, expected an outcome in the known support of state 2, action 1",
+        ),
+    ],
+)
+def test_check_refuses(data, space, message):
+    with pytest.raises(ValueError, match=message):
+        check_transitions(data, space)
+
+
+def test_the_next_state_of_an_end_is_not_looked_at():
+    terminated = np.zeros(200, bool)
+    terminated[7] = True
+    check_transitions(bad(7, 99, "next_state", terminated=terminated), SPACE)
+
+
+def test_next_state_equal_to_n_states_is_no_end():
+    """S is the index of "end" in a row, not a state: a row that was not terminated must not carry it."""
+    with pytest.raises(ValueError, match=r"transitions.next_state\[7\] is 3, expected a state index"):
+        check_transitions(bad(7, 3, "next_state", terminated=None), SPACE)
+
+
+def test_floats_are_no_indices():
+    with pytest.raises(TypeError, match="transitions.state has dtype float64, expected integers"):
+        check_transitions(make(state=np.zeros(200)), SPACE)
+
+
+def test_check_accepts_good_data_and_tracers():
+    check_transitions(make(), SPACE)
+    jax.eval_shape(lambda t: check_transitions(t, SPACE), make())

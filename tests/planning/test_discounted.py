@@ -1,0 +1,147 @@
+"""Discounted planning against dense float64 solves, QuantEcon and enumeration; the gap always honoured."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+from planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
+from quantecon.markov import DiscreteDP
+
+from bayes_mdp.mdp import MDP, Discounted, SparseMDP
+from bayes_mdp.planning import Solution
+from bayes_mdp.planning.discounted import bounded
+from bayes_mdp.planning.rounding import Rounding
+
+DISCOUNTS = (0.0, 0.9, 0.999)
+
+
+def check(solution, data, discount, relative):
+    """The gap is honoured, small, and illegal actions are never chosen."""
+    v = optimal_discounted(*data, discount)
+    legal, size = data[3], 1 + np.abs(v).max()
+    q = data[1] + discount * data[0] @ v
+    errors = np.abs(np.asarray(solution.v, float) - v).max(), np.abs(np.asarray(solution.q, float) - q)[legal].max()
+    error = max(errors)
+    assert error <= solution.gap
+    assert solution.gap <= relative * size / (1 - discount)
+    assert solution.converged
+    assert legal[np.arange(len(v)), solution.policy].all()
+    assert np.isneginf(np.asarray(solution.q)[~legal]).all()
+    np.testing.assert_array_equal(solution.v, np.max(solution.q, -1))
+    return error / size
+
+
+@pytest.mark.parametrize("n", [6, 20, 150])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_float64_agrees_with_dense_solves(n, sparse, x64):
+    for kind in KINDS:
+        data = arrays(kind, n)
+        mdp = listed(make_mdp(*data)) if sparse else make_mdp(*data)
+        for discount in DISCOUNTS:
+            error = check(solve(mdp, Discounted(discount)), data, discount, 1e-12)
+            assert error < 1e-9
+
+
+@pytest.mark.parametrize("n", [6, 150])
+def test_float32_is_honest(n):
+    """The bound covers float32 arithmetic and the rounding of the inputs to float32."""
+    for kind in KINDS:
+        data = arrays(kind, n)
+        for discount in DISCOUNTS:
+            check(solve(make_mdp(*data), Discounted(discount)), data, discount, 4e-5)
+
+
+def test_quantecon(x64):
+    for seed in range(5):
+        data = arrays("random", 20, seed=seed)
+        solution = solve(make_mdp(*data), Discounted(0.97))
+        peer = DiscreteDP(data[1], data[0], 0.97).solve(method="policy_iteration")
+        np.testing.assert_allclose(solution.v, peer.v, rtol=1e-9)
+        np.testing.assert_array_equal(solution.policy, peer.sigma)
+
+
+def test_no_policy_is_better(x64):
+    rows, reward, _, legal = data = arrays("ending", 6)
+    best = solve(make_mdp(*data), Discounted(0.9))
+    states = np.arange(6)
+    values = [
+        np.linalg.solve(np.eye(6) - 0.9 * rows[states, policy], reward[states, policy])
+        for policy in all_policies(6, 2, legal)
+    ]
+    np.testing.assert_allclose(best.v, np.max(values, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["random", "ending", "masked"])
+def test_bounds_hold_for_arbitrary_values(kind, x64):
+    """The certificate does not trust the solver: it holds for any values, also far ones and with ends."""
+    data = arrays(kind, 6)
+    mdp, rng = make_mdp(*data), np.random.default_rng(0)
+    v = optimal_discounted(*data, 0.9)
+    certify = jax.jit(bounded)
+    for scale in (1e-6, 1e-2, 1.0, 100.0):
+        for _ in range(10):
+            guess = v + scale * (rng.normal(size=6) + rng.normal())
+            q, gap = certify(mdp, jnp.asarray(0.9), Rounding.of(mdp), jnp.asarray(guess))
+            assert np.abs(np.max(q, -1) - v).max() <= gap <= 40 * scale
+
+
+def test_values_that_are_not_finite_prove_nothing():
+    mdp = make_mdp(*arrays("random", 6))
+    _, gap = bounded(mdp, 0.9, Rounding.of(mdp), jnp.full(6, jnp.nan))
+    assert np.isposinf(gap)
+
+
+@pytest.mark.parametrize("n", [6, 20])
+def test_warm_start_changes_the_effort_only(n, x64):
+    data = arrays("random", n)
+    cold = solve(make_mdp(*data), Discounted(0.95))
+    moved = (0.999 * data[0] + 0.001 / n, *data[1:])
+    warm = solve(make_mdp(*moved), Discounted(0.95), start=cold)
+    again = solve(make_mdp(*moved), Discounted(0.95))
+    np.testing.assert_allclose(warm.v, again.v, rtol=1e-11)
+    assert warm.iterations <= again.iterations
+
+
+def test_a_blank_start_respects_the_mask(x64):
+    *_, legal = data = arrays("masked", 6)
+    start = Solution.blank((6, 2), legal=legal)
+    assert legal[np.arange(6), start.policy].all()
+    check(solve(make_mdp(*data), Discounted(0.9), start=start), data, 0.9, 1e-12)
+    illegal = Solution.blank((6, 2))
+    check(solve(make_mdp(*data), Discounted(0.9), start=illegal), data, 0.9, 1e-12)
+
+
+@pytest.mark.parametrize("n", [6, 20])
+def test_batches_equal_single_problems(n, x64):
+    """Also with a batch of discounts, nested batches, and a shared reward (the batch-last layout of tiny problems)."""
+    data = [arrays("random", n, seed=seed) for seed in range(4)]
+    rows, discounts = jnp.stack([d[0] for d in data]), jnp.array([0.5, 0.9, 0.99])
+    reward = jnp.asarray(data[0][1])
+    one = lambda p, g: solve(MDP(p, reward), Discounted(g))  # noqa: E731
+    both = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(rows, discounts)
+    for i in range(4):
+        for j in range(3):
+            alone = optimal_discounted(np.asarray(rows[i]), data[0][1], *data[0][2:], float(discounts[j]))
+            np.testing.assert_allclose(both.v[i, j], alone, rtol=1e-10)
+    assert both.converged.all()
+
+
+def test_sparse_beyond_the_direct_solvers(x64):
+    """More than 1024 listed states: Krylov only, against a scipy sparse solve of the policy found."""
+    rng = np.random.default_rng(3)
+    n = 1500
+    successor = (np.arange(n)[:, None, None] + rng.integers(-3, 4, (n, 2, 4))) % n
+    probability = rng.dirichlet(np.ones(4), (n, 2))
+    reward = rng.normal(size=(n, 2))
+    solution = solve(SparseMDP(successor, probability, reward), Discounted(0.99))
+    states, policy = np.arange(n), np.asarray(solution.policy)
+    index = np.repeat(states, 4), successor[states, policy].ravel()
+    chain = scipy.sparse.csr_matrix((probability[states, policy].ravel(), index), shape=(n, n))
+    system = (scipy.sparse.eye(n) - 0.99 * chain).tocsc()
+    v = scipy.sparse.linalg.spsolve(system, reward[states, policy])
+    assert np.abs(v - solution.v).max() <= 2 * solution.gap + 1e-10
+    q = reward + 0.99 * np.sum(probability * v[successor], -1)
+    assert (q.max(-1) - v).max() < 1e-9
+    assert solution.converged

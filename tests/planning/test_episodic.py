@@ -1,0 +1,104 @@
+"""Backward induction against a plain recursion and simulation-free identities."""
+
+import jax.numpy as jnp
+import numpy as np
+from planning_problems import KINDS, arrays, evaluate, listed, make_mdp, solve
+
+from bayes_mdp.envs import riverswim_episodic
+from bayes_mdp.mdp import MDP, Episodic
+from bayes_mdp.planning import backward_induction
+
+HORIZON = 7
+
+
+def induction(rows, reward, legal, policy=None):
+    """The textbook recursion in float64; rows and reward with a leading step axis."""
+    v, qs = np.zeros(rows.shape[-1]), []
+    for h in reversed(range(len(rows))):
+        q = np.where(legal, reward[h] + rows[h] @ v, -np.inf)
+        v = q.max(-1) if policy is None else np.where(policy[h] > 0, policy[h] * q, 0).sum(-1)
+        qs.append(q)
+    return np.array(qs[::-1])
+
+
+def by_step(kind):
+    data = [arrays(kind, 6, seed=h) for h in range(HORIZON)]
+    rows, reward, ends = (np.stack([d[i] for d in data]) for i in range(3))
+    return rows, reward, ends, data[0][3]
+
+
+def gap_honoured(solution, q, relative):
+    legal = np.isfinite(q)
+    assert np.abs(np.asarray(solution.q, float)[legal] - q[legal]).max() <= solution.gap
+    assert solution.gap < relative * (1 + np.abs(q[legal]).max())
+    assert np.isneginf(np.asarray(solution.q)[~legal]).all()
+    assert solution.converged
+
+
+def test_steps_of_their_own(x64):
+    for kind in KINDS:
+        data = by_step(kind)
+        q = induction(data[0], data[1], data[3])
+        for mdp in (make_mdp(*data), listed(make_mdp(*data))):
+            gap_honoured(solve(mdp, Episodic(HORIZON)), q, 1e-5)
+
+
+def test_stationary_rows_are_repeated(x64):
+    data = arrays("ending", 6)
+    repeated = np.stack([data[0]] * HORIZON), np.stack([data[1]] * HORIZON), data[3]
+    solution = solve(make_mdp(*data), Episodic(HORIZON))
+    gap_honoured(solution, induction(*repeated), 1e-5)
+    assert solution.v.shape == (HORIZON, 6)
+    assert solution.iterations == HORIZON
+
+
+def test_float32_is_honest():
+    for kind in KINDS:
+        data = by_step(kind)
+        gap_honoured(solve(make_mdp(*data), Episodic(HORIZON)), induction(data[0], data[1], data[3]), 1e-4)
+
+
+def test_published_values(x64):
+    mdp = riverswim_episodic().mdp
+    expected = [3.397264, 4.052651, 5.301868, 6.678367, 8.094, 9.521445]
+    np.testing.assert_allclose(solve(mdp, Episodic(20)).v[0], expected, atol=1e-6)
+
+
+def test_evaluate_policies_of_every_shape(x64):
+    data = by_step("random")
+    mdp, rng = make_mdp(*data), np.random.default_rng(0)
+    stochastic = rng.dirichlet(np.ones(2), (HORIZON, 6))
+    actions = rng.integers(0, 2, (HORIZON, 6))
+    for policy, probs in (
+        (stochastic, stochastic),
+        (actions, np.eye(2)[actions]),
+        (stochastic[0], np.stack([stochastic[0]] * HORIZON)),
+        (actions[0], np.eye(2)[np.stack([actions[0]] * HORIZON)]),
+    ):
+        value = evaluate(mdp, policy, Episodic(HORIZON))
+        q = induction(data[0], data[1], data[3], probs)
+        assert np.abs(value.q - q).max() <= value.gap
+        np.testing.assert_allclose(value.v, (probs * q).sum(-1), atol=1e-12)
+
+
+def test_the_best_policy_is_worth_the_optimum(x64):
+    data = by_step("masked")
+    mdp = make_mdp(*data)
+    best = solve(mdp, Episodic(HORIZON))
+    value = evaluate(mdp, best.policy, Episodic(HORIZON))
+    np.testing.assert_allclose(value.v, best.v, rtol=1e-13)
+
+
+def test_backups_of_any_kind(x64):
+    """The generic recursion passes each layer its step, from the last to the first."""
+    q = backward_induction(lambda v, h: jnp.stack([v + h, v * 0.0], -1), 3, 2, dtype=float)
+    np.testing.assert_array_equal(q[:, 0, 0], [3.0, 3.0, 2.0])
+    masked = backward_induction(
+        lambda v, h: jnp.stack([v + h, v * 0.0], -1), 3, 2, legal=jnp.array([[False, True]] * 2), dtype=float
+    )
+    np.testing.assert_array_equal(masked[:, 0, 1], 0.0)
+
+
+def test_ends_are_worth_nothing_beyond(x64):
+    mdp = MDP(np.zeros((1, 1, 1)), np.ones((1, 1)), end_probs=np.ones((1, 1)))
+    np.testing.assert_array_equal(solve(mdp, Episodic(5)).v, 1.0)

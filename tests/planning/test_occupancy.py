@@ -1,0 +1,43 @@
+"""Occupancies: sum of occupancy times reward is the value, for every objective; totals by theory."""
+
+import jax
+import numpy as np
+import pytest
+from planning_problems import arrays, evaluate, listed, make_mdp
+
+from bayes_mdp import planning
+from bayes_mdp.mdp import Discounted, Episodic, FirstExit
+
+occupancy = jax.jit(planning.occupancy)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(7), FirstExit()], ids=lambda o: type(o).__name__)
+def test_occupancy_times_reward_is_value(objective, sparse, x64):
+    data = arrays("ending", 6)
+    mdp = listed(make_mdp(*data)) if sparse else make_mdp(*data)
+    rng = np.random.default_rng(0)
+    policy, initial = rng.dirichlet(np.ones(2), 6), rng.dirichlet(np.ones(6))
+    visits, value = occupancy(mdp, policy, objective, initial), evaluate(mdp, policy, objective).v
+    value = value[0] if value.ndim == 2 else value
+    np.testing.assert_allclose(np.sum(visits * data[1]), value @ initial, rtol=1e-11)
+    assert (visits >= -1e-15).all()
+
+
+def test_totals(x64):
+    data = arrays("random", 6)
+    mdp, policy, initial = make_mdp(*data), np.zeros(6, int), np.eye(6)[2]
+    np.testing.assert_allclose(np.sum(occupancy(mdp, policy, Discounted(0.9), initial)), 10.0, rtol=1e-12)
+    steps = occupancy(mdp, policy, Episodic(7), initial)
+    np.testing.assert_allclose(np.sum(steps, (1, 2)), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(steps[0], np.outer(initial, [1, 0]))
+
+
+def test_initial_is_checked():
+    mdp = make_mdp(*arrays("random", 6))
+    with pytest.raises(ValueError, match="initial is None"):
+        planning.occupancy(mdp, np.zeros(6, int), Discounted(0.9))
+    with pytest.raises(ValueError, match=r"initial has shape \(5,\), expected \(6,\)"):
+        planning.occupancy(mdp, np.zeros(6, int), Discounted(0.9), np.full(5, 0.2))
+    with pytest.raises(ValueError, match=r"initial sums to 0\.6"):
+        planning.occupancy(mdp, np.zeros(6, int), Discounted(0.9), np.full(6, 0.1))
