@@ -193,7 +193,7 @@ def _add_levels(commands: Any) -> None:
 def _levels(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.levels import learning_levels
 
-    print(learning_levels(num_seeds=arguments.seeds))
+    learning_levels(num_seeds=arguments.seeds)
 
 
 def _list(arguments: argparse.Namespace) -> None:

@@ -60,6 +60,7 @@ def numpy_policy_iteration(rows: np.ndarray, reward: np.ndarray, discount: float
 def riverswim_draws() -> tuple[np.ndarray, np.ndarray]:
     """Posterior-like draws around RiverSwim: [rounds, seeds, S, A, S] and [rounds, seeds, S, A]."""
     truth = riverswim().mdp
+    assert isinstance(truth, MDP)
     rng = np.random.default_rng(0)
     concentration = 1 / 6 + 200 * np.asarray(truth.transition_probs)
     rows = rng.gamma(concentration, size=(ROUNDS, SEEDS, *concentration.shape))
@@ -74,7 +75,7 @@ def tiny() -> None:
 
     def ours(rows: Any, reward: Any) -> Any:
         def step(plan: Solution, world: Any) -> Any:
-            plan = jax.vmap(lambda p, r, s: solve(MDP(p, r), objective, start=s))(*world, plan)
+            plan = jax.vmap(lambda p, r, s: solve(MDP(p, r), objective, start=s))(world[0], world[1], plan)
             return plan, (jnp.sum(plan.q[..., 0]), jnp.max(plan.gap), jnp.max(plan.iterations))
 
         blank = jax.vmap(lambda _: Solution.blank(reward.shape[-2:]))(jnp.arange(SEEDS))

@@ -2,9 +2,9 @@
 
     python examples/bus_engine.py path/to/bus_engine_replacement.csv
 
-The log (Rust, "Optimal Replacement of GMC Bus Engines", Econometrica 55(5), 1987) has one row a month: the mileage since
-the last replacement in bins of 5,000 miles (state 0..89), keep or replace (action 0, 1), and the next month's bin. It has
-no costs: those are Rust's published estimates. Unknown is how fast the buses run.
+The log (Rust, "Optimal Replacement of GMC Bus Engines", Econometrica 55(5), 1987) has one row a month: mileage since
+the last replacement in bins of 5,000 miles (state 0..89), keep or replace (action 0, 1), and the next month's bin. It
+has no costs: those are Rust's published estimates. Unknown is how fast the buses run.
 """
 
 import sys
@@ -60,7 +60,7 @@ def alike(space: bm.StateActionSpace) -> bm.models.World:
 
 def replace_from(mileage: int) -> np.ndarray:
     """The policy that replaces from bin `mileage` up."""
-    return np.where(STATE >= mileage, REPLACE, KEEP)
+    return np.where(mileage > STATE, KEEP, REPLACE)
 
 
 POLICIES = {"from 45": replace_from(45), "from 60": replace_from(60)}

@@ -1,5 +1,7 @@
 """PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013)."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,5 +50,17 @@ class PSRL(eqx.Module):
             )
             return Greedy(q), None
         require_ability(belief, CanSample, "PSRL")
-        solution = solve(belief.sample(key), objective, start=state)
+        solution = solve(_computed_once(belief.sample(key)), objective, start=state)
         return Greedy(solution.q, space.legal), None if state is None else solution
+
+
+def _computed_once(draw: Any) -> Any:
+    """`draw`, in memory. XLA would fuse the generation of random numbers into each of the planner's uses of them.
+
+    A barrier does not stop it (it is removed before fusion), a loop of unknown length does: this one runs once, or twice
+    where the first number is NaN.
+    """
+    first = jnp.ravel(jax.tree.leaves(draw)[0])[0]
+    start = jnp.where(first == first, 0, 1)
+    nothing = jax.tree.map(jnp.zeros_like, draw)
+    return jax.lax.while_loop(lambda loop: loop[0] < 2, lambda loop: (loop[0] + 2, draw), (start, nothing))[1]

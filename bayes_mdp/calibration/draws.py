@@ -34,19 +34,22 @@ class Draws(NamedTuple):
 
     def reward_total(self, rng: np.random.Generator, count: np.ndarray, where: tuple[Any, ...]) -> np.ndarray:
         """[N *where], the sum of `count` fresh rewards of the cells at the index `where`."""
-        mean, known, parameters = self._at(where)
-        return np.where(known, count * mean, self.law.total(rng, count, *parameters))
+        law, known, mean, parameters = self._at(where)
+        return np.where(known, count * mean, law.total(rng, count, *parameters))
 
     def reward_log_prob(self, seen: Moments, where: tuple[Any, ...]) -> np.ndarray:
         """[N *where], log-density of the rewards behind `seen` in the cells at `where`; 0 where the reward is known."""
-        _, known, parameters = self._at(where)
-        return np.where(known, 0.0, self.law.log_prob(seen, *parameters))
+        law, known, _, parameters = self._at(where)
+        return np.where(known, 0.0, law.log_prob(seen, *parameters))
 
-    def _at(self, where: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    def _at(self, where: tuple[Any, ...]) -> tuple[Law, np.ndarray, np.ndarray, list[np.ndarray]]:
+        """The law, where it is known, its mean, its parameters."""
+        if self.law is None:
+            raise TypeError("the rewards are known, expected rewards with a law")
         known = self.known[where]
         picked = [p[(slice(None), *where)] for p in self.parameters]
         # Any valid parameter serves where its result is not looked at.
-        return picked[0], known, [np.where(known, 0.5, p) for p in picked]
+        return self.law, known, picked[0], [np.where(known, 0.5, p) for p in picked]
 
 
 def draw(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:

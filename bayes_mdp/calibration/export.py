@@ -1,11 +1,10 @@
 """To ArviZ, both generations: `to_arviz`, `dataset`. Host-side; the one place that knows ArviZ and its version."""
 
-import warnings
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import PRNGKeyArray
 
+from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.groups import GROUPS, groups
 from bayes_mdp.calibration.observed import Data
 
@@ -86,14 +85,10 @@ def dataset(
     return made[group]
 
 
-def _tree(made: "dict[str, xr.Dataset]") -> Any:
+def _tree(made: "dict[str, Any]") -> Any:
     """The groups in the container of the installed ArviZ: the one version branch."""
-    if int(version("arviz").split(".")[0]) >= 1:
+    if generation() >= 1:
         import xarray as xr
 
         return xr.DataTree.from_dict({f"/{name}": group for name, group in made.items()})
-    with warnings.catch_warnings():
-        # ArviZ 0.23 announces 1.0 whenever it is imported.
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz.InferenceData(**made)
+    return arviz().InferenceData(**made)

@@ -61,11 +61,12 @@ class _Builder:
 
     def __init__(self, posterior: Any, num_draws: int, key: PRNGKeyArray, unit: str | None, data: Data) -> None:
         self._posterior, self._num_draws, self._unit = posterior, num_draws, unit
-        self._rows, self._cells = observe(posterior, data)
-        if unit == "transition" and self._rows is None:
+        rows, self._cells = observe(posterior, data)
+        self._rows: Any = rows
+        if unit == "transition" and rows is None:
             raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
         names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
-        self._keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
+        self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
         reward = (*pair, OUTCOME) if posterior.rewards.by_outcome else pair

@@ -15,7 +15,7 @@ def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[s
     """Per draw and transition [N T], another outcome of the same pair, and another reward."""
     pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     probs = draws.transition_probs[(slice(None), *pairs)]
-    made = {"observed_next_state": _categorical(rng, probs, which.reshape(-1)).astype(np.int32)}
+    made: dict[str, Any] = {"observed_next_state": _categorical(rng, probs, which.reshape(-1)).astype(np.int32)}
     if draws.law is not None:
         reward = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome))
         made["observed_reward"] = reward.astype(np.float32)
@@ -29,7 +29,7 @@ def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dic
     n = np.round(cells.transition_counts[tried].sum(-1)).astype(np.int64)
     probs = draws.transition_probs[(slice(None), *tried)].astype(np.float64)
     counts[(slice(None), *tried)] = rng.multinomial(n, probs / probs.sum(-1, keepdims=True))
-    made = {"transition_counts": counts}
+    made: dict[str, Any] = {"transition_counts": counts}
     if draws.law is not None:
         made["reward_total"] = draws.reward_total(rng, cells.rewards.count, (...,)).astype(np.float32)
     return made

@@ -20,7 +20,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.envs import from_gymnasium, read_log
-from bayes_mdp.experiments.plots import plot_intervals, plot_regret
+from bayes_mdp.experiments.plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
 from bayes_mdp.inference import PolicyComparison, compare_policies, infer, save
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
@@ -147,7 +147,7 @@ def _judge(studies: dict[str, Study], truth: float, log: Log, folder: Path, key:
         verdict = "holds the truth" if low <= truth <= high else "MISSES the truth"
         print(
             f"  {name:<12} 95 % interval [{low:.3f}, {high:.3f}] {verdict}; without the truth: "
-            f"log evidence {study.posterior.log_evidence:.1f}, LOO {predictive_loo(study.posterior, log, key=key):.1f}"
+            f"log evidence {study.posterior.log_evidence:.1f}, {predictive_loo(study.posterior, log, key=key)}"
         )
     best = studies["neighbours"]
     tree = to_arviz(best.posterior, key=key, data=log, num_draws=500)
@@ -195,9 +195,12 @@ def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Datas
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    values = {f"prior {name}": study.comparison.values[JUDGED] for name, study in studies.items()}
-    plot_intervals(values, truth=truth, ax=left)
+    draws = np.stack([study.comparison.values[JUDGED].draws for study in studies.values()], axis=1)
+    names = [f"prior {name}" for name in studies]
+    plot_values(draws, truth=[truth] * len(names), names=names, axes=left)
+    left.set_xlabel("")
+    left.set_xlim(-0.6, len(names) - 0.4)
     left.set_title(f"How good is the policy {JUDGED!r}, after {NUM_EPISODES} logged episodes?")
-    plot_regret(results, ax=right)
+    plot_regret(results, axes=right)
     right.set_title("Agents that start from the same beliefs")
     figure.savefig(path, dpi=150)

@@ -3,14 +3,16 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from bayes_mdp.experiments.execute import Outcome
 from bayes_mdp.experiments.prepare import Prepared
 from bayes_mdp.mdp.space import PLATE_NAMES
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FORMAT = "bayes_mdp run 1"
 _ENGINE = "h5netcdf"
@@ -18,13 +20,15 @@ _ENGINE = "h5netcdf"
 
 def to_dataset(
     outcome: Outcome, regret: np.ndarray, prepared: Prepared, attributes: dict[str, Any]
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """The Dataset of a run.
 
     Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the
     episode); `regret`, same dims, cumulative; `visits` [seed, *step, state, action]. Coordinate `time` of a checkpoint:
     steps so far. `attributes` are kept as JSON.
     """
+    import xarray as xr
+
     layout, space = prepared.layout, prepared.space
     rows = "episode" if layout.episodic else "checkpoint"
     plates = PLATE_NAMES[-len(space.shape) :]
@@ -48,20 +52,22 @@ def to_dataset(
     return result
 
 
-def save_result(result: xr.Dataset, path: str | Path) -> None:
+def save_result(result: "xr.Dataset", path: str | Path) -> None:
     """Write NetCDF, beside and then renamed: never half a file under `path`."""
     beside = Path(f"{path}.new")
     result.to_netcdf(beside, engine=_ENGINE)
     os.replace(beside, path)
 
 
-def load_result(path: str | Path) -> xr.Dataset:
+def load_result(path: str | Path) -> "xr.Dataset":
     """Read what `run(path=...)` wrote.
 
     Raises:
         ValueError: the file is not a whole result of this package.
         FileNotFoundError: there is no such file.
     """
+    import xarray as xr
+
     if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}, expected a file that run(path=...) wrote")
     try:

@@ -11,6 +11,7 @@ from bayes_mdp.experiments.describe import describe_case
 from bayes_mdp.experiments.execute import execute
 from bayes_mdp.experiments.prepare import prepare
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.mdp import Environment, Objective
 
@@ -74,8 +75,6 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     check_case(case)
-    from bayes_mdp.experiments.results import save_result, to_dataset
-
     prepared = prepare(case)
     attributes = describe_case(case, prepared)
     layout = prepared.layout

@@ -1,6 +1,6 @@
 """Prior and data to a posterior object (`infer`), and what is asked of it: policies judged, merged, saved.
 
-Names are loaded when they are first used, so that `bayes_mdp.inference.value`, a leaf of plain arrays, costs no NumPyro.
+Names are loaded when they are first used: `bayes_mdp.inference.value`, a leaf of plain arrays, costs no NumPyro.
 """
 
 import sys
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.posterior import ConjugatePosterior
     from bayes_mdp.inference.predictive import log_predictive
     from bayes_mdp.inference.storage import load, save
+    from bayes_mdp.inference.summary import describe, table
 
 _HOMES = {
     "behaviour": "behaviour_policy greedy",
@@ -31,6 +32,7 @@ _HOMES = {
     "posterior": "ConjugatePosterior",
     "predictive": "log_predictive",
     "storage": "load save",
+    "summary": "describe table",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -43,6 +45,7 @@ __all__ = [
     "PolicyValue",
     "behaviour_policy",
     "compare_policies",
+    "describe",
     "draws",
     "greedy",
     "infer",
@@ -51,6 +54,7 @@ __all__ = [
     "merge",
     "policy_value",
     "save",
+    "table",
 ]
 
 

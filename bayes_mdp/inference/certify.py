@@ -1,15 +1,15 @@
 """The certificate: Bayes' theorem, checked at random points on the conditioned model that NUTS would get.
 
-For the exact posterior q, log joint(x, data) - log q(x) is the same number at every x, and that number is the log evidence.
-The joint density is NumPyro's, of `bayes_mdp.models.joint`; q is written out here from the tables alone; the evidence is the
-closed form's. All three agree only if the tables are right: a density bent by a handler, a factor, a wrong tie show.
+For the exact posterior q, log joint(x, data) - log q(x) is the same number at every x, and it is the log evidence. The
+joint density is NumPyro's, of `bayes_mdp.models.joint`; q is written out here from the tables alone; the evidence is
+the closed form's. All three agree only if the tables are right: a bent density, a factor, a wrong tie show.
 """
 
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy.special import gammaln
@@ -18,7 +18,7 @@ from bayes_mdp.inference.detect import Detected
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
-from bayes_mdp.inference.rewards import RewardCells
+from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.selection import rounding
 from bayes_mdp.inference.trace import Program
 from bayes_mdp.mdp import Transitions
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 
 
 def certify(program: Program, detected: Detected, rng: np.random.Generator) -> None:
-    """Prove `detected` on invented transitions that reach every possible outcome of every legal pair. Host side, float64.
+    """Prove `detected` on invented transitions to every possible outcome of every legal pair. Host side, float64.
 
     Raises:
         ValueError: the closed form is not the posterior of the program.
@@ -55,11 +55,11 @@ def log_evidences(
     transitions: Transitions,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " P"]:
-    """log joint - log posterior at random points: each is the log evidence, if `posterior` is right about `transitions`."""
+    """log joint - log posterior at random points: each is the log evidence, if `posterior` is right."""
     model = handlers.seed(joint(program.prior, program.space), 0)
 
     @jax.jit
-    def log_joint(values: dict[str, Any], data: Transitions) -> Float[Array, ""]:
+    def log_joint(values: dict[str, Any], data: Transitions) -> Any:
         return log_density(model, (data,), {}, values)[0]
 
     points = [_draw(detected, rng) for _ in range(NUM_POINTS)]
@@ -68,13 +68,13 @@ def log_evidences(
 
 
 def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
-    """Transitions to every possible outcome of every legal pair, a third of them twice, with rewards that the law can give."""
+    """Transitions to every possible outcome of every legal pair, a third of them twice, with possible rewards."""
     posterior, space = detected.posterior, detected.posterior.space
     place = np.argwhere(detected.possible)
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
     ended = outcome == space.n_states
-    prior = posterior.rewards.prior if isinstance(posterior.rewards, RewardCells) else None
+    prior = None if isinstance(posterior.rewards, KnownRewards) else posterior.rewards.prior
     if isinstance(prior, BetaBelief):
         reward = rng.integers(2, size=len(place)).astype(float)
     elif isinstance(prior, GammaBelief):
@@ -92,7 +92,7 @@ def log_posterior(detected: Detected, posterior: ConjugatePosterior, point: Floa
     rows = np.append(point, 1.0)[detected.rows]  # padding is 1
     total = ((concentration - 1.0) * np.log(rows)).sum()
     total += gammaln(concentration.sum(-1)).sum() - gammaln(concentration[detected.rows >= 0]).sum()
-    if not detected.cells:
+    if isinstance(posterior.rewards, KnownRewards):
         return float(total)
     belief = posterior.rewards.prior.after(posterior.rewards.data)
     return float(total + _DENSITY[type(belief)](belief, *(point[elements] for elements in detected.cells)).sum())
@@ -103,7 +103,8 @@ def _draw(detected: Detected, rng: np.random.Generator) -> Float[np.ndarray, " N
     used, point = detected.rows >= 0, np.empty(detected.layout.size)
     rows = np.where(used, rng.gamma(2.0, size=used.shape) + 0.1, 0.0)
     point[detected.rows[used]] = (rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9))[used]
-    family = type(detected.posterior.rewards.prior) if detected.cells else None
+    rewards = detected.posterior.rewards
+    family = None if isinstance(rewards, KnownRewards) else type(rewards.prior)
     for k, elements in enumerate(detected.cells):
         if family in (NormalGammaBelief, NormalBelief) and k == 0:
             point[elements] = rng.normal(size=elements.shape)

@@ -1,8 +1,8 @@
 """Detect conjugacy: from a traced prior to the tables of its closed-form posterior, or one sentence why not.
 
-Three steps: no site rules it out (`refusals`), every law is a selection of leaf elements (`selection`), and the selected
-elements form whole rows (here) and whole cells (`detect_rewards`). What comes out is plain arrays; `certify` proves it on
-the conditioned model.
+Three steps: no site rules it out (`refusals`), every law is a selection of leaf elements (`selection`), the selected
+elements form whole rows (here) and whole cells (`detect_rewards`). What comes out is plain arrays; `certify` proves it
+on the conditioned model.
 """
 
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ def detect(program: Program, rng: np.random.Generator) -> Detected:
 def detect_rows(
     probe: Probe,
 ) -> tuple[DirichletRows, Int[np.ndarray, "M K"], Bool[np.ndarray, "*H S A O"]]:
-    """The Dirichlet rows behind the transition law, the elements behind them, and the outcomes that legal pairs can have.
+    """The Dirichlet rows behind the transition law, the elements behind them, the outcomes that legal pairs can have.
 
     Raises:
         ValueError: see `detect`.
@@ -91,7 +91,10 @@ def _stack(blocks: list[np.ndarray], padding: Any) -> np.ndarray:
 
 
 def _check_whole(
-    probe: Probe, stacked: Int[np.ndarray, "M K"], rows: Int[np.ndarray, "*H S A O"], column: Int[np.ndarray, "*H S A O"]
+    probe: Probe,
+    stacked: Int[np.ndarray, "M K"],
+    rows: Int[np.ndarray, "*H S A O"],
+    column: Int[np.ndarray, "*H S A O"],
 ) -> None:
     """Every row of the law holds each column of one leaf row once, and nothing known beside it; or it is known.
 

@@ -14,9 +14,7 @@ from bayes_mdp.mdp.validation import first_index
 Elements = tuple[Int[np.ndarray, " L"], ...]
 
 
-def detect_rewards(
-    probe: Probe, possible: Bool[np.ndarray, "*H S A O"]
-) -> tuple[RewardCells | KnownRewards, Elements]:
+def detect_rewards(probe: Probe, possible: Bool[np.ndarray, "*H S A O"]) -> tuple[RewardCells | KnownRewards, Elements]:
     """The belief about rewards, and for each parameter of the law the elements behind its leaves.
 
     Args:
@@ -57,7 +55,7 @@ def _number(probe: Probe, elements: Int[np.ndarray, " L"]) -> Int[np.ndarray, " 
     return leaf_of
 
 
-def _stack(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " L"]]:
+def _stack(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, Any], Int[np.ndarray, " L"]]:
     """Parameters and elements (of the first entry of an event) of sites of one family, one after the other."""
     parameters = [probe.parameters(site) for site in sites]
     stacked = {name: np.concatenate([p[name].ravel() for p in parameters]) for name in parameters[0]}
@@ -84,7 +82,7 @@ def _one_parameter(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.nd
     return belief, sites, (elements,), table
 
 
-def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> np.ndarray:
+def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Any:
     """The known standard deviation of the rewards of each leaf; one leaf has one."""
     scale = probe.answers["reward"]["precision"].zero ** -0.5
     noise = np.ones(size)
@@ -92,19 +90,26 @@ def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> np.ndar
     index = first_index((table >= 0) & (np.abs(noise[table] - scale) > 1e-12 * scale))
     if index is not None:
         site = probe.layout.site(int(_select(probe, "loc")[index]))
-        raise probe.refuse(site, f"one of its elements is the mean of cells of different noise ({probe.cell(index)} is one)")
+        raise probe.refuse(
+            site, f"one of its elements is the mean of cells of different noise ({probe.cell(index)} is one)"
+        )
     return noise
 
 
 def _normal_gamma(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.ndarray]:
     """Normal-gamma leaves, joint sites first, then pairs of plain sites."""
     joint, plain, parts = probe.sites("NormalGamma"), probe.sites("Normal"), []
+    if not joint and not plain:
+        raise probe.refuse(
+            probe.sites("Gamma")[0].name, "the precision of the rewards is unknown while their mean is known"
+        )
     if joint:
         leaves, elements = _stack(probe, joint)
         parts.append((leaves, elements, elements + 1))
     if plain:
         parts.append(_pairs(probe, plain))
-    belief = NormalGammaBelief(*(np.concatenate([p[0][name] for p in parts]) for name in NormalGammaBelief.__annotations__ if name != "parameters"))
+    stacked: dict[str, Any] = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+    belief = NormalGammaBelief(**stacked)
     mean, precision = (np.concatenate([p[i] for p in parts]) for i in (1, 2))
     loc, scale = _select(probe, "loc"), _select(probe, "precision")
     table = _number(probe, mean)[loc]
@@ -116,7 +121,7 @@ def _normal_gamma(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.nda
     return belief, (*joint, *plain), (mean, precision), table
 
 
-def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Normal sites whose precision is a known multiple of one element of a Gamma site each: normal-gamma leaves."""
     rates = probe.sites("Gamma")
     for site in sites:

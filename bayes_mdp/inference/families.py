@@ -18,8 +18,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.sampling import dirichlet, gamma, normal_gamma
 from bayes_mdp.inference.moments import Statistics, log_rising, split
+from bayes_mdp.inference.sampling import dirichlet, gamma, normal_gamma
 from bayes_mdp.mdp.validation import check_finite, check_positive, require
 
 Cells = Float[Array, "*cells"]

@@ -87,7 +87,10 @@ def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | No
     if data is None or isinstance(data, Counts):
         return data
     if isinstance(data, Log):
-        for name, labels, known in (("states", data.states, space.state_names), ("actions", data.actions, space.action_names)):
+        for name, labels, known in (
+            ("states", data.states, space.state_names),
+            ("actions", data.actions, space.action_names),
+        ):
             if labels != known:
                 raise ValueError(f"data.{name} are {_short(labels)}, expected those of the space: {_short(known)}")
         data = data.transitions

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.inference.moments import merge_statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
-from bayes_mdp.inference.moments import merge_statistics
 
 
 def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:

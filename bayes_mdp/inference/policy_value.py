@@ -113,7 +113,7 @@ def policy_values(
         shapes = eqx.filter_eval_shape(wide.sample, keys[0])
         outline = _outline(keys[0], wide, shapes.reward.shape)
         start, given = _start(outline, initial)
-        probs = tuple(_action_probs(name, policy, outline, objective) for name, policy in policies.items())
+        probs = _stack([_action_probs(name, policy, outline, objective) for name, policy in policies.items()])
         draws = _evaluate_draws(_chunks(keys, shapes), wide, probs, aim, start)
         values, gaps, excess = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
         _require_usable(values, gaps, excess, list(policies), objective)
@@ -172,20 +172,19 @@ def _chunks(keys: PRNGKeyArray, draw: MDP | SparseMDP) -> PRNGKeyArray:
 
 @eqx.filter_jit
 def _evaluate_draws(
-    keys: PRNGKeyArray, posterior: CanSample, policies: tuple[Array, ...], objective: Objective, start: Any
+    keys: PRNGKeyArray, posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
 ) -> tuple[Float[Array, "R C P"], Float[Array, "R C P"], Float[Array, "R C 1"]]:
     """Values and error bounds of every policy in every draw; how far the rows of the draw are from summing to one."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
         mdp = posterior.sample(key)
-        answers = [evaluate(mdp, policy, objective) for policy in policies]
-        values = [
-            x.gain if isinstance(objective, AverageReward) else start @ x.v.reshape(-1, x.v.shape[-1])[0]
-            for x in answers
-        ]
+        # One batch: where a program holds several independent LU solves, XLA's thread pool on few cores can deadlock.
+        answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
+        first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
+        values = answers.gain if isinstance(objective, AverageReward) else first @ start
         rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
         total = rows.sum(-1) + (0.0 if mdp.end_probs is None else mdp.end_probs)
-        return jnp.stack(values), jnp.stack([x.gap for x in answers]), jnp.max(jnp.abs(total - 1.0))[None]
+        return values, answers.gap, jnp.max(jnp.abs(total - 1.0))[None]
 
     return jax.lax.map(jax.vmap(one), keys)
 
@@ -208,9 +207,14 @@ def _stated(key: PRNGKeyArray, posterior: CanSample) -> tuple[Array | None, Arra
 
 @eqx.filter_jit
 def _times(
-    mdp: MDP | SparseMDP, policies: tuple[Array, ...], objective: Objective, start: Any
-) -> list[Float[Array, "*H S A"]]:
-    return [occupancy(mdp, policy, objective, start) for policy in policies]
+    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
+) -> Float[Array, "P *H S A"]:
+    return jax.vmap(lambda policy: occupancy(mdp, policy, objective, start))(policies)
+
+
+def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
+    """Policies side by side; one that does not depend on the step is repeated where another does."""
+    return jnp.stack(jnp.broadcast_arrays(*policies))
 
 
 def _action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
@@ -251,7 +255,7 @@ def _require_usable(
 
 
 def _unvisited(
-    posterior: Any, policies: tuple[Array, ...], objective: Objective, start: np.ndarray
+    posterior: Any, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
 ) -> list[Unvisited | None]:
     """What each policy rests on without data; its time is that in the mean MDP."""
     if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
-from bayes_mdp.inference.moments import statistics
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import at, check_shape, first_index, is_concrete
 

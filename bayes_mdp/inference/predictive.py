@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
-from bayes_mdp.inference.moments import statistics
 from bayes_mdp.mdp import Transitions, check_transitions
 from bayes_mdp.mdp.validation import is_concrete
 

@@ -61,7 +61,9 @@ class Probe:
         index = first_index(~law_entries.selects())
         if index is None:
             return law_entries.index()
-        alone = [name for name in self.layout.shapes if name in parents and not pick(self._entries(name)).selects().all()]
+        alone = [
+            name for name in self.layout.shapes if name in parents and not pick(self._entries(name)).selects().all()
+        ]
         name = first(self.program, alone or parents)
         raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
 

@@ -14,7 +14,7 @@ MIN_BUFFER = 64
 def refit(posterior: ConjugatePosterior, transitions: Transitions) -> ConjugatePosterior:
     """`posterior` after `transitions`, its arrays numpy float64.
 
-    The transitions are padded to a power of two with weight zero, so that logs of many lengths share a few compilations.
+    The transitions are padded to a power of two with weight zero: logs of many lengths share a few compilations.
 
     Raises:
         ValueError, TypeError: data that the space or the prior cannot hold.

@@ -1,4 +1,4 @@
-"""What stands in the way of an exact posterior, read off the sites of a traced program: one sentence that names the site."""
+"""What is in the way of an exact posterior, read off the sites of a traced program: one sentence, naming the site."""
 
 from collections.abc import Iterable
 
@@ -36,7 +36,9 @@ def check_sites(program: Program) -> None:
         for parameter, parents in parameters.items():
             if parents and not _is_noise(program, leaf, parameter, parents):
                 parent = first(program, parents)
-                raise in_the_way(program, parent, f"{parameter} of site {leaf!r} depends on it, so that leaf has no closed form")
+                raise in_the_way(
+                    program, parent, f"{parameter} of site {leaf!r} depends on it, so that leaf has no closed form"
+                )
     _check_laws(program)
     _check_used(program)
 
@@ -59,7 +61,7 @@ def _bent(site: Site) -> str | None:
 
 
 def _is_noise(program: Program, leaf: str, parameter: str, parents: frozenset[str]) -> bool:
-    """Whether it is the pair of plain sites that make a normal-gamma: a mean whose precision depends on a Gamma site."""
+    """Whether it is a pair of plain sites that makes a normal-gamma: a mean whose precision depends on a Gamma site."""
     family = {site.name: site.family for site in program.latents}
     noise = program.law_parents["reward"].get("precision", frozenset())
     gammas = all(family[parent] == "Gamma" and parent in noise for parent in parents)
@@ -73,7 +75,7 @@ def _check_laws(program: Program) -> None:
     name = "the known reward" if law == KNOWN else f"the {law} law of the reward"
     for parameter, parents in program.law_parents["reward"].items():
         _check_law(program, name, parents, PRECISION_LEAVES if parameter == "precision" else means)
-    if law not in (KNOWN, *(kind.__name__ for kind in LAWS)) or not _reward_parents(program) and law != KNOWN:
+    if law not in (KNOWN, *(kind.__name__ for kind in LAWS)) or (not _reward_parents(program) and law != KNOWN):
         raise ValueError(
             f"prior: the reward law is {law} and depends on no site, expected known rewards as an array, or a Normal, "
             "Bernoulli or Poisson law of a conjugate site"

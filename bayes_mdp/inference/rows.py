@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
 from bayes_mdp.inference.moments import log_rising
+from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
 from bayes_mdp.inference.tables import is_injective, leaf_index, unless_identity
 from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
 

@@ -1,9 +1,9 @@
 """Is an array of a program a selection of leaf elements, and of which? A test by values, no walk over the program.
 
-Let f map the N elements of all leaves to an array, h = f - f(0), w = h(1, ..., 1). An entry of h is w times *one* element
-iff h(x + y) = h(x) + h(y) and h(x^2) w = h(x)^2; it is a selection iff, besides, w is 0 (nothing) or 1. Then h at
-(1, ..., N) is the index table. f(0) holds what is known beside the unknown. x and y are random: a map that is something
-else passes with probability zero.
+Let f map the N elements of all leaves to an array, h = f - f(0), w = h(1, ..., 1). An entry of h is w times *one*
+element iff h(x + y) = h(x) + h(y) and h(x^2) w = h(x)^2; it is a selection iff, besides, w is 0 (nothing) or 1. Then h
+at (1, ..., N) is the index table. f(0) holds what is known beside the unknown. x and y are random: a map that is
+something else passes with probability zero.
 """
 
 from collections.abc import Mapping, Sequence

@@ -88,7 +88,7 @@ def _columns(posterior: Any) -> dict[str, np.ndarray]:
         "visits": visits,
         "reward_mean": reward,
         "reward_sd": np.sqrt(np.nan_to_num(reward_variance, nan=np.inf, posinf=np.inf)),
-        "likeliest": np.where(unique, _objects(space.outcome_names)[best[..., 0]], None),
+        "likeliest": _objects((*space.outcome_names, None))[np.where(unique, best[..., 0], -1)],
         "likeliest_prob": prob,
         "likeliest_sd": np.sqrt(prob * (1 - prob) * shrink),
         "row_sd": np.sqrt(row_variance.clip(0.0)),
@@ -166,22 +166,23 @@ def _rewards_seen(posterior: Any) -> float | None:
 
 def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
     """One line per thing that a reader should not miss."""
-    visits, total = frame["visits"], frame["visits"].sum()
+    visits, share, reward_sd = (frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_sd"))
+    total, tried = float(visits.sum()), visits > 0
     found = []
     if total == 0:
         found.append("No data: this is the prior.")
-    elif untried := int((visits == 0).sum()):
+    elif untried := int((~tried).sum()):
         found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
-    if infinite := int(np.isinf(frame["reward_sd"]).sum()):
+    if infinite := int(np.isinf(reward_sd).sum()):
         found.append(
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
             "intervals exist, a standard deviation does not."
         )
-    ruled = (visits > 0) & (frame["prior_share"] > 0.5)
+    ruled = tried & (share > 0.5)
     if ruled.any():
         found.append(
-            f"In {ruled.sum()} of {_count(int((visits > 0).sum()), 'tried pair')} the prior outweighs the data "
-            f"(median share {frame['prior_share'][ruled].median():.2f})."
+            f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
+            f"(median share {np.median(share[ruled]):.2f})."
         )
     rewards = _rewards_seen(posterior)
     if rewards is not None and rewards < total:

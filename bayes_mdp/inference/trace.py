@@ -1,4 +1,4 @@
-"""What a prior program says, read without running it: its sites, who depends on whom, and its laws as one pure function.
+"""What a prior program says, read without running it: its sites, who depends on whom, its laws as a pure function.
 
 The program is traced abstractly (an eager trace would compile a sampler per site). Dependence is read off the traced
 computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
@@ -31,7 +31,7 @@ LEAVES: dict[type, Parameters] = {
     dist.Gamma: lambda leaf: {"concentration": leaf.concentration, "rate": leaf.rate},
     dist.Beta: lambda leaf: {"concentration1": leaf.concentration1, "concentration0": leaf.concentration0},
 }
-"""Families that can be conjugate leaves, and their parameters. Exactly these types: a subclass may change the density."""
+"""Families that can be conjugate leaves, and their parameters. These types only: a subclass may change the density."""
 
 LAWS: dict[type, Parameters] = {
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
@@ -72,8 +72,8 @@ class Program:
         law: the reward law.
         parents: for each leaf and each of its parameters, the latent sites that it depends on.
         law_parents: the latent sites that the transition law depends on, and each parameter of the reward law.
-        evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O], "reward": {parameter:
-            [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
+        evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O],
+            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
         fingerprint: digest of all of the above.
     """
 
@@ -164,7 +164,7 @@ def _parameters(message: dict[str, Any]) -> dict[str, Any]:
     return {name: jnp.broadcast_to(value, rows) for name, value in LEAVES[type(leaf)](leaf).items()}
 
 
-def _reward(table: RewardTable) -> tuple[Law, dict[str, Any]]:
+def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
     """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
     law = table.law
     if law is None:

@@ -16,8 +16,8 @@ class Unvisited(eqx.Module):
         pairs: names of the pairs, (state, action) or (step, state, action), that the policy uses and the data never
             tried, most used first.
         share: Float64[number of pairs], the part of the policy's time spent in each (discounted, as in the objective).
-        states: names of the states that the policy reaches and the data never left, most used first.
-        state_share: Float64[number of states], the part of its time spent in each.
+        states: names of all states that the data never left, most used first.
+        state_share: Float64[number of states], the part of the policy's time spent in each (zero where not reached).
     """
 
     pairs: tuple[tuple[Hashable, ...], ...] = eqx.field(static=True)
@@ -42,8 +42,9 @@ class Unvisited(eqx.Module):
         missing = missing[np.argsort(-time[tuple(missing.T)], kind="stable")]
         pairs = tuple(tuple(axis[i] for axis, i in zip(names, index, strict=True)) for index in missing)
         other = (*range(visits.ndim - 2), -1)
-        state_time = np.where(visits.sum(other) > 0, 0.0, time.sum(other))
-        states = np.argsort(-state_time, kind="stable")[: np.count_nonzero(state_time)]
+        states = np.flatnonzero(visits.sum(other) <= 0)
+        state_time = time.sum(other)
+        states = states[np.argsort(-state_time[states], kind="stable")]
         return cls(pairs, time[tuple(missing.T)], tuple(names[-2][s] for s in states), state_time[states])
 
     @property
@@ -53,15 +54,17 @@ class Unvisited(eqx.Module):
 
     def __str__(self) -> str:
         """One line."""
-        if not self.pairs:
-            return "every pair that the policy uses was tried"
-        pairs = [" ".join(map(str, pair)) for pair in self.pairs]
-        text = f"{self.total:.2g} of its time in pairs never tried: {_listed(pairs, self.share)}"
+        text = "every pair that the policy uses was tried"
+        if self.pairs:
+            pairs = [" ".join(map(str, pair)) for pair in self.pairs]
+            text = f"{self.total:.2g} of its time in pairs never tried: {_listed(pairs, self.share)}"
         if self.states:
             text += f"; states never visited: {_listed([str(s) for s in self.states], self.state_share)}"
         return text
 
 
 def _listed(names: Sequence[str], share: Float[np.ndarray, " names"]) -> str:
-    shown = [f"{name} ({x:.2g})" for name, x in zip(names[:SHOWN], share, strict=False)]
+    shown = [
+        f"{name} ({x:.2g})" if x > 0 else f"{name} (not reached)" for name, x in zip(names[:SHOWN], share, strict=False)
+    ]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -117,9 +117,10 @@ def check_transitions(transitions: Transitions, space: Any) -> None:
     check_index("transitions.action", transitions.action, space.n_actions, "action")
     with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
         outcome = np.asarray(transitions.outcome(space.n_states))
-    check_index("transitions.next_state", outcome, space.n_states + 1, "state")
+    ended = np.zeros(outcome.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
+    check_index("transitions.next_state", np.where(ended, 0, outcome), space.n_states, "state")
     if not space.ends:
-        row = first_index(outcome >= space.n_states)
+        row = first_index(ended)
         if row is not None:
             raise ValueError(f"transitions.terminated{list(row)} is True, expected a space with ends=True")
     if space.horizon is not None:

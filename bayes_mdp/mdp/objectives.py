@@ -16,7 +16,7 @@ class Discounted(eqx.Module):
         ValueError: `discount` is outside [0, 1) or not finite.
     """
 
-    discount: float
+    discount: float | Array
 
     def __check_init__(self) -> None:
         number = isinstance(self.discount, (int, float, np.ndarray, np.generic, Array)) and is_concrete(self.discount)

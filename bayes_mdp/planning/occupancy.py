@@ -13,9 +13,7 @@ from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.policies import policy_probs
 
 
-def occupancy(
-    mdp: MDP | SparseMDP, policy: Any, objective: Objective, initial: Float[Array, " S"] | None = None
-) -> Float[Array, "*H S A"]:
+def occupancy(mdp: MDP | SparseMDP, policy: Any, objective: Objective, initial: Any = None) -> Float[Array, "*H S A"]:
     """State-action occupancy d of a policy: sum of d * reward is its value from `initial`.
 
     Args:

@@ -1,5 +1,7 @@
 """Answers of the planners: `Solution` (an optimal plan) and `PolicyEvaluation` (the values of a given policy)."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -36,10 +38,8 @@ class Solution(eqx.Module):
     gap: Float[Array, ""]
 
     @classmethod
-    def blank(
-        cls, shape: tuple[int, ...], *, legal: Bool[Array, "S A"] | None = None, dtype: jnp.dtype | type = float
-    ) -> "Solution":
-        """No plan yet (zero values, infinite gap), to start a compiled loop with; `shape` is [*H S A]."""
+    def blank(cls, shape: tuple[int, ...], *, legal: Any = None, dtype: Any = float) -> "Solution":
+        """No plan yet (zero values, infinite gap), to start a compiled loop with: `shape` [*H S A], `legal` [S A]."""
         q = jnp.zeros(shape, dtype)
         q = q if legal is None else jnp.where(legal, q, -jnp.inf)
         nothing, infinite = jnp.full((), jnp.nan, q.dtype), jnp.full((), jnp.inf, q.dtype)

@@ -11,7 +11,7 @@ from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.chains import action_values, follow, mix
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
-from bayes_mdp.planning.first_exit import exit_policy, is_proper, solve_first_exit
+from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.policies import policy_probs, read_policy
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
@@ -79,7 +79,8 @@ def policy_chain(mdp: MDP | SparseMDP, policy: Any) -> MDP | SparseMDP:
 
 
 def _verdict(solution: Solution, sweep: Any) -> tuple[Any, ...]:
-    return solution.gain, solution.converged, solution.iterations, solution.gap + sweep
+    gap = solution.gap + sweep
+    return solution.gain, solution.converged, solution.iterations, jnp.where(jnp.isfinite(gap), gap, jnp.inf)
 
 
 def _solve_stationary(
@@ -122,16 +123,22 @@ def _check_start(mdp: MDP | SparseMDP, objective: Objective, start: Solution) ->
 
 
 def _require_exit(mdp: MDP | SparseMDP, who: str) -> None:
-    state = first_index(~np.asarray(exit_policy(mdp)[0]))
+    state = _trapped(mdp)
     if state is not None:
-        raise ValueError(f"{who} never ends from state {state[0]}, expected a proper policy (FirstExit)")
+        raise ValueError(f"{who} never ends from state {state}, expected a proper policy (FirstExit)")
 
 
 def _refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
     _require_exit(mdp, "every policy")
-    if not is_proper(mdp, solution.policy):
-        state = first_index(~np.asarray(exit_policy(follow(mdp, solution.policy))[0]))
+    state = _trapped(follow(mdp, solution.policy))
+    if state is not None:
         raise ValueError(
-            f"rewards are unbounded: from state {state[0]} a policy that never ends gains a positive reward per step, "
+            f"rewards are unbounded: from state {state} a policy that never ends gains a positive reward per step, "
             "expected every endless policy to lose (FirstExit)"
         )
+
+
+def _trapped(mdp: MDP | SparseMDP) -> int | None:
+    """The first state from which the end cannot be reached."""
+    state = first_index(~np.asarray(exit_policy(mdp)[0]))
+    return None if state is None else state[0]

@@ -3,6 +3,7 @@
 import warnings
 from functools import cache
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,6 +19,14 @@ S, A = 3, 2
 NAMES = {"states": ("low", "mid", "high"), "actions": ("stay", "go")}
 
 
+def _fill(value, size) -> Any:
+    return np.full(size, value)
+
+
+def _spread(size) -> Any:
+    return np.linspace(-1.0, 1.0, size)
+
+
 def _rows(shape, concentration=0.8):
     return dirichlet_rows(np.full((int(np.prod(shape[:-1])), shape[-1]), concentration), shape)
 
@@ -25,21 +34,21 @@ def _rows(shape, concentration=0.8):
 def _normal_gamma():
     space = StateActionSpace(S, A, ends=True, **NAMES)
     size = S * A
-    belief = NormalGammaBelief(np.linspace(-1, 1, size), np.ones(size), np.full(size, 4.0), np.full(size, 2.0))
+    belief = NormalGammaBelief(_spread(size), _fill(1.0, size), _fill(4.0, size), _fill(2.0, size))
     return space, _rows((S, A, S + 1)), reward_cells(belief, (S, A))
 
 
 def _by_outcome():
     """Rewards depend on the outcome, the noise is known; state 2 is never tried."""
     space, shape = StateActionSpace(S, A), (S, A, S)
-    belief = NormalBelief(np.linspace(-1, 1, 18), np.full(18, 2.0), np.full(18, 0.5))
+    belief = NormalBelief(_spread(18), _fill(2.0, 18), _fill(0.5, 18))
     return space, _rows(shape), reward_cells(belief, shape, by_outcome=True)
 
 
 def _horizon():
     space = StateActionSpace(S, A, horizon=2, states=("low", 1, ("t", 2)), actions=(0.5, 1.5))
     size = 2 * S * A
-    belief = BetaBelief(np.full(size, 1.5), np.full(size, 0.5))
+    belief = BetaBelief(_fill(1.5, size), _fill(0.5, size))
     return space, _rows((2, S, A, S)), reward_cells(belief, (2, S, A))
 
 
@@ -50,7 +59,7 @@ def _tied():
     known[0] = [0.25, 0.75, 0.0]
     rows = dirichlet_rows(np.full((2, S), 0.8), (S, A, S), row=row, known=known)
     cell = np.array([[0, 0], [1, 1], [2, -1]])
-    belief = GammaBelief(np.full(3, 2.0), np.ones(3))
+    belief = GammaBelief(_fill(2.0, 3), _fill(1.0, 3))
     rewards = reward_cells(belief, (S, A), cell=cell, known=np.where(cell < 0, -7.0, np.nan))
     return StateActionSpace(S, A), rows, rewards
 

@@ -106,7 +106,7 @@ def test_the_posterior_s_own_sums_are_those_of_the_data(cases):
         (_, own), (_, given) = observe(case.posterior, None), observe(case.posterior, case.data)
         np.testing.assert_array_equal(own.transition_counts, given.transition_counts)
         if name != "known":
-            np.testing.assert_allclose(own.rewards, given.rewards, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(np.stack(own.rewards), np.stack(given.rewards), rtol=1e-5, atol=1e-5)
 
 
 def test_replicates_of_cells_keep_the_visits_and_have_the_predictive_means(case, drawn):

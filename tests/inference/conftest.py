@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Conjugate beliefs of every shape that the tables allow, data for them, and an oracle in plain numpy and scipy."""
 
 from types import SimpleNamespace
@@ -188,7 +189,8 @@ class Oracle:
             return next_state, 0.0
         leaf = self.leaf(cell, outcome)
         law, _ = _predictive_reward(self.belief(leaf), self.seen.get(leaf, []))
-        return next_state, law.logpmf(reward) if isinstance(law.dist, stats.rv_discrete) else law.logpdf(reward)
+        name = "logpmf" if isinstance(law.dist, stats.rv_discrete) else "logpdf"
+        return next_state, getattr(law, name)(reward)
 
     def see(self, cell, outcome, reward):
         self.log_evidence += sum(self.log_predictive(cell, outcome, reward))

@@ -1,8 +1,12 @@
 """Twelve prior programs as a user would write them: six that are conjugate, six impostors.
 
-Each accepted one carries its own oracle, written without the library: which leaf row a pair uses, what each outcome of it
-is called there, and which reward leaf a pair uses.
+Each accepted one carries its own oracle, written without the library: which leaf row a pair uses, what each outcome of
+it is called there, and which reward leaf a pair uses.
 """
+
+# `numpyro.sample` is typed to return any ArrayLike, and records as JAX arrays: too narrow for tests.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportReturnType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false
 
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -92,7 +96,7 @@ def gathered(space):
 
 
 def scattered(space):
-    """Stay or step right from states 0 to 2; state 3 is left for the end (known). Rewards are known up to their mean."""
+    """Stay or step right from states 0 to 2; state 3 ends (known). Rewards are known up to their mean."""
     with numpyro.plate("place", 3, dim=-2), numpyro.plate("move", 2, dim=-1):
         step = numpyro.sample("step", dist.Dirichlet(jnp.array([0.4, 0.6])))
     rows = jnp.zeros((4, 2, 5)).at[3, :, 4].set(1.0)
@@ -118,13 +122,29 @@ def _row(*alpha):
 
 ACCEPTED = {
     "renamed": Accepted(
-        renamed, SPACE, lambda h, s, a: ((s, a), _row(0.5, 1.5, 2.5)), lambda h, s, a: (s, a), "normal_gamma", ("wohin", "tau", "mu")
+        renamed,
+        SPACE,
+        lambda h, s, a: ((s, a), _row(0.5, 1.5, 2.5)),
+        lambda h, s, a: (s, a),
+        "normal_gamma",
+        ("wohin", "tau", "mu"),
     ),
     "swapped": Accepted(
-        swapped, SPACE, lambda h, s, a: ((s, a), _row(2.0, 1.0, 0.5)), lambda h, s, a: (s, a), "normal_gamma", ("rows", "reward")
+        swapped,
+        SPACE,
+        lambda h, s, a: ((s, a), _row(2.0, 1.0, 0.5)),
+        lambda h, s, a: (s, a),
+        "normal_gamma",
+        ("rows", "reward"),
     ),
     "tied": Accepted(
-        tied, SPACE, lambda h, s, a: (s, _row(1.0, 1.0, 1.0)), lambda h, s, a: s, "bernoulli", ("transition", "paid"), False
+        tied,
+        SPACE,
+        lambda h, s, a: (s, _row(1.0, 1.0, 1.0)),
+        lambda h, s, a: s,
+        "bernoulli",
+        ("transition", "paid"),
+        False,
     ),
     "gathered": Accepted(
         gathered,
@@ -220,7 +240,7 @@ IMPOSTORS: dict[str, Impostor] = {
 
 
 def draw_transitions(program: Accepted, size: int, seed: int) -> dict[str, Any]:
-    """Invented data that the program can explain: state, action, outcome, reward, step (None where there is no horizon)."""
+    """Invented data that the program can explain: state, action, outcome, reward, step."""
     rng, space = np.random.default_rng(seed), program.space
     step = rng.integers(space.horizon or 1, size=size)
     state, action = rng.integers(space.n_states, size=size), rng.integers(space.n_actions, size=size)

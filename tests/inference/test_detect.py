@@ -1,5 +1,9 @@
 """Detection on twelve programs from outside the package: six are conjugate, six are not."""
 
+# `numpyro.sample` is typed to return any ArrayLike, and records as JAX arrays: too narrow for tests.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportReturnType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,7 +63,9 @@ def test_the_sites_behind_the_leaves_keep_their_names(name):
 @pytest.mark.parametrize("name", IMPOSTORS)
 def test_refuses_an_impostor_by_a_sentence_that_names_the_site(name):
     impostor = IMPOSTORS[name]
-    with pytest.raises(ValueError, match=f"site '{impostor.site}' .*is in the way of an exact posterior.*{impostor.reason}"):
+    with pytest.raises(
+        ValueError, match=f"site '{impostor.site}' .*is in the way of an exact posterior.*{impostor.reason}"
+    ):
         infer(KEY, impostor.prior, space=SPACE)
 
 

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """A posterior given by draws, against numpy's weighted moments."""
 
 import jax

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Conjugate families against numerical integration of prior times likelihood, to 1e-9 in float64."""
 
 import jax

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Layer-by-layer draws have the law of whole draws."""
 
 import jax

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Merged shards against the posterior of all data."""
 
 import jax

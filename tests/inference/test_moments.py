@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Pooled and merged statistics against numpy on the raw numbers."""
 
 import numpy as np

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.inference import policy_value as module
 from bayes_mdp.inference.behaviour import behaviour_policy, greedy
 from bayes_mdp.inference.compare import compare_policies
 from bayes_mdp.inference.policy_value import policy_value
@@ -144,7 +143,7 @@ def test_draws_are_common_and_those_of_policy_value(key):
 
 def test_draws_in_chunks_are_the_same_draws(key, monkeypatch):
     whole = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
-    monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 7 * 40)
+    monkeypatch.setattr("bayes_mdp.inference.policy_value.NUMBERS_AT_ONCE", 7 * 40)
     chunked = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
     np.testing.assert_allclose(chunked.draws, whole.draws, rtol=1e-12)
 

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """The conjugate posterior against one-at-a-time numpy loops and scipy's predictive laws, to 1e-9 in float64."""
 
 import jax
@@ -12,27 +13,27 @@ from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-9}
-
 
 def _assert_same(one, two):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
-        np.testing.assert_allclose(a, b, **TIGHT)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def test_update_is_the_numpy_loop(case):
     posterior = case.prior.update(case.data)
     for cell, outcome, reward in case.each(case.data, case.space):
         case.oracle.see(cell, outcome, reward)
-    np.testing.assert_allclose(posterior.transition_probs.leaf_concentration, case.oracle.concentration, **TIGHT)
-    np.testing.assert_allclose(posterior.log_evidence, case.oracle.log_evidence, **TIGHT)
-    np.testing.assert_allclose(posterior.visit_counts(), case.oracle.visits, **TIGHT)
+    np.testing.assert_allclose(
+        posterior.transition_probs.leaf_concentration, case.oracle.concentration, rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(posterior.log_evidence, case.oracle.log_evidence, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(posterior.visit_counts(), case.oracle.visits, rtol=1e-9, atol=1e-9)
     if isinstance(posterior.rewards, KnownRewards):
         return
     leaf_belief = posterior.rewards.leaf_belief
     for leaf in range(len(posterior.rewards.data)):
         ours = [values[leaf] for values in vars(leaf_belief).values()]
-        np.testing.assert_allclose(ours, case.oracle.parameters(leaf), **TIGHT)
+        np.testing.assert_allclose(ours, case.oracle.parameters(leaf), rtol=1e-9, atol=1e-9)
 
 
 def test_one_at_a_time_in_a_scan_is_the_block(case):
@@ -61,7 +62,7 @@ def test_counts_teach_what_their_transitions_teach(case):
     if case.name == "poisson":
         assert np.isnan(ours.log_evidence)
     else:
-        np.testing.assert_allclose(ours.log_evidence, expected.log_evidence, **TIGHT)
+        np.testing.assert_allclose(ours.log_evidence, expected.log_evidence, rtol=1e-9, atol=1e-9)
 
 
 def test_listed_counts_are_the_same_belief(case):
@@ -69,23 +70,25 @@ def test_listed_counts_are_the_same_belief(case):
     listed = posterior.listed(np.zeros((*case.space.shape, 1), int))
     assert listed.transition_probs.counts.shape[-1] <= posterior.transition_probs.prior.shape[-1]
     _assert_same(listed.unlisted(), posterior)
-    np.testing.assert_allclose(listed.transition_probs.concentration, posterior.transition_probs.concentration, **TIGHT)
+    np.testing.assert_allclose(
+        listed.transition_probs.concentration, posterior.transition_probs.concentration, rtol=1e-9, atol=1e-9
+    )
     everything = np.broadcast_to(np.arange(case.space.n_outcomes), case.prior.transition_probs.shape)
     fresh = case.prior.listed(everything).update(case.data)
     _assert_same(fresh.unlisted(), posterior)
-    np.testing.assert_allclose(fresh.log_evidence, posterior.log_evidence, **TIGHT)
+    np.testing.assert_allclose(fresh.log_evidence, posterior.log_evidence, rtol=1e-9, atol=1e-9)
 
 
 def test_mean_mdp_is_the_mean_of_the_law(case):
     posterior = case.prior.update(case.data)
     rows, mdp = np.asarray(posterior.transition_probs.mean()), posterior.mean_mdp()
-    np.testing.assert_allclose(rows.sum(-1), 1.0, **TIGHT)
-    np.testing.assert_allclose(mdp.transition_probs, rows[..., : case.space.n_states], **TIGHT)
+    np.testing.assert_allclose(rows.sum(-1), 1.0, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mdp.transition_probs, rows[..., : case.space.n_states], rtol=1e-9, atol=1e-9)
     if case.space.ends:
-        np.testing.assert_allclose(mdp.end_probs, rows[..., -1], **TIGHT)
+        np.testing.assert_allclose(mdp.end_probs, rows[..., -1], rtol=1e-9, atol=1e-9)
     mean = np.asarray(posterior.rewards.mean())
     expected = (rows * mean).sum(-1) if posterior.rewards.by_outcome else mean
-    np.testing.assert_allclose(mdp.reward, expected, **TIGHT)
+    np.testing.assert_allclose(mdp.reward, expected, rtol=1e-9, atol=1e-9)
     assert (mdp.legal is None) == (case.space.legal is None)
 
 
@@ -106,10 +109,11 @@ def _backups(posterior, key, values, discount, number=40_000):
     return np.asarray(mdps.reward + discount * mdps.transition_probs @ values)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("flat", "support", "poisson")]
+def _slow(*names):
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("name", ["outcome", "tied", *SLOW])
+@pytest.mark.parametrize("name", ["outcome", *_slow("flat", "tied", "support", "poisson")])
 def test_draws_have_the_closed_form_moments(cases, name):
     """False alarm: |z| > 6.5 in 24 to 48 statistics, nearly normal: below 1e-8. Catches 5 % in a standard deviation."""
     case = cases(name, number=20)
@@ -126,9 +130,9 @@ def test_draws_have_the_closed_form_moments(cases, name):
 def test_reward_variance_is_the_bellman_variance_of_nothing(case):
     posterior = case.prior.update(case.data)
     expected = posterior.bellman_variance(np.zeros(case.space.n_states), 0.9)
-    np.testing.assert_allclose(posterior.reward_variance(), expected, **TIGHT)
+    np.testing.assert_allclose(posterior.reward_variance(), expected, rtol=1e-9, atol=1e-9)
     if not posterior.rewards.by_outcome:
-        np.testing.assert_allclose(posterior.expected_reward_variance(), expected, **TIGHT)
+        np.testing.assert_allclose(posterior.expected_reward_variance(), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_sample_shape_leads_every_array(case):
@@ -142,7 +146,7 @@ def _wide(leaf):
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
 
-@pytest.mark.parametrize("name", ["outcome", "tied", "support", "poisson"])
+@pytest.mark.parametrize("name", ["support", *_slow("outcome", "tied", "poisson")])
 def test_numpy_leaves_work_in_float32(name, case_builder):
     """What `infer` hands over (numpy float64) is used without a warning where JAX is narrow, and loses nothing kept."""
     case = case_builder(name)
@@ -220,7 +224,7 @@ def test_a_table_update_is_in_place_under_vmap():
         return jax.lax.scan(step, belief, jax.random.split(key, 5))[0].transition_probs.counts
 
     keys = jax.random.split(jax.random.key(0), number)
-    text = jax.jit(jax.vmap(learn, (None, 0))).lower(belief, keys).compile().as_text()
+    text = jax.jit(jax.vmap(learn, (None, 0))).lower(belief, keys).compile().as_text() or ""
     lines = [line for line in text.splitlines() if f"f32[{number},{size * 2},3]" in line and "while/body" in line]
     assert any("scatter" in line for line in lines)
     assert not any(" copy(" in line for line in lines)

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Predictive densities against scipy's Student-t, normal, Bernoulli and negative binomial, to 1e-9 in float64."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Tables of the rewards: ties, known cells, what is refused."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Variances of one row: SPEC 2.4 and Part 3, against enumerated covariance matrices."""
 
 import numpy as np

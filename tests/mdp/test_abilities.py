@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """An ability that a posterior has not is refused in one sentence."""
 
 import pytest

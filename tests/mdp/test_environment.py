@@ -71,12 +71,12 @@ def test_rewards_have_their_law(key):
 
 def test_rewards_by_outcome(key):
     mdp = environment().mdp
-    table = np.tile(np.array([10.0, 20.0, 30.0, 40.0]), (3, 1, 1))
+    table = jnp.tile(jnp.array([10.0, 20.0, 30.0, 40.0]), (3, 1, 1))
     env = Environment(mdp, NormalReward(table, by_outcome=True))
     next_state, reward, terminated = jax.vmap(lambda k: env.step(k, 0, 0))(jax.random.split(key, 200))
     np.testing.assert_array_equal(reward, 10.0 * (1 + np.where(terminated, 3, next_state)))
     assert np.any(terminated)
-    noisy = NormalReward(table, np.full_like(table, 2.0), by_outcome=True)
+    noisy = NormalReward(table, jnp.full_like(table, 2.0), by_outcome=True)
     assert noisy.sample(key, (0, 0), 3).shape == ()
 
 

@@ -94,9 +94,9 @@ def test_unroll_is_the_same_episode(steps):
     probability = rng.dirichlet(np.ones(2), lead) * (1 - ends[..., None])
     sparse = SparseMDP(successor, probability, rng.normal(size=lead), end_probs=ends, initial=np.array([0, 1.0, 0]))
     dense = sparse.to_dense()
-    v = np.zeros(3)
+    v = jnp.zeros(3)
     for h in reversed(range(3)):
-        v = np.max(dense.at(h).reward + dense.at(h).expected_next(v), -1)
+        v = jnp.max(dense.at(h).reward + dense.at(h).expected_next(v), -1)
     for flat in (unroll(sparse, 3), unroll(dense, 3)):
         w = jnp.zeros(9)
         for _ in range(4):
@@ -104,8 +104,10 @@ def test_unroll_is_the_same_episode(steps):
         np.testing.assert_allclose(w[:3], v, rtol=1e-5)
         np.testing.assert_array_equal(flat.initial, np.eye(9)[1])
         assert flat.horizon is None
-    listed = unroll(sparse, 3).to_dense()
-    np.testing.assert_allclose(listed.transition_probs, unroll(dense, 3).transition_probs, atol=1e-6)
+    listed, flat = unroll(sparse, 3), unroll(dense, 3)
+    assert isinstance(listed, SparseMDP)
+    assert isinstance(flat, MDP)
+    np.testing.assert_allclose(listed.to_dense().transition_probs, flat.transition_probs, atol=1e-6)
 
 
 def test_unroll_refuses_another_horizon():
@@ -115,7 +117,7 @@ def test_unroll_refuses_another_horizon():
     stepped = MDP(np.stack([ROWS] * 4), np.stack([REWARD] * 4))
     with pytest.raises(ValueError, match="horizon is 3, expected 4"):
         unroll(stepped, 3)
-    assert unroll(mdp, 2).legal.shape == (6, 2)
+    np.testing.assert_array_equal(unroll(mdp, 2).legal, [[True, False]] * 6)
 
 
 def test_unroll_keeps_the_dtype(x64):

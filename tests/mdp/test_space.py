@@ -55,7 +55,7 @@ def test_an_illegal_pair_needs_no_outcome():
 
 
 def test_support_by_step():
-    assert StateActionSpace(2, 1, horizon=3, support=np.ones((3, 2, 1, 2))).support.shape == (3, 2, 1, 2)
+    np.testing.assert_array_equal(StateActionSpace(2, 1, horizon=3, support=np.ones((3, 2, 1, 2))).support, True)
     with pytest.raises(ValueError, match=r"support has shape \(4, 2, 1, 2\), expected \(3, 2, 1, 2\)"):
         StateActionSpace(2, 1, horizon=3, support=np.ones((4, 2, 1, 2)))
 

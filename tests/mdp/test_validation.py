@@ -37,7 +37,7 @@ def test_sentences(check, values, message):
 def test_row_sums_are_judged_by_their_dtype():
     near = np.array([0.5, 0.5 + 5e-6])
     validation.check_probability_rows("x", near.astype(np.float32))
-    with pytest.raises(ValueError, match="x sums to 1.000005"):
+    with pytest.raises(ValueError, match=r"x sums to 1\.000005"):
         validation.check_probability_rows("x", near)
     validation.check_probability_rows("x", near - 0.25, 0.5 - 5e-6)
 

@@ -19,7 +19,9 @@ def stationary_gain(rows, reward):
 def best_gain(data):
     rows, reward, _, legal = data
     states = np.arange(len(reward))
-    return max(stationary_gain(rows[states, p], reward[states, p]) for p in all_policies(*reward.shape, legal))
+    return max(
+        stationary_gain(rows[states, p], reward[states, p]) for p in all_policies(len(reward), reward.shape[1], legal)
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -19,9 +19,10 @@ DISCOUNTS = (0.0, 0.9, 0.999)
 
 def check(solution, data, discount, relative):
     """The gap is honoured, small, and illegal actions are never chosen."""
-    v = optimal_discounted(*data, discount)
-    legal, size = data[3], 1 + np.abs(v).max()
-    q = data[1] + discount * data[0] @ v
+    rows, reward, ends, legal = data
+    v = optimal_discounted(rows, reward, ends, legal, discount)
+    size = 1 + np.abs(v).max()
+    q = reward + discount * rows @ v
     errors = np.abs(np.asarray(solution.v, float) - v).max(), np.abs(np.asarray(solution.q, float) - q)[legal].max()
     error = max(errors)
     assert error <= solution.gap
@@ -33,8 +34,7 @@ def check(solution, data, discount, relative):
     return error / size
 
 
-@pytest.mark.parametrize("n", [6, 20, 150])
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("n", "sparse"), [(6, False), (20, False), (150, False), (6, True), (150, True)])
 def test_float64_agrees_with_dense_solves(n, sparse, x64):
     for kind in KINDS:
         data = arrays(kind, n)
@@ -138,8 +138,8 @@ def test_sparse_beyond_the_direct_solvers(x64):
     solution = solve(SparseMDP(successor, probability, reward), Discounted(0.99))
     states, policy = np.arange(n), np.asarray(solution.policy)
     index = np.repeat(states, 4), successor[states, policy].ravel()
-    chain = scipy.sparse.csr_matrix((probability[states, policy].ravel(), index), shape=(n, n))
-    system = (scipy.sparse.eye(n) - 0.99 * chain).tocsc()
+    chain = scipy.sparse.coo_matrix((probability[states, policy].ravel(), index), shape=(n, n))
+    system = scipy.sparse.csc_matrix(scipy.sparse.identity(n) - 0.99 * chain)
     v = scipy.sparse.linalg.spsolve(system, reward[states, policy])
     assert np.abs(v - solution.v).max() <= 2 * solution.gap + 1e-10
     q = reward + 0.99 * np.sum(probability * v[successor], -1)

@@ -78,7 +78,7 @@ def test_a_discount_array_is_checked_too():
 
 def test_no_objective():
     with pytest.raises(TypeError, match=r"objective is 0\.9, expected Discounted"):
-        planning.solve(MDP6, 0.9)
+        planning.solve(MDP6, 0.9)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_start_of_another_size():
@@ -87,7 +87,8 @@ def test_a_start_of_another_size():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "mean", "without_ends"), [("Taxi-v4", 5.4522, 117.05), ("CliffWalking-v1", -6.1050, -20.0)]
+    ("env_id", "mean", "without_ends"),
+    [pytest.param("Taxi-v4", 5.4522, 117.05, marks=pytest.mark.slow), ("CliffWalking-v1", -6.1050, -20.0)],
 )
 def test_gymnasium_tables(env_id, mean, without_ends, x64):
     """Mean optimal values of published tables; a planner that forgets ends gets the wrong ones."""

@@ -1,0 +1,103 @@
+"""PSRL's learning levels on RiverSwim and Chain beside the published ones of our SPEC (Part 7)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from bayes_mdp.agents import PSRL
+from bayes_mdp.envs import chain, riverswim
+from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.experiments.run import run
+from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward
+
+DISCOUNT = 0.95
+_TWO_SIDED_95, _TWO_SIDED_99 = 1.959964, 2.5758293
+
+
+@dataclass(frozen=True)
+class Level:
+    """One line of the table: ours and theirs, means with 95 % half-widths; `agrees`: inside the joint 99 % interval."""
+
+    task: str
+    ours: float
+    ours_half: float
+    theirs: float
+    theirs_half: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference is within the 99 % interval of a difference of two independent means."""
+        error = np.hypot(self.ours_half, self.theirs_half) / _TWO_SIDED_95
+        return bool(abs(self.ours - self.theirs) <= _TWO_SIDED_99 * error)
+
+
+def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
+    """Run PSRL on RiverSwim (total of 5000 steps, in 1e6) and Chain (phases 1, 2, 8 of 1000 steps), and print the table.
+
+    Discount .95; rewards normal-gamma (0, 1, 2, 1) on (state, action), divided by 1e4 (RiverSwim) or 10 (Chain); a
+    symmetric Dirichlet over all states. Chain's published levels are for orientation (half-width 50 to 120; 85 is used).
+
+    Args:
+        num_seeds: 100 in the published table.
+        seed: of the key.
+    """
+    swim = scaled(riverswim(), 1e-4)
+    levels = [
+        _riverswim(swim, 20, 1 / 6, (2.865, 0.047), num_seeds, seed),
+        _riverswim(swim, 6, 1.0, (2.691, 0.057), num_seeds, seed),
+        *_chain(num_seeds, seed),
+    ]
+    print(f"{'task':<44}{'ours':>18}{'published':>18}  joint 99 %")
+    for level in levels:
+        ours, theirs = (f"{m:.4g} +- {h:.2g}" for m, h in ((level.ours, level.ours_half), (level.theirs, level.theirs_half)))
+        print(f"{level.task:<44}{ours:>18}{theirs:>18}  {'inside' if level.agrees else 'OUTSIDE'}")
+    return levels
+
+
+def scaled(env: Environment, factor: float) -> Environment:
+    """`env` with its rewards multiplied; for reward laws that are `NormalReward`."""
+    mdp, law = env.mdp, env.reward_law
+    scale = None if law.scale is None else law.scale * factor
+    reward_law = NormalReward(law.mean * factor, scale, by_outcome=law.by_outcome)
+    optimum = None if env.optimum is None else env.optimum * factor
+    scaled_mdp = MDP(mdp.transition_probs, mdp.reward * factor, initial=mdp.initial)
+    return Environment(scaled_mdp, reward_law, name=env.name, optimum=optimum)
+
+
+def _rewards(env: Environment, every: int, concentration: float, num: tuple[int, int, int], seed: int) -> np.ndarray:
+    """Float[N C], rewards of each checkpoint; `num` = steps, checkpoints, seeds."""
+    from bayes_mdp.models import dirichlet_normal_gamma
+
+    prior = dirichlet_normal_gamma(concentration=concentration, loc=0.0, pseudo_count=1.0, reward_concentration=2.0, rate=1.0)
+    num_steps, num_checkpoints, num_seeds = num
+    result = run(
+        PSRL(every),
+        env,
+        prior=prior,
+        objective=Discounted(DISCOUNT),
+        num_steps=num_steps,
+        num_seeds=num_seeds,
+        key=jax.random.key(seed),
+        options=RunOptions(num_checkpoints=num_checkpoints),
+    )
+    return result["reward"].values
+
+
+def _riverswim(env: Environment, every: int, concentration: float, theirs: Any, num_seeds: int, seed: int) -> Level:
+    # 1e4 times the scaled reward, in millions: a factor of 100.
+    totals = _rewards(env, every, concentration, (5000, 10, num_seeds), seed).sum(1) / 100
+    return _level(f"RiverSwim, every {every} steps, a0 = {concentration:.3g}", totals, theirs)
+
+
+def _chain(num_seeds: int, seed: int) -> list[Level]:
+    phases = 10 * _rewards(scaled(chain(), 0.1), 5, 1.0, (8000, 8, num_seeds), seed)
+    published = {1: 3049.0, 2: 3638.0, 8: 3697.0}
+    return [_level(f"Chain, every 5 steps, phase {i}", phases[:, i - 1], (mean, 85.0)) for i, mean in published.items()]
+
+
+def _level(task: str, samples: np.ndarray, theirs: Any) -> Level:
+    spread = samples.std(ddof=1) if samples.size > 1 else np.inf
+    half = float(_TWO_SIDED_95 * spread / np.sqrt(samples.size))
+    return Level(task, float(samples.mean()), half, *theirs)

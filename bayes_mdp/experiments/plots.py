@@ -1,0 +1,144 @@
+"""Figures: regret over time, values with their uncertainty, a posterior over an MDP. matplotlib is loaded when one is drawn."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayes_mdp.mdp.validation import first_index
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_NORMAL_QUANTILE = {0.9: 1.6448536, 0.95: 1.959964, 0.99: 2.5758293}
+
+
+def plot_regret(
+    results: "xr.Dataset | Mapping[str, xr.Dataset]", *, level: float = 0.95, axes: "Axes | None" = None
+) -> "Figure":
+    """Cumulative regret over time: the mean over seeds, and the normal interval of that mean.
+
+    Args:
+        results: what `run` returned, or several by name.
+        level: of the interval, one of 0.9, 0.95, 0.99.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        ValueError: another level, no results.
+    """
+    named = results if isinstance(results, Mapping) and not hasattr(results, "data_vars") else {"": results}
+    if level not in _NORMAL_QUANTILE:
+        raise ValueError(f"level is {level}, expected one of {', '.join(map(str, _NORMAL_QUANTILE))}")
+    if not named:
+        raise ValueError("results is empty, expected at least one result of run")
+    axes = _axes()[1] if axes is None else axes
+    for name, result in named.items():
+        rows = result["regret"].dims[-1]
+        x = result["time"] if "time" in result.coords else result[rows] + 1
+        mean, half = _interval(result["regret"].values, level)
+        axes.plot(x, mean, label=name or None)
+        axes.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
+        axes.set_xlabel("time (steps)" if "time" in result.coords else rows)
+    seeds = next(iter(named.values())).sizes["seed"]
+    axes.set_ylabel(f"cumulative regret (mean of {seeds} seeds, {level:.0%} interval)")
+    if set(named) != {""}:
+        axes.legend()
+    return axes.figure
+
+
+def plot_values(
+    values: Any, *, truth: Any = None, names: Any = None, level: float = 0.95, axes: "Axes | None" = None
+) -> "Figure":
+    """Values of states: medians and central intervals over draws.
+
+    Args:
+        values: Float[N S], draws (of a posterior, or of seeds).
+        truth: Float[S], marked where given.
+        names: names of the states.
+        level: probability of the interval.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        ValueError: another shape, a value that is not finite, a level outside (0, 1).
+    """
+    draws = np.asarray(values)
+    if draws.ndim != 2:
+        raise ValueError(f"values has shape {draws.shape}, expected (draw, state)")
+    bad = first_index(~np.isfinite(draws))
+    if bad is not None:
+        raise ValueError(f"values{list(bad)} is {draws[bad]}, expected a finite number")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}, expected a number between 0 and 1")
+    low, middle, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+    axes = _axes()[1] if axes is None else axes
+    x = np.arange(draws.shape[1])
+    axes.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
+    if truth is not None:
+        axes.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
+    axes.set_xticks(x, [str(name) for name in (names if names is not None else x)])
+    axes.set_xlabel("state")
+    axes.set_ylabel("value")
+    axes.legend()
+    return axes.figure
+
+
+def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":
+    """A posterior over an MDP: mean transition probabilities by action, mean rewards, visits.
+
+    Args:
+        posterior: anything with `space`, `mean_mdp` and `visit_counts`.
+        step: which step, where rows depend on it.
+
+    Raises:
+        ValueError: `step` is none of the posterior's.
+    """
+    space = posterior.space
+    if not 0 <= step < (space.horizon or 1):
+        raise ValueError(f"step is {step}, expected an index from 0 to {(space.horizon or 1) - 1}")
+    mean = posterior.mean_mdp().at(step)
+    visits = np.asarray(posterior.visit_counts())
+    visits = visits if space.horizon is None else visits[step]
+    figure, axes = _axes(space.n_actions + 2)
+    for a, name in enumerate(space.action_names):
+        _table(axes[a], mean.transition_probs[:, a], f"P(next state), action {name}", "next state", space.state_names)
+        axes[a].images[0].set_clim(0.0, 1.0)
+    _table(axes[-2], mean.reward, "mean reward", "action", space.action_names)
+    _table(axes[-1], visits, "visits", "action", space.action_names)
+    for each in axes:
+        _ticks(each.yaxis, space.state_names)
+    axes[0].set_ylabel("state")
+    return figure
+
+
+def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over seeds and half-width of its normal interval (zero for one seed)."""
+    seeds = values.shape[0]
+    if seeds == 1:
+        return values[0], np.zeros(values.shape[1])
+    return values.mean(0), _NORMAL_QUANTILE[level] * values.std(0, ddof=1) / np.sqrt(seeds)
+
+
+def _axes(columns: int = 1) -> tuple["Figure", Any]:
+    """A figure that belongs to nobody else: no global state of pyplot is touched."""
+    from matplotlib.figure import Figure
+
+    width = 6.4 if columns == 1 else 3.2 * columns
+    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    axes = figure.subplots(1, columns)
+    return figure, axes
+
+
+def _table(axes: "Axes", values: Any, title: str, xlabel: str, names: Any) -> None:
+    image = axes.imshow(np.asarray(values), aspect="auto", cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, fraction=0.05)
+    axes.set_title(title)
+    axes.set_xlabel(xlabel)
+    _ticks(axes.xaxis, names)
+
+
+def _ticks(axis: Any, names: Any) -> None:
+    """Names on the axis, thinned to at most twenty."""
+    every = max(1, -(-len(names) // 20))
+    axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])

@@ -1,0 +1,65 @@
+"""PSRL: greedy for a draw, by both paths; warm starts do not change the answer."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bayes_mdp.agents import PSRL
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, StateActionSpace
+from bayes_mdp.planning import solve
+
+H, S, A = 3, 4, 2
+
+
+class Certain(eqx.Module):
+    """A belief that knows the world."""
+
+    mdp: MDP
+
+    def sample(self, key, sample_shape=()):
+        """The world."""
+        return self.mdp
+
+
+class Layered(Certain):
+    """The same, drawn layer by layer."""
+
+    def sample_backup(self, key, values, layer):
+        """One layer of the world."""
+        return self.mdp.reward[layer] + self.mdp.transition_probs[layer] @ values
+
+
+def _world(shape):
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.ones(S), size=shape)
+    return MDP(rows, rng.normal(size=shape))
+
+
+@pytest.mark.parametrize("kind", [Certain, Layered])
+def test_episodic(kind, key):
+    """Both paths give the optimal policy of the world."""
+    mdp, problem = _world((H, S, A)), Problem(StateActionSpace(S, A, horizon=H), Episodic(H))
+    policy, state = PSRL().plan(key, problem, PSRL().init(key, problem), kind(mdp))
+    assert state is None
+    assert np.allclose(policy.q, solve(mdp, Episodic(H)).q, atol=1e-5)
+
+
+def test_discounted_and_legal(key):
+    """The optimal policy of the world, from a blank plan and from a warm one; illegal actions never."""
+    legal = np.array([[True, True], [True, False], [False, True], [True, True]])
+    mdp, objective = eqx.tree_at(lambda m: m.legal, _world((S, A)), jnp.asarray(legal), is_leaf=lambda x: x is None), Discounted(0.9)
+    problem = Problem(StateActionSpace(S, A, legal=legal), objective)
+    agent = PSRL(5)
+    policy, state = agent.plan(key, problem, agent.init(key, problem), Certain(mdp))
+    again, _ = agent.plan(key, problem, state, Certain(mdp))
+    assert np.allclose(policy.q, solve(mdp, objective).q, atol=1e-4)
+    assert np.array_equal(policy.best, again.best) and np.all(legal[np.arange(S), policy.best])
+
+
+def test_needs_samples(key):
+    """A belief that cannot be sampled is refused by name."""
+    problem = Problem(StateActionSpace(S, A), Discounted(0.9))
+    with pytest.raises(TypeError, match="PSRL needs a posterior that has sample"):
+        PSRL().plan(key, problem, PSRL().init(key, problem), object())

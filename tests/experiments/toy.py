@@ -1,0 +1,64 @@
+"""A small belief and small environments for the tests of runs."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.mdp import MDP, Environment, NormalReward
+
+
+class ToyBelief(eqx.Module):
+    """Dirichlet rows (drawn through exponentials of weight 1) and rewards with Gaussian means."""
+
+    counts: jax.Array
+    reward_sum: jax.Array
+    prior: jax.Array  # no update changes it
+
+    @classmethod
+    def of(cls, n_states, n_actions, ends=False):
+        """Nothing seen."""
+        shape = (n_states, n_actions, n_states + ends)
+        return cls(jnp.zeros(shape), jnp.zeros(shape[:2]), jnp.ones(shape))
+
+    def sample(self, key, sample_shape=()):
+        """A draw."""
+        rows_key, reward_key = jax.random.split(key)
+        weight = self.prior + self.counts
+        noise = jax.random.normal(rows_key, weight.shape)
+        rows = weight * jnp.exp(noise / jnp.sqrt(weight))
+        rows = rows / rows.sum(-1, keepdims=True)
+        n = self.counts.sum(-1) + 1.0
+        reward = self.reward_sum / n + jax.random.normal(reward_key, n.shape) / jnp.sqrt(n)
+        if rows.shape[-1] == rows.shape[0]:
+            return MDP(rows, reward)
+        return MDP(rows[..., :-1], reward, end_probs=rows[..., -1])
+
+    def update(self, transitions, weight=1.0):
+        """One transition or a block."""
+        s, a = transitions.state, transitions.action
+        counts = self.counts.at[s, a, transitions.outcome(self.counts.shape[0])].add(weight)
+        return ToyBelief(counts, self.reward_sum.at[s, a].add(weight * transitions.reward), self.prior)
+
+
+def two_states(noise=None):
+    """State 1 pays 1 for action 1, which keeps it there; 3 states, 2 actions; a slip of .1."""
+    rows = np.zeros((3, 2, 3))
+    rows[:, 0, 0], rows[:, 0, 2] = 0.9, 0.1
+    rows[:, 1, 1], rows[:, 1, 0] = 0.9, 0.1
+    reward = np.zeros((3, 2))
+    reward[1, 1], reward[2, 0] = 1.0, 0.3
+    mdp = MDP(rows, reward, initial=[1.0, 0.0, 0.0])
+    return Environment(mdp, NormalReward(mdp.reward, noise), name="toy")
+
+
+def walk_that_ends():
+    """A walk 0 - 1 - 2 that ends to the right of 2 with reward 1; action 1 goes right, action 0 left."""
+    rows, ends = np.zeros((3, 2, 3)), np.zeros((3, 2))
+    for s in range(3):
+        rows[s, 0, max(s - 1, 0)] = 1.0
+        if s < 2:
+            rows[s, 1, s + 1] = 1.0
+    ends[2, 1] = 1.0
+    mdp = MDP(rows, ends, end_probs=ends, initial=[0.5, 0.5, 0.0])
+    return Environment(mdp, NormalReward(mdp.reward), name="walk")
