@@ -153,8 +153,8 @@ def _judge(studies: dict[str, Study], truth: float, log: Log, folder: Path, key:
     tree = to_arviz(best.posterior, key=key, data=log, num_draws=500)
     save_draws(tree, folder / "draws.nc")
     draws = {name: value.draws for name, value in best.comparison.values.items()}
-    print("\nDiagnostics of the value draws (ArviZ):")
-    print(summary(xr.Dataset({name: (("chain", "draw"), x[None]) for name, x in draws.items()})).to_string())
+    print("\nDiagnostics of the value draws, which are independent, in two halves (ArviZ):")
+    print(summary(xr.Dataset({name: (("chain", "draw"), x.reshape(2, -1)) for name, x in draws.items()})).to_string())
 
 
 def _explore(env: Environment, folder: Path, key: PRNGKeyArray) -> dict[str, xr.Dataset]:

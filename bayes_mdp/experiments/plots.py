@@ -42,9 +42,12 @@ def plot_regret(
         axes.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
         axes.set_xlabel("time (steps)" if "time" in result.coords else rows)
     seeds = next(iter(named.values())).sizes["seed"]
-    axes.set_ylabel(f"cumulative regret (mean of {seeds} seeds, {level:.0%} interval)")
-    if set(named) != {""}:
-        axes.legend()
+    axes.set_ylabel("cumulative regret")
+    title = f"mean of {seeds} seeds, {level:.0%} interval"
+    if set(named) == {""}:
+        axes.set_title(title)
+    else:
+        axes.legend(title=title)
     return axes.figure
 
 

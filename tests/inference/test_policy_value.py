@@ -1,6 +1,7 @@
 """Judging policies, against dense solves in numpy of the very same draws."""
 
 import logging
+from importlib import import_module
 
 import equinox as eqx
 import jax
@@ -143,7 +144,7 @@ def test_draws_are_common_and_those_of_policy_value(key):
 
 def test_draws_in_chunks_are_the_same_draws(key, monkeypatch):
     whole = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
-    monkeypatch.setattr("bayes_mdp.inference.policy_value.NUMBERS_AT_ONCE", 7 * 40)
+    monkeypatch.setattr(import_module("bayes_mdp.inference.policy_value"), "NUMBERS_AT_ONCE", 7 * 40)
     chunked = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
     np.testing.assert_allclose(chunked.draws, whole.draws, rtol=1e-12)
 

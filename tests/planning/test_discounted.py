@@ -140,7 +140,7 @@ def test_sparse_beyond_the_direct_solvers(x64):
     index = np.repeat(states, 4), successor[states, policy].ravel()
     chain = scipy.sparse.coo_matrix((probability[states, policy].ravel(), index), shape=(n, n))
     system = scipy.sparse.csc_matrix(scipy.sparse.identity(n) - 0.99 * chain)
-    v = scipy.sparse.linalg.spsolve(system, reward[states, policy])
+    v = np.asarray(scipy.sparse.linalg.spsolve(system, reward[states, policy]))
     assert np.abs(v - solution.v).max() <= 2 * solution.gap + 1e-10
     q = reward + 0.99 * np.sum(probability * v[successor], -1)
     assert (q.max(-1) - v).max() < 1e-9

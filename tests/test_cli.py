@@ -1,0 +1,87 @@
+"""The command: what it prints, and that wrong input is one sentence and exit code 2."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayes_mdp.cli import main
+
+COLUMNS = ["--state", "s", "--action", "a", "--reward", "r", "--next-state", "s2"]
+
+
+@pytest.fixture
+def log(tmp_path):
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(3, size=60), rng.choice(["stay", "go"], size=60)
+    next_state = np.where(action == "go", (state + 1) % 3, state)
+    path = tmp_path / "log.csv"
+    pd.DataFrame({"s": state, "a": action, "r": (next_state == 2).astype(float), "s2": next_state}).to_csv(path, index=False)
+    return path
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def refused(capsys, sentence, *arguments):
+    code, _, error = run(capsys, *arguments)
+    assert code == 2
+    assert sentence in error
+    assert error.startswith("bayes-mdp: error: ") and error.count("\n") == 1, error
+
+
+def test_list_names_every_registry(capsys):
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    for name in ("psrl", "riverswim", "dirichlet_normal_gamma"):
+        assert name in out
+
+
+def test_fit_prints_the_posterior_judges_policies_and_saves(capsys, log, tmp_path):
+    import bayes_mdp as bm
+
+    saved = tmp_path / "p.bmdp"
+    code, out, _ = run(capsys, "fit", log, *COLUMNS, "--discount", 0.9, "--draws", 50, "--save", saved)
+    assert code == 0
+    assert "log evidence" in out and "P(best)" in out and "60 transitions" in out
+    assert bm.load(saved).visit_counts().sum() == 60
+
+
+def test_fit_refuses_what_it_cannot_read(capsys, log, tmp_path):
+    refused(capsys, "'q'", "fit", log, *COLUMNS[:-1], "q")
+    refused(capsys, "nothing.csv", "fit", tmp_path / "nothing.csv", *COLUMNS)
+    refused(capsys, "prior is 'flat'", "fit", log, *COLUMNS, "--prior", "flat")
+    refused(capsys, "discount is 1.0", "fit", log, *COLUMNS, "--discount", 1)
+    refused(capsys, "horizon is 0", "fit", log, *COLUMNS, "--horizon", 0)
+    empty = tmp_path / "empty.csv"
+    empty.write_text("s,a,r,s2\n")
+    refused(capsys, "empty.csv", "fit", empty, *COLUMNS)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("s,a,r,s2\n0,0,1.0,1\n1,0,nan,0\n")
+    refused(capsys, "row 2", "fit", bad, *COLUMNS)
+
+
+def test_run_writes_its_result(capsys, tmp_path):
+    import bayes_mdp as bm
+
+    out_file = tmp_path / "run.nc"
+    arguments = ("run", "psrl", "riverswim", "--steps", 100, "--seeds", 2, "--replan", 10, "--out", out_file)
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "2 seeds" in out
+    assert bm.load_result(out_file).sizes["seed"] == 2
+
+
+def test_run_refuses_names_and_sizes(capsys):
+    refused(capsys, "agent is 'dqn'", "run", "dqn", "riverswim", "--steps", 10)
+    refused(capsys, "env is 'mars'", "run", "psrl", "mars", "--steps", 10)
+    refused(capsys, "num_seeds is 0", "run", "psrl", "riverswim", "--steps", 10, "--seeds", 0)
+    refused(capsys, "replan is 'often'", "run", "psrl", "riverswim", "--steps", 10, "--replan", "often")
+    refused(capsys, "num_episodes", "run", "psrl", "deep_sea:4", "--steps", 10)
+
+
+def test_an_unknown_option_exits_with_2(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["run", "psrl", "riverswim"])
+    assert stop.value.code == 2
