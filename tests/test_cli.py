@@ -15,7 +15,9 @@ def log(tmp_path):
     state, action = rng.integers(3, size=60), rng.choice(["stay", "go"], size=60)
     next_state = np.where(action == "go", (state + 1) % 3, state)
     path = tmp_path / "log.csv"
-    pd.DataFrame({"s": state, "a": action, "r": (next_state == 2).astype(float), "s2": next_state}).to_csv(path, index=False)
+    pd.DataFrame({"s": state, "a": action, "r": (next_state == 2).astype(float), "s2": next_state}).to_csv(
+        path, index=False
+    )
     return path
 
 

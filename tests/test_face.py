@@ -10,12 +10,16 @@ HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarr
 
 def test_importing_the_package_loads_nothing_heavy():
     code = f"import sys, bayes_mdp; print([m for m in {HEAVY} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
 
 
 def test_agents_and_planning_load_neither_numpyro_nor_arviz_nor_cvxpy():
     code = "import sys, bayes_mdp.agents, bayes_mdp.planning; print([m for m in %r if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code % (HEAVY[:4],)], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code % (HEAVY[:4],)], capture_output=True, text=True, check=True
+    ).stdout
     assert shown.strip() == "[]"
 
 

@@ -1,5 +1,6 @@
 """PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013)."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,8 @@ from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import backward_induction, solve
 from bayes_mdp.planning.solution import Solution
+
+_LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is the faster (DeepSea L = 10 against 20)
 
 
 class PSRL(eqx.Module):
@@ -35,13 +38,14 @@ class PSRL(eqx.Module):
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
     ) -> tuple[Greedy, Solution | None]:
-        """Greedy for one draw. Under `Episodic`, a belief that can is drawn layer by layer while it is planned with.
+        """Greedy for one draw. Under `Episodic`, a large belief that can is drawn layer by layer while it is planned with.
 
         Raises:
             TypeError: `belief` cannot be sampled.
         """
         objective, space = problem.objective, problem.space
-        if isinstance(objective, Episodic) and isinstance(belief, CanSampleBackup):
+        large = math.prod(space.shape) * space.n_outcomes > _LAYERED_ABOVE
+        if large and isinstance(objective, Episodic) and isinstance(belief, CanSampleBackup):
             q = backward_induction(
                 lambda values, layer: belief.sample_backup(jax.random.fold_in(key, layer), values, layer),
                 objective.horizon,

@@ -1,7 +1,7 @@
 """`bayes-mdp demo`: the whole sentence on Gymnasium's FrozenLake, from a log to a regret curve, in about a minute.
 
-A log of random play is read; a flat prior and a prior of six lines are inferred from it; the value of a policy is judged
-under both, beside the truth, which a person with a log does not have; then agents explore the lake with both beliefs.
+A log of random play is read; a flat prior and a prior of six lines are inferred from it; a policy is judged
+under both, beside the truth, which a person with a log does not have; then agents explore with both beliefs.
 """
 
 import csv
@@ -119,8 +119,16 @@ def _log(path: Path, seed: int) -> Log:
                 cell = next_cell
                 if over or cut:
                     break
-    columns = {"state": "cell", "action": "move", "reward": "reward", "next_state": "next_cell", "terminated": "over"}
-    log = read_log(path, **columns, states=range(SIDE**2), actions=range(NUM_ACTIONS))
+    log = read_log(
+        path,
+        state="cell",
+        action="move",
+        reward="reward",
+        next_state="next_cell",
+        terminated="over",
+        states=range(SIDE**2),
+        actions=range(NUM_ACTIONS),
+    )
     reward = np.asarray(log.transitions.reward)
     print(f"{reward.size} transitions, the goal was reached {int(reward.sum())} times: {path}")
     return log

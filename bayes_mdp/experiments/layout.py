@@ -8,6 +8,7 @@ from bayes_mdp.experiments.case import Case
 from bayes_mdp.mdp import Episodic
 
 NUM_CHUNKS = 100
+LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,15 @@ def layout_of(case: Case, *, ends: bool, values: bool) -> Layout:
 def _episodes(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
     """Rows are episodes; one plan an episode needs no branch."""
     horizon, episodes = case.objective.horizon, case.num_episodes
+    segment = 1 if period is None else math.gcd(period, horizon)
     return Layout(
         episodic=True,
         ends=ends,
         row_length=horizon,
-        segment_length=1 if period is None else math.gcd(period, horizon),
+        segment_length=segment,
         always=period == horizon,
         ragged=False,
-        chunk_rows=math.ceil(episodes / NUM_CHUNKS),
+        chunk_rows=_chunk_rows(episodes, horizon // segment),
         num_rows=episodes,
         num_steps=episodes * horizon,
         values=values,
@@ -88,8 +90,13 @@ def _steps(case: Case, period: int | None, *, ends: bool, values: bool) -> Layou
         segment_length=segment,
         always=period is not None,
         ragged=steps % segment != 0,
-        chunk_rows=math.ceil(rows / NUM_CHUNKS),
+        chunk_rows=_chunk_rows(rows, row // segment),
         num_rows=rows,
         num_steps=steps,
         values=values,
     )
+
+
+def _chunk_rows(num_rows: int, segments: int) -> int:
+    """Rows of a chunk: about a hundred chunks, none of them too short, none longer than the run."""
+    return min(num_rows, max(math.ceil(num_rows / NUM_CHUNKS), math.ceil(LEAST_SEGMENTS / segments)))

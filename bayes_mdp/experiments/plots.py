@@ -1,4 +1,4 @@
-"""Figures: regret over time, values with their uncertainty, a posterior over an MDP. matplotlib is loaded when one is drawn."""
+"""Figures: regret over time, values with their uncertainty, a posterior. matplotlib is loaded when one is drawn."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,27 +28,37 @@ def plot_regret(
     Raises:
         ValueError: another level, no results.
     """
-    named = results if isinstance(results, Mapping) and not hasattr(results, "data_vars") else {"": results}
+    named = _by_name(results)
     if level not in _NORMAL_QUANTILE:
         raise ValueError(f"level is {level}, expected one of {', '.join(map(str, _NORMAL_QUANTILE))}")
     if not named:
         raise ValueError("results is empty, expected at least one result of run")
-    axes = _axes()[1] if axes is None else axes
+    figure, where = _place(axes)
     for name, result in named.items():
-        rows = result["regret"].dims[-1]
-        x = result["time"] if "time" in result.coords else result[rows] + 1
-        mean, half = _interval(result["regret"].values, level)
-        axes.plot(x, mean, label=name or None)
-        axes.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
-        axes.set_xlabel("time (steps)" if "time" in result.coords else rows)
-    seeds = next(iter(named.values())).sizes["seed"]
-    axes.set_ylabel("cumulative regret")
-    title = f"mean of {seeds} seeds, {level:.0%} interval"
+        rows = str(result["regret"].dims[-1])
+        x = np.asarray(result["time"] if "time" in result.coords else result[rows] + 1)
+        mean, half = _interval(result["regret"].to_numpy(), level)
+        where.plot(x, mean, label=name or None)
+        where.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
+        where.set_xlabel("time (steps)" if "time" in result.coords else rows)
+    title = f"mean of {next(iter(named.values())).sizes['seed']} seeds, {level:.0%} interval"
+    where.set_ylabel("cumulative regret")
     if set(named) == {""}:
-        axes.set_title(title)
+        where.set_title(title)
     else:
-        axes.legend(title=title)
-    return axes.figure
+        where.legend(title=title)
+    return figure
+
+
+def _by_name(results: Any) -> dict[str, Any]:
+    """The results by name; a single one has none. A Dataset is a Mapping too, of its variables."""
+    single = not isinstance(results, Mapping) or hasattr(results, "data_vars")
+    return {"": results} if single else dict(results)
+
+
+def _place(axes: Any) -> tuple[Any, Any]:
+    """The figure and axes to draw in."""
+    return _axes() if axes is None else (axes.figure, axes)
 
 
 def plot_values(
@@ -75,16 +85,16 @@ def plot_values(
     if not 0 < level < 1:
         raise ValueError(f"level is {level}, expected a number between 0 and 1")
     low, middle, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
-    axes = _axes()[1] if axes is None else axes
+    figure, where = _place(axes)
     x = np.arange(draws.shape[1])
-    axes.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
+    where.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
     if truth is not None:
-        axes.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
-    axes.set_xticks(x, [str(name) for name in (names if names is not None else x)])
-    axes.set_xlabel("state")
-    axes.set_ylabel("value")
-    axes.legend()
-    return axes.figure
+        where.plot(x, np.asarray(truth), "k_", markersize=14, label="true value")
+    where.set_xticks(x, [str(name) for name in (names if names is not None else x)])
+    where.set_xlabel("state")
+    where.set_ylabel("value")
+    where.legend()
+    return figure
 
 
 def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":

@@ -5,7 +5,7 @@ import logging
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from bayes_mdp.inference.policy_value import to_float64
 from bayes_mdp.mdp import MDP, CanMean, Log, Objective, SparseMDP, StateActionSpace
@@ -60,5 +60,5 @@ def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Floa
 
 
 @eqx.filter_jit
-def _greedy(mdp: MDP | SparseMDP, objective: Objective) -> Int[np.ndarray, "*H S"]:
+def _greedy(mdp: MDP | SparseMDP, objective: Objective) -> Int[Array, "*H S"]:
     return solve(mdp, objective).policy

@@ -91,7 +91,7 @@ def compare_policies(
     policies: dict[str, Any],
     objective: Objective,
     *,
-    initial: Float[Array, " S"] | None = None,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
     num_draws: int = 2000,
 ) -> PolicyComparison:
     """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.

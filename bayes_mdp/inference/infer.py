@@ -1,5 +1,6 @@
 """`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
 
+import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models.statistics import check_counts
 
 METHODS = ("auto", "exact")
+_NARROW: set[str] = set()
+"""Fingerprints of programs that hold 32-bit arrays of their own."""
 
 
 def infer(
@@ -50,7 +53,7 @@ def infer(
     _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
     with _room():
-        posterior = _prove(trace_program(prior, space))
+        posterior = jax.tree.map(np.array, _prove(_trace(prior, space)))
         if isinstance(transitions, Counts):
             check_counts(transitions, space, None, posterior.rewards.by_outcome)
             posterior = jax.tree.map(np.asarray, posterior.update(transitions))
@@ -63,6 +66,27 @@ def _room() -> Iterator[None]:
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
         yield
+
+
+def _trace(prior: Any, space: StateActionSpace) -> Program:
+    """The traced program, with its numpy constants in the precision of the room.
+
+    JAX keeps the 32-bit copy of a numpy constant as long as a computation made from it outside the room lives, and
+    takes it for the constant in here (seen in 0.10 and 0.12). Where 32-bit constants show, it is made to forget them.
+    """
+    try:
+        program = trace_program(prior, space)
+        if not program.narrow or program.fingerprint in _NARROW:
+            return program
+    except TypeError as error:
+        if "same dtypes" not in str(error):
+            raise
+    jax.clear_caches()
+    gc.collect()
+    program = trace_program(prior, space)
+    if program.narrow:
+        _NARROW.add(program.fingerprint)
+    return program
 
 
 @lru_cache(maxsize=64)

@@ -75,7 +75,7 @@ def policy_value(
     policy: Any,
     objective: Objective,
     *,
-    initial: Float[Array, " S"] | None = None,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
     num_draws: int = 2000,
 ) -> PolicyValue:
     """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.

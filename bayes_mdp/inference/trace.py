@@ -75,6 +75,7 @@ class Program:
         evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O],
             "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
         fingerprint: digest of all of the above.
+        narrow: whether it holds arrays of 32-bit numbers.
     """
 
     prior: Any
@@ -85,6 +86,7 @@ class Program:
     law_parents: dict[str, Any]
     evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
     fingerprint: str
+    narrow: bool
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -121,7 +123,9 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
     )
     leaves = parents.pop("leaves")
     digest = _fingerprint(closed, space, (sites, law))
-    return Program(prior, space, sites, law, leaves, parents, evaluate, digest)
+    held = (np.asarray(x).dtype for x in (*closed.consts, *_constants(closed.jaxpr)) if np.ndim(x))
+    narrow = any(dtype in (np.float32, np.int32) for dtype in held)
+    return Program(prior, space, sites, law, leaves, parents, evaluate, digest, narrow)
 
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Agent(Protocol[P_contra]):
 
 
 class Moment(NamedTuple):
-    """What a replanning rule is told: steps so far, step of the episode, whether one just began, visits now and then."""
+    """What a replanning rule is told: steps so far, step of the episode, whether one just began, visits."""
 
     time: Int[Array, ""]
     step: Int[Array, ""]

@@ -1,5 +1,7 @@
 """`read_log`: what comes in, and what each bad cell is called."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from bayes_mdp.envs import read_log
 from bayes_mdp.mdp import StateActionSpace, check_transitions
 
-COLUMNS = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
+COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def test_a_csv_becomes_transitions(write):
     assert log.states == (2, 10)
     assert log.actions == ("left", "right")
     assert log.source == "log.csv"
-    data = log.transitions
+    data: Any = log.transitions
     np.testing.assert_array_equal(data.state, [1, 0, 1])
     np.testing.assert_array_equal(data.action, [0, 1, 0])
     np.testing.assert_array_equal(data.next_state, [0, 1, 1])
@@ -112,7 +114,7 @@ EPISODES = "e,s,a,d,c\nx,0,0,0,0\ny,5,1,0,0\nx,1,0,0,0\nx,2,0,1,0\ny,6,1,0,0\ny,
 
 def test_states_are_shifted_within_interleaved_episodes(write):
     log = read_log(write(EPISODES), state="s", action="a", episode="e", terminated="d")
-    data = log.transitions
+    data: Any = log.transitions
     states = np.array(log.states)
     np.testing.assert_array_equal(states[data.state], [0, 5, 1, 2, 6])
     np.testing.assert_array_equal(states[data.next_state][~data.terminated], [1, 6, 2, 7])
@@ -183,7 +185,7 @@ def test_what_is_no_table_is_refused(tmp_path, write):
     with pytest.raises(FileNotFoundError, match=r"no.csv', expected a file that exists"):
         read_log(tmp_path / "no.csv", **COLUMNS)
     with pytest.raises(TypeError, match="source is of type list, expected a path or a pandas DataFrame"):
-        read_log([1], **COLUMNS)
+        read_log([1], **COLUMNS)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="state 's' has a label that is not hashable"):
         read_log(pd.DataFrame({"s": [[1]], "a": [0], "s2": [[2]]}), state="s", action="a", next_state="s2")
     with pytest.raises(ValueError, match="the DataFrame, row 1: reward 'r' is empty, expected a number"):

@@ -1,5 +1,7 @@
 """The environments of the papers: tables, stored optima and simulation, against dense solves in numpy."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -125,6 +127,7 @@ def test_continuing_deep_sea_has_the_published_values(n_states, gain, value):
         assert optimal_q(rows, reward, 0.9).max(-1)[0] == pytest.approx(value, abs=1e-6)
 
 
+UNKNOWN: Any = "some"
 NUM_DRAWS = 40_000
 THRESHOLD = 7.0  # standard deviations: 1000 comparisons at 2.6e-12 each
 
@@ -185,7 +188,7 @@ def test_continuing_deep_sea_noise_is_a_flag(key):
         (lambda: deep_sea(1), "size is 1, expected an integer of at least 2"),
         (lambda: deep_sea(5, noise=-1.0), r"noise is -1\.0, expected a finite number"),
         (lambda: deep_sea_continuing(2), "n_states is 2, expected an integer of at least 3"),
-        (lambda: deep_sea_continuing(4, noise="some"), "noise is 'some', expected 'none' or 'delta'"),
+        (lambda: deep_sea_continuing(4, noise=UNKNOWN), "noise is 'some', expected 'none' or 'delta'"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

@@ -6,6 +6,7 @@ The log lies outside the project: in the folder BAYES_MDP_DATA, or in ../shared/
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ NAMES = ("from 45", "from 60")
 
 @pytest.fixture(scope="module")
 def bus():
-    spec = importlib.util.spec_from_file_location("bus_engine", ROOT / "examples" / "bus_engine.py")
+    spec: Any = importlib.util.spec_from_file_location("bus_engine", ROOT / "examples" / "bus_engine.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -41,8 +42,9 @@ def exact(bus):
 
 def compare(bus, posterior, first, second, seed=1):
     """Two policies from a new engine."""
-    policies, settings = dict(zip(NAMES, (first, second), strict=True)), {"initial": bus.NEW_ENGINE}
-    return bm.compare_policies(jax.random.key(seed), posterior, policies, bus.MONTHLY, **settings, num_draws=NUM_DRAWS)
+    policies: dict[str, Any] = {NAMES[0]: first, NAMES[1]: second}
+    settings = {"initial": bus.NEW_ENGINE, "num_draws": NUM_DRAWS}
+    return bm.compare_policies(jax.random.key(seed), posterior, policies, bus.MONTHLY, **settings)
 
 
 def delta(bus, counts, mileage):
@@ -125,7 +127,9 @@ def test_the_output_says_which_states_were_never_visited(bus, exact):
     assert never == set(range(78, 90))
     assert set(answer.values["from 60"].unvisited.states) == never
     assert "every pair that the policy uses was tried; states never visited: 78 (not reached)" in str(answer)
-    anywhere = bm.policy_value(jax.random.key(1), posterior, bus.replace_from(60), bus.MONTHLY, num_draws=NUM_DRAWS)
+    anywhere: Any = bm.policy_value(
+        jax.random.key(1), posterior, bus.replace_from(60), bus.MONTHLY, num_draws=NUM_DRAWS
+    )
     assert ("78", "replace") in {(str(s), a) for s, a in anywhere.unvisited.pairs}
     assert "start: uniform over the 90 states" in str(anywhere)
 
@@ -138,7 +142,8 @@ def nuts(prior, space, log, num_samples):
         chain.run(jax.random.key(2), bm.models.summarise(prior, space, log))
 
         def world(draw):
-            return bm.models.to_mdp(numpyro.handlers.seed(numpyro.handlers.substitute(prior, draw), 0)(space), space)
+            program: Any = numpyro.handlers.seed(numpyro.handlers.substitute(prior, draw), 0)
+            return bm.models.to_mdp(program(space), space)
 
         samples = {name: x for name, x in chain.get_samples().items() if name != "transition"}
         mdps = jax.jit(jax.vmap(world))(samples)
@@ -160,7 +165,7 @@ def test_draws_agree_with_nuts(bus, exact, prior):
     program, space = getattr(bus, prior), bus.bus_space()
     closed = bm.infer(jax.random.key(0), program, exact[0], space=space)
     by_nuts = nuts(program, space, exact[0], 800)
-    answers = [compare(bus, belief, *bus.POLICIES.values(), seed) for seed, belief in ((3, by_nuts), (1, closed))]
+    answers = [compare(bus, belief, *bus.POLICIES.values(), seed=seed) for seed, belief in ((3, by_nuts), (1, closed))]
     agree(*answers)
 
 

@@ -19,6 +19,7 @@ from bayes_mdp.inference import infer as face
 from bayes_mdp.inference.certify import certify
 from bayes_mdp.inference.infer import infer
 from bayes_mdp.inference.merge import merge
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models import World, dirichlet_bernoulli, dirichlet_poisson, known_rewards
 
@@ -118,6 +119,26 @@ def test_a_program_that_holds_float32_arrays_is_proven_to_their_rounding():
 
     posterior = infer(KEY, program, space=SPACE)
     np.testing.assert_allclose(posterior.transition_probs.concentration[2, 1], alpha)
+
+
+def test_numpy_constants_that_a_float32_computation_holds_are_exact_in_the_proof():
+    kind, alpha = np.array([[0, 1], [1, 1], [2, 0]]), np.array([1 / 3, 2 / 3, 1.1])
+
+    def program(space):
+        with numpyro.plate("kind", 3):
+            table = numpyro.sample("road", dist.Dirichlet(alpha))
+        return World(table[kind], np.zeros((3, 2)))
+
+    held = jax.jit(lambda key: numpyro.handlers.seed(program, key)(SPACE).transition_probs)
+    held(KEY)
+    transitions = Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2])
+    posterior = infer(KEY, program, transitions, space=SPACE)
+    np.testing.assert_array_equal(posterior.transition_probs.prior, np.stack([alpha] * 3))
+    sampled = jax.jit(lambda key: posterior.sample(key).transition_probs)
+    sampled(KEY)
+    again = refit(posterior, transitions)
+    assert again.transition_probs.counts.sum() == 4
+    assert held(KEY).dtype == sampled(KEY).dtype == jnp.float32
 
 
 def test_the_face_of_the_room_is_the_function():

@@ -2,6 +2,7 @@
 
 import logging
 from importlib import import_module
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,9 +35,9 @@ class ExponentialRows(eqx.Module):
     The last outcome is the end where `ends`. Exponential draws compile in no time.
     """
 
-    weight: jax.Array
-    reward: jax.Array
-    visits: jax.Array
+    weight: Any
+    reward: Any
+    visits: Any
     ends: bool = eqx.field(static=True)
     space: StateActionSpace | None = None
 
@@ -67,7 +68,7 @@ class OnlySamples:
         return self.posterior.sample(key, sample_shape)
 
 
-def posterior(ends=False, horizon=None, dtype=np.float64):
+def posterior(ends=False, horizon=None, dtype: Any = np.float64):
     rng = np.random.default_rng(3)
     shape = (N_STATES, N_ACTIONS) if horizon is None else (horizon, N_STATES, N_ACTIONS)
     weight = rng.uniform(0.5, 3.0, (*shape, N_STATES + ends)).astype(dtype)
@@ -217,7 +218,7 @@ def test_what_was_never_visited_is_named_with_its_share(key):
     visits = [[5, 5], [0, 3], [0, 0], [1, 0]]
     belief = path(visits, names=("a", "b", "c", "d"))
     policy = np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0], [1.0, 0.0]])
-    value = policy_value(key, belief, policy, Episodic(3), initial=np.eye(4)[0], num_draws=2)
+    value: Any = policy_value(key, belief, policy, Episodic(3), initial=np.eye(4)[0], num_draws=2)
     assert value.unvisited.pairs == (("b", "go"), ("c", "go"))
     np.testing.assert_allclose(value.unvisited.share[:2], [0.75 / 3, 0.5 / 3], rtol=1e-6)
     assert value.unvisited.states == ("c",)
@@ -245,7 +246,7 @@ def test_steps_are_named_where_the_belief_has_them(key):
     visits = np.ones((5, N_STATES, N_ACTIONS))
     visits[4, 2] = 0
     belief = eqx.tree_at(lambda b: b.visits, belief, visits)
-    value = policy_value(key, belief, ACTIONS, Episodic(5), num_draws=NUM_DRAWS)
+    value: Any = policy_value(key, belief, ACTIONS, Episodic(5), num_draws=NUM_DRAWS)
     assert value.unvisited.pairs == ((4, 2, 1),)
 
 
@@ -312,7 +313,7 @@ def test_greedy_is_optimal_in_the_mean_mdp():
     with pytest.raises(
         TypeError, match="greedy needs a posterior that has mean_mdp, got a OnlySamples without mean_mdp"
     ):
-        greedy(OnlySamples(belief), Discounted(0.9))
+        greedy(OnlySamples(belief), Discounted(0.9))  # pyright: ignore[reportArgumentType]
 
 
 def test_behaviour_is_how_often(caplog):
@@ -325,6 +326,6 @@ def test_behaviour_is_how_often(caplog):
     space = StateActionSpace(3, 2, legal=[[True, True], [False, True], [True, True]])
     np.testing.assert_allclose(behaviour_policy(log, space=space)[1], [0.0, 1.0])
     with pytest.raises(TypeError, match="log is a Transitions, expected a Log"):
-        behaviour_policy(data)
+        behaviour_policy(data)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"space has shape \(2, 2\)"):
         behaviour_policy(log, space=StateActionSpace(2, 2))
