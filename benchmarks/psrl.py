@@ -86,7 +86,9 @@ def tasks(quick: bool) -> list[Task]:
         lines.append(
             Task(
                 f"RiverSwim, every {every}, steps",
-                lambda agent, length, seeds: _case(agent, swim, Discounted(0.95), dirichlet_normal_gamma(), length, seeds),
+                lambda agent, length, seeds: _case(
+                    agent, swim, Discounted(0.95), dirichlet_normal_gamma(), length, seeds
+                ),
                 lambda length, seeds, every=every: psrl_numpy.riverswim(swim, length, every, seeds),
                 steps // short,
                 1,

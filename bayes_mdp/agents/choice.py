@@ -49,7 +49,9 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
     rows = factor[action] - factor[others]
     jitter = 1e-6 * jnp.sum(rows**2, axis=-1) + jnp.finfo(mean.dtype).tiny
     lower = jnp.linalg.cholesky(rows @ rows.T + jnp.diag(jitter))
-    probability = jnp.mean(jax.vmap(_conditioned, in_axes=(None, None, 0))(gap, lower, _lattice(rows.shape[0], mean.dtype)))
+    probability = jnp.mean(
+        jax.vmap(_conditioned, in_axes=(None, None, 0))(gap, lower, _lattice(rows.shape[0], mean.dtype))
+    )
     return jnp.where(mean[action] > -jnp.inf, probability, 0.0)
 
 

@@ -139,7 +139,8 @@ class GaussianThompson(eqx.Module):
     Args:
         mean: Float[*H S A].
         sd: Float[*H S A], zero or greater: the actions of a state are independent (factored); or
-        factor: Float[*H S A A], lower Cholesky factor of the covariance of the actions of each state (joint). One of both.
+        factor: Float[*H S A A], lower Cholesky factor of the covariance of the actions of each state (joint).
+            One of both.
         noise: Float[*H S A], standard normal draws that are held, or None: fresh ones each step.
         legal: Bool[S A], or None.
 
@@ -157,7 +158,11 @@ class GaussianThompson(eqx.Module):
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")
         shape, n_actions = self.mean.shape, self.mean.shape[-1]
-        for name, array, expected in (("sd", sd, shape), ("factor", factor, (*shape, n_actions)), ("noise", noise, shape)):
+        for name, array, expected in (
+            ("sd", sd, shape),
+            ("factor", factor, (*shape, n_actions)),
+            ("noise", noise, shape),
+        ):
             if array is not None and jnp.shape(array) != expected:
                 raise ValueError(f"{name} has shape {jnp.shape(array)}, expected {expected}")
 
@@ -169,10 +174,8 @@ class GaussianThompson(eqx.Module):
     def draw(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Float[Array, " A"]:
         """A draw of q(state, .), or the held one."""
         mean = lookup(self.mean, 1, state, step)
-        if self.noise is None:
-            z = jax.random.normal(key, mean.shape, mean.dtype)
-        else:
-            z = lookup(self.noise, 1, state, step)
+        fresh = self.noise is None
+        z = jax.random.normal(key, mean.shape, mean.dtype) if fresh else lookup(self.noise, 1, state, step)
         if self.sd is not None:
             return mean + lookup(self.sd, 1, state, step) * z
         return mean + lookup(self.factor, 2, state, step) @ z
@@ -184,8 +187,8 @@ class GaussianThompson(eqx.Module):
     def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
         """Log-probability that `action` is the best of a draw.
 
-        Held: 0 or -inf. Two actions: exact. More, factored: quadrature, absolute error below 1e-6 in float32 and 1e-9 in
-        float64. More, joint: a deterministic lattice rule (Genz 1992), absolute error about 1e-3.
+        Held: 0 or -inf. Two actions: exact. More, factored: quadrature, absolute error below 1e-6 in float32 and 1e-9
+        in float64. More, joint: a deterministic lattice rule (Genz 1992), absolute error about 1e-3.
         """
         mean = lookup(self.mean, 1, state, step)
         if self.noise is not None:

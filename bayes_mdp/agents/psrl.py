@@ -15,15 +15,15 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import backward_induction, solve
 from bayes_mdp.planning.solution import Solution
 
-_LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is the faster (DeepSea L = 10 against 20)
+_LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is faster (DeepSea L = 10, not 20)
 
 
 class PSRL(eqx.Module):
     """Draw one MDP from the posterior, follow a policy that is optimal in it until the next plan.
 
     Args:
-        replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of the
-            `Moment`; None: every episode under `Episodic`, every 20 steps otherwise.
+        replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of
+            the `Moment`; None: every episode under `Episodic`, every 20 steps otherwise.
     """
 
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
@@ -38,7 +38,7 @@ class PSRL(eqx.Module):
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
     ) -> tuple[Greedy, Solution | None]:
-        """Greedy for one draw. Under `Episodic`, a large belief that can is drawn layer by layer while it is planned with.
+        """Greedy for one draw. Under `Episodic`, a large belief that can is drawn layer by layer on the way.
 
         Raises:
             TypeError: `belief` cannot be sampled.
@@ -61,10 +61,10 @@ class PSRL(eqx.Module):
 def _computed_once(draw: Any) -> Any:
     """`draw`, in memory. XLA would fuse the generation of random numbers into each of the planner's uses of them.
 
-    A barrier does not stop it (it is removed before fusion), a loop of unknown length does: this one runs once, or twice
-    where the first number is NaN.
+    A barrier does not stop it (it is removed before fusion), a loop of unknown length does: this one runs once
+    (its length hangs on whether the first number is NaN).
     """
     first = jnp.ravel(jax.tree.leaves(draw)[0])[0]
-    start = jnp.where(first == first, 0, 1)
+    start = jnp.where(jnp.isnan(first), 1, 0)
     nothing = jax.tree.map(jnp.zeros_like, draw)
     return jax.lax.while_loop(lambda loop: loop[0] < 2, lambda loop: (loop[0] + 2, draw), (start, nothing))[1]

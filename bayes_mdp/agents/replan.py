@@ -72,7 +72,7 @@ class EveryEpisode(eqx.Module):
 
 
 class Doubling(eqx.Module):
-    """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch, Ortner and Auer 2010)."""
+    """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch et al. 2010)."""
 
     @property
     def period(self) -> None:
@@ -126,7 +126,7 @@ class When(eqx.Module):
 
 
 def as_rule(replan: Any) -> ReplanRule | None:
-    """A rule from what a person writes: a rule, a number of steps, "episode", "doubling", a function, or None (default).
+    """A rule from what a person writes: a rule, a number of steps, "episode", "doubling", a function, None (default).
 
     Raises:
         ValueError: another word. TypeError: another type.

@@ -15,7 +15,7 @@ from bayes_mdp.experiments.prepare import Prepared
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.regret import optimal_plan, optimal_rate
 from bayes_mdp.experiments.snapshot import Snapshots
-from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp import Problem, Transitions
 
 
 class Oracle(eqx.Module):
@@ -44,7 +44,7 @@ def cumulative_regret(case: Case, prepared: Prepared, outcome: Outcome) -> Float
     if case.regret == "oracle_run":
         return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
     rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_world)
-    each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], outcome.reward.shape[:1] + (1,))
+    each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
     return np.cumsum(each * _units(prepared) - outcome.reward, axis=1)
 
 
@@ -57,7 +57,7 @@ def _units(prepared: Prepared) -> np.ndarray:
 
 
 def _oracle_rewards(case: Case, prepared: Prepared) -> Float[np.ndarray, "N rows"]:
-    """Rewards of an optimal policy under the keys of the run: the environment's numbers depend on seed and time alone."""
+    """Rewards of an optimal policy under the keys of the run (the environment's numbers depend on them alone)."""
     q = optimal_plan(prepared.envs.mdp, case.objective).q
     layout = replace(prepared.layout, always=True)
     setting = replace(prepared.setting, agent=Oracle(np.asarray(q, np.float32)), rule=EverySteps(1), constants=None)

@@ -1,4 +1,4 @@
-"""The belief at the door of a run: from a prior to arrays on the device, the leaves that learn apart from those that do not."""
+"""The belief at the door of a run: from a prior to arrays, what learns apart from what does not."""
 
 from typing import Any, Protocol, runtime_checkable
 

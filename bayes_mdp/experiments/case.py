@@ -128,6 +128,8 @@ def _check_sizes(case: Case) -> None:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     sizes = (space.n_states, space.n_actions)
     if sizes != (mdp.n_states, mdp.n_actions):
-        raise ValueError(f"space has {sizes} states and actions, expected {(mdp.n_states, mdp.n_actions)}, those of env")
+        raise ValueError(
+            f"space has {sizes} states and actions, expected {(mdp.n_states, mdp.n_actions)}, those of env"
+        )
     if mdp.end_probs is not None and not space.ends:
         raise ValueError("space has ends=False, expected True: transitions of env can end an episode")

@@ -36,7 +36,13 @@ def start_all(layout: Layout, own_world: bool, setting: Setting, keys: Key[Array
 
 @partial(jax.jit, static_argnames=("layout", "own_world"), donate_argnames=("carry",))
 def play_chunk(
-    layout: Layout, own_world: bool, setting: Setting, keys: Key[Array, " N"], carry: Carry, first_row: Any, num_rows: Any
+    layout: Layout,
+    own_world: bool,
+    setting: Setting,
+    keys: Key[Array, " N"],
+    carry: Carry,
+    first_row: Any,
+    num_rows: Any,
 ) -> tuple[Carry, Row]:
     """One chunk for all seeds; compiled once for a layout, whatever the rows."""
     axes = _OWN_WORLD if own_world else _SHARED

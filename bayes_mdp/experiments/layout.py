@@ -15,8 +15,8 @@ LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
 class Layout:
     """The static shape of a run: it decides what is compiled.
 
-    A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment is
-    `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays.
+    A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment
+    is `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays.
 
     Args:
         episodic: rows are episodes, which start afresh.

@@ -34,10 +34,10 @@ class Level:
 
 
 def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
-    """Run PSRL on RiverSwim (total of 5000 steps, in 1e6) and Chain (phases 1, 2, 8 of 1000 steps), and print the table.
+    """Run PSRL on RiverSwim (total of 5000 steps, in 1e6) and Chain (phases 1, 2, 8 of 1000 steps), print a table.
 
     Discount .95; rewards normal-gamma (0, 1, 2, 1) on (state, action), divided by 1e4 (RiverSwim) or 10 (Chain); a
-    symmetric Dirichlet over all states. Chain's published levels are for orientation (half-width 50 to 120; 85 is used).
+    symmetric Dirichlet over all states. Chain's published levels are for orientation (half-width 50 to 120: 85).
 
     Args:
         num_seeds: 100 in the published table.
@@ -51,7 +51,9 @@ def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
     ]
     print(f"{'task':<44}{'ours':>18}{'published':>18}  joint 99 %")
     for level in levels:
-        ours, theirs = (f"{m:.4g} +- {h:.2g}" for m, h in ((level.ours, level.ours_half), (level.theirs, level.theirs_half)))
+        ours, theirs = (
+            f"{m:.4g} +- {h:.2g}" for m, h in ((level.ours, level.ours_half), (level.theirs, level.theirs_half))
+        )
         print(f"{level.task:<44}{ours:>18}{theirs:>18}  {'inside' if level.agrees else 'OUTSIDE'}")
     return levels
 
@@ -70,7 +72,9 @@ def _rewards(env: Environment, every: int, concentration: float, num: tuple[int,
     """Float[N C], rewards of each checkpoint; `num` = steps, checkpoints, seeds."""
     from bayes_mdp.models import dirichlet_normal_gamma
 
-    prior = dirichlet_normal_gamma(concentration=concentration, loc=0.0, pseudo_count=1.0, reward_concentration=2.0, rate=1.0)
+    prior = dirichlet_normal_gamma(
+        concentration=concentration, loc=0.0, pseudo_count=1.0, reward_concentration=2.0, rate=1.0
+    )
     num_steps, num_checkpoints, num_seeds = num
     result = run(
         PSRL(every),

@@ -36,7 +36,7 @@ class Setting(eqx.Module):
 
 
 class Held(eqx.Module):
-    """What outlives a segment where a plan may: the plan and its value, the visits when it was made, steps since a start."""
+    """What outlives a segment where a plan may: plan, its value, the visits when it was made, steps since a start."""
 
     policy: Any
     value: Float[Array, "*H S"] | None
@@ -188,7 +188,9 @@ def _simulate(
     env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
     act_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(keys.act, times)
     uniform = jax.vmap(sim.uniform)(env_keys[:, 0])
-    restart = jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
+    restart = (
+        jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
+    )
 
     def move(state: Any, x: Any) -> tuple[Any, Any]:
         act_key, u, step, fresh = x

@@ -20,6 +20,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.planning import Solution, evaluate, solve
 
+
 def needs_values(regret: str, objective: Objective) -> bool:
     """Whether every plan must be evaluated in the true MDP."""
     return regret in ("objective", "bayes") and isinstance(objective, (Episodic, Discounted))

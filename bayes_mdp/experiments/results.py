@@ -18,9 +18,7 @@ FORMAT = "bayes_mdp run 1"
 _ENGINE = "h5netcdf"
 
 
-def to_dataset(
-    outcome: Outcome, regret: np.ndarray, prepared: Prepared, attributes: dict[str, Any]
-) -> "xr.Dataset":
+def to_dataset(outcome: Outcome, regret: np.ndarray, prepared: Prepared, attributes: dict[str, Any]) -> "xr.Dataset":
     """The Dataset of a run.
 
     Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the

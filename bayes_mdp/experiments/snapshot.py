@@ -33,7 +33,9 @@ class Snapshots:
         seconds: between two snapshots.
     """
 
-    def __init__(self, path: str | Path | None, configuration: dict[str, Any], *, seconds: float = SNAPSHOT_SECONDS) -> None:
+    def __init__(
+        self, path: str | Path | None, configuration: dict[str, Any], *, seconds: float = SNAPSHOT_SECONDS
+    ) -> None:
         self._path = None if path is None else Path(f"{path}.partial")
         self._configuration, self._seconds = configuration, seconds
         self._written = time.monotonic()
@@ -70,7 +72,9 @@ class Snapshots:
         configuration, arrays = _read(self._path)
         difference = first_difference(configuration, self._configuration)
         if difference is not None:
-            raise ValueError(f"{self._path} is a snapshot of another run: {difference}; remove it or choose another path")
+            raise ValueError(
+                f"{self._path} is a snapshot of another run: {difference}; remove it or choose another path"
+            )
         leaves, structure = jax.tree.flatten(carry)
         saved = [jnp.array(arrays[f"carry_{i}"]) for i in range(len(leaves))]
         chunk = Row(*(arrays[name] for name in Row._fields))
@@ -94,7 +98,9 @@ class Snapshots:
 def join(chunks: list[Row], num_rows: int) -> Row:
     """The first `num_rows` rows of chunks [seed, chunk row]; only the last chunk may hold fewer than its width."""
     columns = zip(*chunks, strict=True)
-    return Row(*(np.concatenate([np.asarray(x, np.float64) for x in column], axis=1)[:, :num_rows] for column in columns))
+    return Row(
+        *(np.concatenate([np.asarray(x, np.float64) for x in column], axis=1)[:, :num_rows] for column in columns)
+    )
 
 
 def write_beside(path: Path, content: bytes) -> None:

@@ -93,8 +93,17 @@ def _trace(prior: Any, space: StateActionSpace) -> Program:
 def _prove(program: Program) -> ConjugatePosterior:
     """The belief before any data, detected and certified. The random points depend on the program alone."""
     rng = np.random.default_rng(int(program.fingerprint, 16))
-    detected = detect(program, rng)
-    certify(program, detected, rng)
+    try:
+        detected = detect(program, rng)
+        certify(program, detected, rng)
+    except jax.errors.JaxRuntimeError as error:
+        if not program.narrow:
+            raise
+        # What `_trace` could not make JAX forget: a trace that failed half-way is never given back.
+        raise ValueError(
+            "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
+            "make these arrays inside the program"
+        ) from error
     return detected.posterior
 
 

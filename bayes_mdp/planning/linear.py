@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.planning.elimination import eliminate
 
-DIRECT = 128  # up to so many states LAPACK's LU beats Krylov iterations
+DIRECT = 128  # up to so many states elimination beats Krylov iterations
 LISTED_DIRECT = 1024  # up to so many states a sparse chain may become dense where Krylov iterations fail
 _RESTARTS = 8
 _NEAR = 64  # units of rounding in a residual that counts as solved
@@ -28,8 +29,8 @@ def solve_chain(
 ) -> Vector:
     """Solve M x = rhs, M = I - discount P for a chain (an MDP with one action).
 
-    Dense and S <= 128: LU. Otherwise BiCGSTAB from `guess` with restarts; where it fails (deterministic cycles make
-    Krylov methods stagnate) LU again, except for sparse chains of more than 1024 states: there the iterate of least
+    Dense and S <= 128: elimination. Otherwise BiCGSTAB from `guess` with restarts; where it fails (deterministic cycles make
+    Krylov methods stagnate) a direct solution, except for sparse chains of more than 1024 states: there the iterate of least
     residual comes back, and the caller measures the residual.
 
     Args:
@@ -45,7 +46,9 @@ def solve_chain(
         rows = chain.to_dense() if isinstance(chain, SparseMDP) else chain
         matrix = jnp.eye(rhs.shape[0], dtype=rhs.dtype) - discount * rows.transition_probs[:, 0]
         matrix = matrix.at[:, 0].add(1.0) if anchored else matrix
-        return jnp.linalg.solve(matrix.T if adjoint else matrix, rhs)
+        matrix = matrix.T if adjoint else matrix
+        small = rhs.shape[0] <= DIRECT
+        return eliminate(matrix, rhs, pivot=anchored) if small else jnp.linalg.solve(matrix, rhs)
 
     if isinstance(chain, MDP) and chain.n_states <= DIRECT:
         return direct()

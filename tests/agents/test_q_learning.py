@@ -12,7 +12,9 @@ SPACE = StateActionSpace(2, 2, ends=True, legal=[[True, True], [True, False]])
 
 
 def _see(agent, objective, q, **fields):
-    return agent.observe(Problem(SPACE, objective), q, Transitions(**{"step": jnp.int32(0), "terminated": False, **fields}))
+    return agent.observe(
+        Problem(SPACE, objective), q, Transitions(**{"step": jnp.int32(0), "terminated": False, **fields})
+    )
 
 
 def test_discounted_target():
@@ -42,7 +44,7 @@ def test_episodic_target():
 def test_registry_and_bad_input():
     """Named agents; ranges; an objective for which the rule is not defined."""
     assert isinstance(AGENTS["epsilon_greedy_q"](), Learner) and not isinstance(AGENTS["psrl"](), Learner)
-    with pytest.raises(ValueError, match="epsilon is -0.1"):
+    with pytest.raises(ValueError, match=r"epsilon is -0\.1"):
         EpsilonGreedyQ(epsilon=-0.1)
     with pytest.raises(ValueError, match="AverageReward"):
         EpsilonGreedyQ().init(jax.random.key(0), Problem(SPACE, AverageReward()))

@@ -1,5 +1,7 @@
 """Replanning rules against a plain Python reading of them."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from bayes_mdp.agents.replan import as_rule, period_of, rule_for
 from bayes_mdp.mdp import Discounted, Episodic, Moment
 
 
-def _moment(time=0, step=0, visits=0.0, planned=0.0):
+def _moment(time: int = 0, step: int = 0, visits: Any = 0.0, planned: Any = 0.0):
     visits, planned = jnp.asarray(visits), jnp.asarray(planned)
     return Moment(jnp.int32(time), jnp.int32(step), jnp.asarray(step == 0), visits, planned)
 
@@ -49,5 +51,5 @@ def test_bad_rules(bad):
     """One sentence each."""
     with pytest.raises((ValueError, TypeError), match="expected"):
         PSRL(bad)
-    with pytest.raises(ValueError, match="factor is 1.0"):
+    with pytest.raises(ValueError, match=r"factor is 1\.0"):
         Geometric(1.0)

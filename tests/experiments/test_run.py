@@ -1,4 +1,4 @@
-"""`run`: reproducible, compiled once, resumable to the bit, regret by its definitions, input refused in one sentence."""
+"""`run`: reproducible, compiled once, resumable to the bit, regret by its definitions, bad input refused."""
 
 from functools import lru_cache
 
@@ -21,7 +21,14 @@ QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)
 
 
 def _toy(agent=PSRL(10), **changes):
-    arguments = {"prior": TOY, "objective": Discounted(0.9), "num_steps": 2000, "num_seeds": 8, "key": KEY, "options": QUIET}
+    arguments = {
+        "prior": TOY,
+        "objective": Discounted(0.9),
+        "num_steps": 2000,
+        "num_seeds": 8,
+        "key": KEY,
+        "options": QUIET,
+    }
     return run(agent, two_states(), **{**arguments, **changes})
 
 
@@ -161,7 +168,7 @@ def test_ends():
 
 
 def test_a_prior_program_and_bayes_regret():
-    """A NumPyro prior over steps: PSRL solves DeepSea; with worlds of its own for every seed the regret is not negative."""
+    """A NumPyro prior over steps: PSRL solves DeepSea; with a world for every seed the regret is not negative."""
     from bayes_mdp.models import dirichlet_normal
 
     arguments = {"prior": dirichlet_normal(noise_scale=0.1), "objective": Episodic(4), "num_seeds": 6, "key": KEY}

@@ -121,24 +121,47 @@ def test_a_program_that_holds_float32_arrays_is_proven_to_their_rounding():
     np.testing.assert_allclose(posterior.transition_probs.concentration[2, 1], alpha)
 
 
-def test_numpy_constants_that_a_float32_computation_holds_are_exact_in_the_proof():
-    kind, alpha = np.array([[0, 1], [1, 1], [2, 0]]), np.array([1 / 3, 2 / 3, 1.1])
-
+def _gathers(kind):
     def program(space):
         with numpyro.plate("kind", 3):
-            table = numpyro.sample("road", dist.Dirichlet(alpha))
+            table = numpyro.sample("road", dist.Dirichlet(jnp.ones(3)))
         return World(table[kind], np.zeros((3, 2)))
 
+    return program
+
+
+def _concentrates(alpha):
+    def program(space):
+        with space.plates():
+            return World(numpyro.sample("road", dist.Dirichlet(alpha)), np.zeros((3, 2)))
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("make", "constant", "concentration"),
+    [
+        (_gathers, np.array([[0, 1], [1, 1], [2, 0]]), np.ones(3)),
+        (_concentrates, np.array([1 / 3, 2 / 3, 1.1]), np.array([1 / 3, 2 / 3, 1.1])),
+    ],
+)
+def test_numpy_constants_that_a_float32_computation_holds_are_exact_in_the_proof(make, constant, concentration):
+    program = make(constant)
     held = jax.jit(lambda key: numpyro.handlers.seed(program, key)(SPACE).transition_probs)
-    held(KEY)
+    assert held(KEY).dtype == jnp.float32
+    posterior = infer(KEY, program, Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2]), space=SPACE)
+    rows = np.asarray(posterior.transition_probs.prior)
+    np.testing.assert_array_equal(rows, np.broadcast_to(concentration, rows.shape))
+
+
+def test_a_posterior_that_a_float32_computation_holds_learns_in_float64():
     transitions = Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2])
-    posterior = infer(KEY, program, transitions, space=SPACE)
-    np.testing.assert_array_equal(posterior.transition_probs.prior, np.stack([alpha] * 3))
-    sampled = jax.jit(lambda key: posterior.sample(key).transition_probs)
-    sampled(KEY)
-    again = refit(posterior, transitions)
-    assert again.transition_probs.counts.sum() == 4
-    assert held(KEY).dtype == sampled(KEY).dtype == jnp.float32
+    posterior = infer(KEY, FLAT, transitions, space=SPACE)
+    held = jax.jit(lambda key: posterior.sample(key).transition_probs)
+    assert held(KEY).dtype == jnp.float32
+    after = refit(posterior, transitions)
+    assert after.transition_probs.counts.dtype == np.float64
+    assert after.transition_probs.counts.sum() == 4
 
 
 def test_the_face_of_the_room_is_the_function():

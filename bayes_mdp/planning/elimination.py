@@ -1,0 +1,34 @@
+"""Gauss-Jordan elimination for dense systems of up to a hundred or so unknowns, without LAPACK.
+
+Two independent batched `jnp.linalg.solve` in one compiled program can wait for each other for ever on a CPU of two cores
+(seen with jaxlib 0.10: both hold a thread of the pool that both wait for), and a planner cannot know what else its caller
+compiles. This loop calls no library. It is as fast as LAPACK to 40 unknowns and takes 4 times as long at 128.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+
+def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bool = False) -> Float[Array, " S"]:
+    """Solve `matrix @ x = rhs`.
+
+    Args:
+        pivot: exchange rows by size; not needed where the diagonal dominates its row or column (I - discount P).
+    """
+    size = rhs.shape[0]
+    rows = jnp.arange(size)
+
+    def body(k: Any, table: Float[Array, "S S+1"]) -> Float[Array, "S S+1"]:
+        if pivot:
+            best = jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0))
+            top, table = table[best], table.at[best].set(table[k])
+        else:
+            top = table[k]
+        top = top / top[k]
+        factor = jnp.where(rows == k, 0.0, table[:, k])
+        return jnp.where((rows == k)[:, None], top, table - factor[:, None] * top)
+
+    return lax.fori_loop(0, size, body, jnp.concatenate([matrix, rhs[:, None]], axis=1))[:, -1]

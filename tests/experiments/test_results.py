@@ -1,0 +1,88 @@
+"""Files, descriptions and figures of results."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.agents import PSRL, EpsilonGreedyQ
+from bayes_mdp.experiments import RunOptions, load_result, plot_posterior, plot_regret, plot_values, run, save_result
+from bayes_mdp.experiments.describe import describe, describe_key, first_difference, key_from
+from bayes_mdp.mdp import MDP, Discounted, Episodic, StateActionSpace
+from tests.experiments.toy import two_states
+
+KEY = jax.random.key(3)
+
+
+def _run(**changes):
+    space = StateActionSpace(3, 2, states=("low", "high", 7), actions=("stay", "go"))
+    options = RunOptions(space=space, num_checkpoints=5, progress=False)
+    arguments = {"objective": Discounted(0.9), "num_steps": 50, "num_seeds": 3, "key": KEY, "options": options}
+    return run(EpsilonGreedyQ(), two_states(), **{**arguments, **changes})
+
+
+def test_round_trip(tmp_path):
+    """What is loaded is what was saved, names and attributes included; nothing is left beside it."""
+    result, path = _run(), tmp_path / "run.nc"
+    save_result(result, path)
+    loaded = load_result(path)
+    assert loaded.identical(result) and list(tmp_path.iterdir()) == [path]
+    assert loaded["state"].values.tolist() == ["low", "high", "7"]
+    configuration = json.loads(loaded.attrs["configuration"])
+    assert configuration["agent"]["epsilon"] == 0.1 and configuration["num_steps"] == 50
+    assert json.loads(loaded.attrs["versions"])["jax"] == jax.__version__
+    words = jax.random.key_data(key_from(json.loads(loaded.attrs["key"])))
+    assert np.array_equal(words, jax.random.key_data(KEY))
+
+
+def test_damaged_files(tmp_path):
+    """A cut file, another format, no file: one sentence."""
+    path = tmp_path / "run.nc"
+    save_result(_run(), path)
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match="whole NetCDF file"):
+        load_result(path)
+    save_result(_run().assign_attrs(format="other"), path)
+    with pytest.raises(ValueError, match="of format 'other'"):
+        load_result(path)
+    with pytest.raises(FileNotFoundError, match="expected a file"):
+        load_result(tmp_path / "none.nc")
+
+
+def test_descriptions():
+    """JSON for anything; the first difference by name."""
+    here, there = (json.loads(json.dumps(describe(PSRL(k)))) for k in (5, 6))
+    assert first_difference(here, there) == "replan.num_steps is 5 there and 6 here"
+    assert first_difference(here, here) is None
+    assert describe(np.zeros(100))["shape"] == [100] and describe(describe)[-8:] == "describe"
+    assert describe_key(KEY)["words"] == [0, 3]
+
+
+class Seen:
+    """Enough of a posterior for a figure."""
+
+    space = StateActionSpace(2, 2, states=("a", "b"))
+
+    def mean_mdp(self):
+        """A mean."""
+        return MDP(np.full((2, 2, 2), 0.5), np.eye(2))
+
+    def visit_counts(self):
+        """Visits."""
+        return np.ones((2, 2))
+
+
+def test_figures():
+    """Axes are named; bad input is refused."""
+    steps = plot_regret({"a": _run(), "b": _run(key=jax.random.key(1))})
+    assert steps.axes[0].get_xlabel() == "time (steps)" and "3 seeds" in steps.axes[0].get_ylabel()
+    episodes = plot_regret(_run(objective=Episodic(4), num_steps=None, num_episodes=6, num_seeds=1))
+    assert episodes.axes[0].get_xlabel() == "episode"
+    values = plot_values(np.random.default_rng(0).normal(size=(50, 3)), truth=np.zeros(3))
+    assert values.axes[0].get_xlabel() == "state"
+    posterior = plot_posterior(Seen())
+    assert [axes.get_title() for axes in posterior.axes[:4]][-2:] == ["mean reward", "visits"]
+    for bad in (lambda: plot_values(np.zeros(3)), lambda: plot_regret({}), lambda: plot_regret(_run(), level=0.5)):
+        with pytest.raises(ValueError, match="expected"):
+            bad()
