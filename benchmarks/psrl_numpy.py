@@ -6,7 +6,7 @@ import numpy as np
 
 
 def riverswim(env: Any, num_steps: int, every: int, num_seeds: int, discount: float = 0.95) -> np.ndarray:
-    """Total rewards [N] on RiverSwim; Dirichlet(1), normal-gamma (0, 1, 2, 1), policy iteration from the last policy."""
+    """Total rewards [N] on RiverSwim; Dirichlet(1), normal-gamma (0, 1, 2, 1), policy iteration, warm."""
     rng, seeds = np.random.default_rng(0), np.arange(num_seeds)
     cumulative = np.cumsum(np.asarray(env.mdp.transition_probs, float), -1)
     paid = np.asarray(env.reward_law.mean, float)

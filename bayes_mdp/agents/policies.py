@@ -62,7 +62,7 @@ class Greedy(eqx.Module):
 
     def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
         """0 for the best action, else -inf."""
-        return jnp.where(action == self.act(None, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
+        return jnp.where(action == lookup(self.best, 0, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
 
 
 class Boltzmann(eqx.Module):
@@ -171,11 +171,13 @@ class GaussianThompson(eqx.Module):
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return GaussianThompson(self.mean, self.sd, factor=self.factor, noise=noise)
 
-    def draw(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Float[Array, " A"]:
+    def draw(self, key: PRNGKeyArray | None, state: Any, step: Any = 0) -> Float[Array, " A"]:
         """A draw of q(state, .), or the held one."""
         mean = lookup(self.mean, 1, state, step)
-        fresh = self.noise is None
-        z = jax.random.normal(key, mean.shape, mean.dtype) if fresh else lookup(self.noise, 1, state, step)
+        if key is None or self.noise is not None:
+            z = lookup(self.noise, 1, state, step)
+        else:
+            z = jax.random.normal(key, mean.shape, mean.dtype)
         if self.sd is not None:
             return mean + lookup(self.sd, 1, state, step) * z
         return mean + lookup(self.factor, 2, state, step) @ z
@@ -192,14 +194,13 @@ class GaussianThompson(eqx.Module):
         """
         mean = lookup(self.mean, 1, state, step)
         if self.noise is not None:
-            return jnp.where(action == self.act(None, state, step), 0.0, -jnp.inf).astype(mean.dtype)
-        factor = None if self.factor is None else lookup(self.factor, 2, state, step)
-        sd = None if self.sd is None else lookup(self.sd, 1, state, step)
-        if mean.shape[-1] == 2:
-            return _log_prob_of_two(mean, jnp.diag(sd) if factor is None else factor, action)
-        if factor is None:
-            return _log(prob_best_factored(mean, sd, action))
-        return _log(prob_best_joint(mean, factor, action))
+            return jnp.where(action == best_action(self.draw(None, state, step)), 0.0, -jnp.inf).astype(mean.dtype)
+        two = mean.shape[-1] == 2
+        if self.sd is None:
+            factor = lookup(self.factor, 2, state, step)
+            return _log_prob_of_two(mean, factor, action) if two else _log(prob_best_joint(mean, factor, action))
+        sd = lookup(self.sd, 1, state, step)
+        return _log_prob_of_two(mean, jnp.diag(sd), action) if two else _log(prob_best_factored(mean, sd, action))
 
 
 def _log_prob_of_two(mean: Any, factor: Any, action: Any) -> Any:

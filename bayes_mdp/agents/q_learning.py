@@ -61,15 +61,16 @@ class EpsilonGreedyQ(eqx.Module):
         self, problem: Problem, state: Float[Array, "*H S A"], transition: Transitions, weight: Any = 1.0
     ) -> Float[Array, "*H S A"]:
         """The table after one transition; unchanged where `weight` is 0."""
-        objective = problem.objective
+        objective, reward = problem.objective, jnp.asarray(transition.reward)
         if isinstance(objective, Episodic):
-            last = transition.step == objective.horizon - 1
-            here = (transition.step, transition.state, transition.action)
-            following = state[jnp.minimum(transition.step + 1, objective.horizon - 1), transition.next_state]
+            step = jnp.asarray(transition.step)
+            last = step == objective.horizon - 1
+            here = (step, transition.state, transition.action)
+            following = state[jnp.minimum(step + 1, objective.horizon - 1), transition.next_state]
         else:
             last, here = False, (transition.state, transition.action)
             following = state[transition.next_state]
         over = last if transition.terminated is None else last | transition.terminated
         discount = objective.discount if isinstance(objective, Discounted) else 1.0
-        target = transition.reward + discount * jnp.where(over, 0.0, jnp.max(following))
+        target = reward + discount * jnp.where(over, 0.0, jnp.max(following))
         return state.at[here].add(weight * self.learning_rate * (target - state[here]))

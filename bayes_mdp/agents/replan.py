@@ -138,8 +138,8 @@ def as_rule(replan: Any) -> ReplanRule | None:
         if replan not in words:
             raise ValueError(f"replan is {replan!r}, expected one of {', '.join(map(repr, words))}")
         return words[replan]()
-    if isinstance(replan, (int, np.integer)):
-        return EverySteps(replan)
+    if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool):
+        return EverySteps(int(replan))
     if callable(replan):
         return When(replan)
     raise TypeError(f"replan is {replan!r}, expected a rule, a number of steps, 'episode', 'doubling' or a function")

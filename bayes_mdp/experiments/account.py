@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -60,7 +61,7 @@ def _oracle_rewards(case: Case, prepared: Prepared) -> Float[np.ndarray, "N rows
     """Rewards of an optimal policy under the keys of the run (the environment's numbers depend on them alone)."""
     q = optimal_plan(prepared.envs.mdp, case.objective).q
     layout = replace(prepared.layout, always=True)
-    setting = replace(prepared.setting, agent=Oracle(np.asarray(q, np.float32)), rule=EverySteps(1), constants=None)
+    setting = replace(prepared.setting, agent=Oracle(jnp.asarray(q, float)), rule=EverySteps(1), constants=None)
     oracle = prepared._replace(layout=layout, setting=setting, belief=None)
     silent = Progress(layout.row_length, layout.num_rows, show=False)
     return execute(oracle, silent, Snapshots(None, {})).reward

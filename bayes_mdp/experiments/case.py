@@ -55,6 +55,16 @@ class Case:
         return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
 
     @property
+    def horizon(self) -> int | None:
+        """Steps of an episode, or None."""
+        return self.objective.horizon if isinstance(self.objective, Episodic) else None
+
+    @property
+    def length(self) -> int:
+        """Number of episodes, or of steps (once checked)."""
+        return int((self.num_steps if self.horizon is None else self.num_episodes) or 0)
+
+    @property
     def own_world(self) -> bool:
         """Whether every seed has an environment of its own."""
         return self.regret == "bayes"
@@ -110,21 +120,20 @@ def _count(name: str, value: Any) -> None:
 
 
 def _check_length(case: Case) -> None:
-    episodic = isinstance(case.objective, Episodic)
-    name, other = ("num_episodes", "num_steps") if episodic else ("num_steps", "num_episodes")
+    names = ("num_steps", "num_episodes")
+    name, other = names if case.horizon is None else names[::-1]
     if getattr(case, other) is not None or getattr(case, name) is None:
         raise ValueError(f"{type(case.objective).__name__} runs are measured in {name}, expected it and not {other}")
     _count(name, getattr(case, name))
-    steps = case.num_episodes * case.objective.horizon if episodic else case.num_steps
+    steps = case.length * (case.horizon or 1)
     if steps > _MOST_STEPS:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
 
 
 def _check_sizes(case: Case) -> None:
     mdp, space, objective = case.env.mdp, case.space, case.objective
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
-        if owned is not None and owned != horizon:
+        if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     sizes = (space.n_states, space.n_actions)
     if sizes != (mdp.n_states, mdp.n_actions):

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import bayes_mdp
@@ -51,7 +52,7 @@ def describe_key(key: Any) -> dict[str, Any]:
 
 def key_from(description: dict[str, Any]) -> Any:
     """The key that `describe_key` described."""
-    words = np.asarray(description["words"], np.uint32)
+    words = jnp.asarray(np.asarray(description["words"], np.uint32))
     return jax.random.wrap_key_data(words, impl=description["impl"])
 
 

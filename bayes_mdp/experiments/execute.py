@@ -15,9 +15,6 @@ from bayes_mdp.experiments.prepare import Prepared
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.snapshot import Snapshots, join
 
-_SHARED = Setting(None, None, None, None, None, None)
-_OWN_WORLD = Setting(None, None, None, 0, 0, None)
-
 
 class Outcome(NamedTuple):
     """What a run leaves: [seed, row] rewards and regrets, [seed, *H S A] visits."""
@@ -30,7 +27,7 @@ class Outcome(NamedTuple):
 @partial(jax.jit, static_argnames=("layout", "own_world"))
 def start_all(layout: Layout, own_world: bool, setting: Setting, keys: Key[Array, " N"], belief: Any) -> Carry:
     """The carries of all seeds before the first step."""
-    axes = _OWN_WORLD if own_world else _SHARED
+    axes = _axes(own_world)
     return jax.vmap(partial(start, layout), in_axes=(axes, 0, None), axis_name=SEEDS)(setting, keys, belief)
 
 
@@ -45,7 +42,7 @@ def play_chunk(
     num_rows: Any,
 ) -> tuple[Carry, Row]:
     """One chunk for all seeds; compiled once for a layout, whatever the rows."""
-    axes = _OWN_WORLD if own_world else _SHARED
+    axes = _axes(own_world)
     seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
     return seeds(setting, keys, carry, first_row, num_rows)
 
@@ -68,9 +65,16 @@ def execute(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Out
             saved.write_if_old()
             bar.advance(first + count)
     rows = join(chunks, layout.num_rows)
-    return Outcome(rows.reward, rows.regret, np.asarray(carry.visits))
+    return Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits))
 
 
 def _chunks(layout: Layout, done: int) -> Iterator[tuple[int, int]]:
     for first in range(done, layout.num_rows, layout.chunk_rows):
         yield first, min(layout.chunk_rows, layout.num_rows - first)
+
+
+def _axes(own_world: bool) -> Setting:
+    """Which axis of the setting runs over seeds: none, but for worlds of their own."""
+    shared: Any = None
+    each: Any = 0 if own_world else None
+    return Setting(shared, shared, shared, each, each, shared)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from bayes_mdp.agents.replan import period_of
 from bayes_mdp.experiments.case import Case
-from bayes_mdp.mdp import Episodic
 
 NUM_CHUNKS = 100
 LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
@@ -55,13 +54,14 @@ class Layout:
 
 def layout_of(case: Case, *, ends: bool, values: bool) -> Layout:
     """The layout of a run."""
-    make = _episodes if isinstance(case.objective, Episodic) else _steps
-    return make(case, period_of(case.rule, case.objective), ends=ends, values=values)
+    period = period_of(case.rule, case.objective)
+    if case.horizon is None:
+        return _steps(case, period, ends=ends, values=values)
+    return _episodes(case.horizon, case.length, period, ends=ends, values=values)
 
 
-def _episodes(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
+def _episodes(horizon: int, episodes: int, period: int | None, *, ends: bool, values: bool) -> Layout:
     """Rows are episodes; one plan an episode needs no branch."""
-    horizon, episodes = case.objective.horizon, case.num_episodes
     segment = 1 if period is None else math.gcd(period, horizon)
     return Layout(
         episodic=True,
@@ -79,7 +79,7 @@ def _episodes(case: Case, period: int | None, *, ends: bool, values: bool) -> La
 
 def _steps(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
     """Rows are the steps between checkpoints: about as many as asked for, a whole number of segments each."""
-    steps = case.num_steps
+    steps = case.length
     segment = min(period or 1, steps)
     row = segment * max(1, round(steps / segment / case.options.num_checkpoints))
     rows = math.ceil(steps / row)

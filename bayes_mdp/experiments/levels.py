@@ -60,7 +60,8 @@ def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
 
 def scaled(env: Environment, factor: float) -> Environment:
     """`env` with its rewards multiplied; for reward laws that are `NormalReward`."""
-    mdp, law = env.mdp, env.reward_law
+    mdp: Any = env.mdp
+    law: Any = env.reward_law
     scale = None if law.scale is None else law.scale * factor
     reward_law = NormalReward(law.mean * factor, scale, by_outcome=law.by_outcome)
     optimum = None if env.optimum is None else env.optimum * factor

@@ -45,20 +45,28 @@ class Held(eqx.Module):
 
 
 class Carry(eqx.Module):
-    """The state of one seed between two segments. `belief` holds the leaves that updates change."""
+    """The state of one seed between two segments.
+
+    Args:
+        state: of the environment; S: the episode is over.
+        agent_state: the agent's own.
+        belief: the leaves that updates change.
+        visits: of every pair.
+        held: a `Held`, or None where every segment has a plan of its own.
+    """
 
     state: Int[Array, ""]
     agent_state: Any
     belief: Any
     visits: Float[Array, "*H S A"]
-    held: Held | None
+    held: Any
 
 
 class Row(NamedTuple):
-    """What is kept of a row: its reward, and its regret where that is measured inside the loop."""
+    """What is kept of a row (an array of rows, of seeds): its reward, and its regret where the loop measures it."""
 
-    reward: Float[Array, ""]
-    regret: Float[Array, ""]
+    reward: Any
+    regret: Any
 
 
 class Streams(NamedTuple):
@@ -248,5 +256,5 @@ def _observe(agent: Learner, problem: Problem, state: Any, data: Transitions, we
     """Transitions one after the other."""
     if jnp.ndim(data.state) == 0:
         return agent.observe(problem, state, data, weight)
-    weights = jnp.broadcast_to(jnp.asarray(weight, data.reward.dtype), data.state.shape)
+    weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
     return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]

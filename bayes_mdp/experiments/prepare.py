@@ -65,7 +65,7 @@ def _draw_worlds(keys: Key[Array, " N"], case: Case, space: StateActionSpace) ->
     from bayes_mdp.models import environment
 
     def draw(key: Any) -> Environment:
-        world = handlers.seed(case.prior, rng_seed=key)(space)
+        world: Any = handlers.seed(case.prior, rng_seed=key)(space)
         return environment(world, space, case.env.mdp.initial, name=case.env.name)
 
     return jax.jit(jax.vmap(draw))(keys)

@@ -35,7 +35,7 @@ class Truth(eqx.Module):
         initial: Float[S], distribution of the first state.
     """
 
-    mdp: MDP | SparseMDP | None = None
+    mdp: Any = None
     optimal: Float[Array, "*H S"] | None = None
     initial: Float[Array, " S"] | None = None
 
@@ -88,7 +88,7 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     best = optimal_plan(restart_at_ends(dense), AverageReward(), batched=batched)
     if not np.all(np.isfinite(best.gap)):
         raise ValueError("regret needs the optimal gain, which depends on the first state here: expected 'oracle_run'")
-    return best.gain
+    return np.asarray(best.gain)
 
 
 def _wide(leaf: Any) -> Any:

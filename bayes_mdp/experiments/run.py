@@ -35,31 +35,32 @@ def run(  # noqa: PLR0913 - the parts of an experiment
 ) -> "xr.Dataset":
     """Run an agent for `num_seeds` independent seeds; compiled as one program, the same numbers for the same key.
 
-    Seed i draws from `fold_in(key, i)`, so more seeds leave the first ones as they are. Under `Episodic(H)` the run is
-    `num_episodes` episodes of at most H steps; otherwise `num_steps` steps without an end, where an end of the environment
-    is followed by a new first state at once.
+    Seed i has a key of its own, so more seeds leave the first ones as they are. Under `Episodic(H)` the run is
+    `num_episodes` episodes of at most H steps; otherwise `num_steps` steps without an end, where an end of the
+    environment is followed by a new first state at once.
 
     Regret, cumulative, by `regret` (None: "objective" under `Episodic`, else "average"):
 
-    * "objective": the shortfall of the policies that were followed, by exact evaluation in the true MDP. `Episodic`: the sum
-      over episodes of E V*(s_0) - E V^pi(s_0) under the initial distribution; where the policy changes from pi to pi'
-      inside an episode, in state s at step h, V^pi_h(s) - V^pi'_h(s) is added (the same in expectation). `Discounted`: the
-      sum over steps of V*(s_t) - V^pi_t(s_t), pi_t the policy in force. `AverageReward`: as "average".
+    * "objective": the shortfall of the policies that were followed, by exact evaluation in the true MDP. `Episodic`:
+      the sum over episodes of E V*(s_0) - E V^pi(s_0) under the initial distribution; where the policy changes from pi
+      to pi' inside an episode, in state s at step h, V^pi_h(s) - V^pi'_h(s) is added (the same in expectation).
+      `Discounted`: the sum over steps of V*(s_t) - V^pi_t(s_t), pi_t the policy in force. `AverageReward`: "average".
     * "average": optimal gain times steps (optimal value of an episode times episodes) minus the rewards received.
-    * "oracle_run": rewards of an optimal policy, run with the same random numbers of the environment, minus the rewards.
-    * "bayes": as "objective", but every seed has its own environment, drawn from `prior`; `env` gives sizes, the horizon and
-      the first state. The mean over seeds estimates the Bayes regret.
+    * "oracle_run": the rewards of an optimal policy that meets the same random numbers of the environment, minus the
+      rewards received.
+    * "bayes": as "objective" ("average" for `AverageReward`), but every seed has its own environment, drawn from
+      `prior`; `env` gives sizes, horizon and first state. The mean over seeds estimates the Bayes regret.
 
-    With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from the
-    last snapshot of a killed run and ends in the same bits.
+    With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from
+    the last snapshot of a killed run and ends in the same bits. A finished file is replaced.
 
     Args:
         agent: an agent; its rule `replan` says when it plans.
         env: what is simulated.
         objective: what the agent plans for.
         key: a typed key.
-        prior: a NumPyro program (see `bayes_mdp.models`), or a posterior that can `update`. Agents with a belief of their
-            own do not use it.
+        prior: a NumPyro program (see `bayes_mdp.models`), or a posterior that can `update`. Agents with a belief of
+            their own do not use it.
         num_steps, num_episodes: the length, one of the two.
         num_seeds: number of seeds.
         regret: see above.
@@ -67,8 +68,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         options: see `RunOptions`.
 
     Returns:
-        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; the attributes
-        hold configuration, versions and key as JSON.
+        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; the
+        attributes hold configuration, versions and key as JSON.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.

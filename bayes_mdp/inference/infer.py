@@ -20,8 +20,8 @@ from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models.statistics import check_counts
 
 METHODS = ("auto", "exact")
-_NARROW: set[str] = set()
-"""Fingerprints of programs that hold 32-bit arrays of their own."""
+_NARROW: set[Any] = set()
+"""Prior functions (their code, which closures share) that hold 32-bit arrays of their own."""
 
 
 def infer(
@@ -53,7 +53,7 @@ def infer(
     _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
     with _room():
-        posterior = jax.tree.map(np.array, _prove(_trace(prior, space)))
+        posterior = jax.tree.map(np.array, _belief(prior, space))
         if isinstance(transitions, Counts):
             check_counts(transitions, space, None, posterior.rewards.by_outcome)
             posterior = jax.tree.map(np.asarray, posterior.update(transitions))
@@ -68,42 +68,44 @@ def _room() -> Iterator[None]:
         yield
 
 
-def _trace(prior: Any, space: StateActionSpace) -> Program:
-    """The traced program, with its numpy constants in the precision of the room.
+def _belief(prior: Any, space: StateActionSpace) -> ConjugatePosterior:
+    """The belief before any data, with the numpy constants of the program in the precision of the room.
 
     JAX keeps the 32-bit copy of a numpy constant as long as a computation made from it outside the room lives, and
-    takes it for the constant in here (seen in 0.10 and 0.12). Where 32-bit constants show, it is made to forget them.
+    takes it for the constant in here (seen in 0.10 and 0.12). Where that shows, it is made to forget them, once.
     """
     try:
         program = trace_program(prior, space)
-        if not program.narrow or program.fingerprint in _NARROW:
-            return program
-    except TypeError as error:
-        if "same dtypes" not in str(error):
+        if not program.narrow or _code(prior) in _NARROW:
+            return _prove(program)
+    except (TypeError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, TypeError) and "same dtypes" not in str(error):
             raise
     jax.clear_caches()
     gc.collect()
     program = trace_program(prior, space)
     if program.narrow:
-        _NARROW.add(program.fingerprint)
-    return program
+        _NARROW.add(_code(prior))
+    try:
+        return _prove(program)
+    except jax.errors.JaxRuntimeError as error:
+        # What JAX cannot be made to forget: a trace that failed half-way is never given back.
+        raise ValueError(
+            "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
+            "make these arrays inside the program"
+        ) from error
+
+
+def _code(prior: Any) -> Any:
+    return getattr(prior, "__code__", type(prior))
 
 
 @lru_cache(maxsize=64)
 def _prove(program: Program) -> ConjugatePosterior:
     """The belief before any data, detected and certified. The random points depend on the program alone."""
     rng = np.random.default_rng(int(program.fingerprint, 16))
-    try:
-        detected = detect(program, rng)
-        certify(program, detected, rng)
-    except jax.errors.JaxRuntimeError as error:
-        if not program.narrow:
-            raise
-        # What `_trace` could not make JAX forget: a trace that failed half-way is never given back.
-        raise ValueError(
-            "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
-            "make these arrays inside the program"
-        ) from error
+    detected = detect(program, rng)
+    certify(program, detected, rng)
     return detected.posterior
 
 

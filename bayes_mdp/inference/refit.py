@@ -24,7 +24,7 @@ def refit(posterior: ConjugatePosterior, transitions: Transitions) -> ConjugateP
     place = np.arange(max(MIN_BUFFER, 1 << (size - 1).bit_length()))
     padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
     with jax.enable_x64(True):
-        # Copies: see `_trace` in `infer`; JAX may hold float32 versions of the arrays of `posterior` itself.
+        # Copies: see `_belief` in `infer`; JAX may hold float32 versions of the arrays of `posterior` itself.
         after = _update(jax.tree.map(np.array, posterior), padded, (place < size).astype(np.float64))
     return jax.tree.map(np.asarray, after)
 

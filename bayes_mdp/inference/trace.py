@@ -155,7 +155,14 @@ def _site(message: dict[str, Any]) -> Site:
         return Site(message["name"], "param", (), True, False, False)
     leaf, masked = _unwrap(message["fn"])
     observed, scaled = bool(message["is_observed"]), message["scale"] is not None
-    return Site(message["name"], type(leaf).__name__, jnp.shape(message["value"]), observed, scaled, masked)
+    return Site(message["name"], _family(leaf, LEAVES), jnp.shape(message["value"]), observed, scaled, masked)
+
+
+def _family(distribution: Any, known: dict[type, Parameters]) -> str:
+    """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
+    kind = type(distribution)
+    impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
+    return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
 
 
 def _parameters(message: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +181,7 @@ def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
     if law is None:
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
     parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
-    return Law(type(law).__name__, table.by_outcome), parameters
+    return Law(_family(law, LAWS), table.by_outcome), parameters
 
 
 def _constants(jaxpr: Jaxpr) -> Iterator[Any]:

@@ -1,5 +1,8 @@
 """Policies: draws against their own log-probabilities, masks, ties, quadrature against closed forms."""
 
+from itertools import pairwise
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +17,7 @@ LEGAL = np.array([[True, True, True, True], [True, True, False, True]])
 SD = np.array([[0.5, 0.3, 0.2, 1.0], [0.4, 1.5, 1.0, 0.6]])
 FACTOR = np.linalg.cholesky(np.einsum("sij,skj->sik", *(2 * [np.random.default_rng(1).normal(size=(2, 4, 4))])))
 NUM_DRAWS = 20_000
+KEY = jax.random.key(0)
 
 POLICIES = {
     "greedy": lambda key: Greedy(Q, LEGAL),
@@ -51,8 +55,8 @@ def test_illegal_actions_have_probability_zero(name, key):
 
 def test_greedy_ties_go_to_the_first():
     """Two equal maxima, and everything equal."""
-    assert int(Greedy(Q).act(None, 0, 0)) == 1
-    assert int(Greedy(np.zeros((1, 20))).act(None, 0, 0)) == 0
+    assert int(Greedy(Q).act(KEY, 0, 0)) == 1
+    assert int(Greedy(np.zeros((1, 20))).act(KEY, 0, 0)) == 0
 
 
 def test_two_actions_are_exact(x64):
@@ -72,7 +76,7 @@ def test_two_actions_are_exact(x64):
 
 @pytest.mark.parametrize("narrow", [1.0, 1e-4])
 def test_quadrature(narrow, x64):
-    """More actions, factored, against adaptive quadrature; also where one action is far better known than the others."""
+    """More actions, factored, against adaptive quadrature; also where one action is far better known."""
     mean, sd = np.array([0.1, 0.4, -0.3]), np.array([0.5, 0.8 * narrow, 1.2])
     policy = GaussianThompson(jnp.asarray(mean)[None], jnp.asarray(sd)[None])
     for a in range(3):
@@ -83,8 +87,8 @@ def test_quadrature(narrow, x64):
             return norm.pdf(z) * np.prod([norm.cdf((mean[a] + sd[a] * z - mean[b]) / sd[b]) for b in others])
 
         edges = [-9.0, *kinks, 9.0]
-        expected = sum(quad(density, lo, hi, epsabs=1e-13)[0] for lo, hi in zip(edges, edges[1:], strict=False))
-        assert abs(np.exp(float(policy.log_prob(0, a))) - expected) < 1e-9
+        pieces = [quad(density, low, high, epsabs=1e-13)[0] for low, high in pairwise(edges)]
+        assert abs(np.exp(float(policy.log_prob(0, a))) - sum(pieces)) < 1e-9
 
 
 def test_joint_lattice(x64):
@@ -95,7 +99,8 @@ def test_joint_lattice(x64):
     for a in range(3):
         others = [b for b in range(3) if b != a]
         contrast = np.array([np.eye(3)[a] - np.eye(3)[b] for b in others])
-        expected = multivariate_normal.cdf(contrast @ mean, cov=contrast @ covariance @ contrast.T)
+        spread: Any = contrast @ covariance @ contrast.T
+        expected = multivariate_normal.cdf(contrast @ mean, cov=spread)
         assert abs(np.exp(float(policy.log_prob(0, a))) - expected) < 1e-3
 
 

@@ -1,5 +1,7 @@
 """PSRL: greedy for a draw, by both paths; warm starts do not change the answer."""
 
+from typing import Any, cast
+
 import equinox as eqx
 import numpy as np
 import pytest
@@ -64,6 +66,6 @@ def test_discounted_and_legal(key):
 
 def test_needs_samples(key):
     """A belief that cannot be sampled is refused by name."""
-    problem = Problem(StateActionSpace(S, A), Discounted(0.9))
+    problem, nothing = Problem(StateActionSpace(S, A), Discounted(0.9)), cast(Any, object())
     with pytest.raises(TypeError, match="PSRL needs a posterior that has sample"):
-        PSRL().plan(key, problem, PSRL().init(key, problem), object())
+        PSRL().plan(key, problem, PSRL().init(key, problem), nothing)

@@ -76,7 +76,7 @@ class Seen:
 def test_figures():
     """Axes are named; bad input is refused."""
     steps = plot_regret({"a": _run(), "b": _run(key=jax.random.key(1))})
-    assert steps.axes[0].get_xlabel() == "time (steps)" and "3 seeds" in steps.axes[0].get_ylabel()
+    assert steps.axes[0].get_xlabel() == "time (steps)" and steps.axes[0].get_ylabel() == "cumulative regret"
     episodes = plot_regret(_run(objective=Episodic(4), num_steps=None, num_episodes=6, num_seeds=1))
     assert episodes.axes[0].get_xlabel() == "episode"
     values = plot_values(np.random.default_rng(0).normal(size=(50, 3)), truth=np.zeros(3))

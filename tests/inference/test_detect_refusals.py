@@ -14,6 +14,7 @@ from numpyro import handlers
 from programs import SPACE
 
 from bayes_mdp.inference.infer import infer
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import NormalGamma, World, normal
 
 KEY = jax.random.key(0)
@@ -211,3 +212,17 @@ def test_bad_numbers_are_named_by_site_and_index(program, sentence):
 def test_what_is_no_world_is_refused():
     with pytest.raises(TypeError, match="expected a World"):
         infer(KEY, lambda space: rows(), space=SPACE)
+
+
+def test_a_distribution_of_the_users_own_with_a_known_name_is_refused(key):
+    class Dirichlet(dist.Dirichlet):
+        def log_prob(self, value):
+            return 2.0 * super().log_prob(value)
+
+    def prior(space):
+        with space.plates():
+            probs = numpyro.sample("rows", Dirichlet(jnp.ones(space.n_outcomes)))
+        return World(probs, jnp.zeros(space.shape))
+
+    with pytest.raises(ValueError, match="'rows'"):
+        infer(key, prior, space=StateActionSpace(2, 2))
