@@ -28,6 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
+    """Help with the defaults, where there are any."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
     parser = argparse.ArgumentParser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
@@ -42,9 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add(commands: Any, name: str, command: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = commands.add_parser(name, help=text, description=text, formatter_class=_Defaults)
     parser.set_defaults(command=command)
     return parser
 
@@ -97,6 +102,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_prior
 
+    _check_folders(arguments.save, arguments.netcdf, arguments.figure)
     objective = _objective(arguments)
     names = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "step")
     log = bm.read_log(arguments.log, **{name: getattr(arguments, name) for name in names})
@@ -118,6 +124,13 @@ def _fit(arguments: argparse.Namespace) -> None:
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
         _save_figure(bm.plot_posterior(posterior), arguments.figure)
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Refuse to begin what could not be kept."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise FileNotFoundError(f"{path} lies in no folder that exists")
 
 
 def _save_figure(figure: Any, path: Path) -> None:
@@ -148,6 +161,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_agent, find_environment, find_prior
 
+    _check_folders(arguments.out, arguments.figure)
     env = find_environment(arguments.env)
     agent = find_agent(arguments.agent, arguments.replan)
     objective = _objective(arguments)

@@ -78,6 +78,9 @@ def test_run_writes_its_result(capsys, tmp_path):
 def test_run_refuses_names_and_sizes(capsys):
     refused(capsys, "agent is 'dqn'", "run", "dqn", "riverswim", "--steps", 10)
     refused(capsys, "env is 'mars'", "run", "psrl", "mars", "--steps", 10)
+    refused(capsys, "which has no size", "run", "psrl", "riverswim:6", "--steps", 10)
+    refused(capsys, "needs arguments", "run", "psrl", "riverswim", "--steps", 10, "--prior", "known_rewards")
+    refused(capsys, "NoSuch-v0", "run", "psrl", "NoSuch-v0", "--steps", 10)
     refused(capsys, "num_seeds is 0", "run", "psrl", "riverswim", "--steps", 10, "--seeds", 0)
     refused(capsys, "replan is 'often'", "run", "psrl", "riverswim", "--steps", 10, "--replan", "often")
     refused(capsys, "num_episodes", "run", "psrl", "deep_sea:4", "--steps", 10)

@@ -18,8 +18,11 @@ def prob_best_factored(mean: Float[Array, " A"], sd: Float[Array, " A"], action:
     """P(argmax = action) of independent normals: int phi(z) prod_b Phi((mean_a + sd_a z - mean_b) / sd_b) dz.
 
     Gauss-Legendre on pieces that resolve every factor, however narrow. Standard deviations below eps times the largest
-    are raised to that; where all are zero, the first of equal means is the best, as in `argmax`.
+    are raised to that. Of the actions without any, only the first of the largest mean can win, as in `argmax`.
     """
+    fixed = sd == 0
+    winner = jnp.argmax(jnp.where(fixed, mean, -jnp.inf))
+    mean = jnp.where(fixed & (jnp.arange(mean.shape[-1]) != winner), -jnp.inf, mean)
     floor = jnp.maximum(jnp.finfo(mean.dtype).eps * jnp.max(sd), jnp.finfo(mean.dtype).tiny)
     scale = jnp.maximum(sd, floor)
     others = jnp.arange(mean.shape[-1]) != action

@@ -41,19 +41,21 @@ def _log(probability: Any) -> Any:
 
 
 class Greedy(eqx.Module):
-    """The action of the largest q; ties go to the first.
+    """The action of the largest q; ties go to the first, or as `best` says.
 
     Args:
         q: Float[*H S A].
         legal: Bool[S A], or None: all actions whose q is not -inf.
+        best: Int[*H S], the actions taken; None: from q. A planner's policy is more than its q: where rewards are
+            undiscounted, an action that never ends may tie with one that does.
     """
 
     q: Float[Array, "*H S A"]
     best: Int[Array, "*H S"]
 
-    def __init__(self, q: Any, legal: Any = None) -> None:
+    def __init__(self, q: Any, legal: Any = None, *, best: Any = None) -> None:
         self.q = masked(q, legal)
-        self.best = best_action(self.q)
+        self.best = best_action(self.q) if best is None else best
 
     def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
         """The best action (no random number is used)."""

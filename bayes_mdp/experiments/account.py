@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents import Greedy
 from bayes_mdp.agents.replan import EverySteps
@@ -23,6 +23,7 @@ class Oracle(eqx.Module):
     """The agent of an oracle run: an optimal policy, nothing to learn."""
 
     q: Float[Array, "*H S A"]
+    best: Int[Array, "*H S"]
 
     def init(self, key: Any, problem: Problem) -> None:
         """No state."""
@@ -31,7 +32,7 @@ class Oracle(eqx.Module):
     def plan(self, key: Any, problem: Problem, state: Any, belief: Any = None) -> tuple[Greedy, None]:
         """Greedy for the optimal q."""
         del key, problem, state, belief
-        return Greedy(self.q), None
+        return Greedy(self.q, best=self.best), None
 
     def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> None:
         """Nothing."""
@@ -59,9 +60,10 @@ def _units(prepared: Prepared) -> np.ndarray:
 
 def _oracle_rewards(case: Case, prepared: Prepared) -> Float[np.ndarray, "N rows"]:
     """Rewards of an optimal policy under the keys of the run (the environment's numbers depend on them alone)."""
-    q = optimal_plan(prepared.envs.mdp, case.objective).q
+    plan = optimal_plan(prepared.envs.mdp, case.objective)
+    oracle_agent = Oracle(jnp.asarray(plan.q, float), jnp.asarray(plan.policy))
     layout = replace(prepared.layout, always=True)
-    setting = replace(prepared.setting, agent=Oracle(jnp.asarray(q, float)), rule=EverySteps(1), constants=None)
+    setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None)
     oracle = prepared._replace(layout=layout, setting=setting, belief=None)
     silent = Progress(layout.row_length, layout.num_rows, show=False)
     return execute(oracle, silent, Snapshots(None, {})).reward

@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
-from bayes_mdp.mdp import CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
+from bayes_mdp.mdp import AverageReward, CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -22,7 +22,8 @@ class RunOptions:
     """Options of `run` that seldom change.
 
     Args:
-        space: what the agent is told of the environment; None: its sizes, its legal actions, whether it can end.
+        space: what the agent is told of the environment; None: the space of the posterior that is the prior, or the
+            sizes of the environment, its legal actions, and whether it can end.
         num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans).
         progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
         snapshot_seconds: at least so long between two snapshots.
@@ -77,8 +78,9 @@ class Case:
     @property
     def space(self) -> StateActionSpace:
         """What the agent is told of the environment."""
-        if self.options.space is not None:
-            return self.options.space
+        own = getattr(self.prior, "space", None)
+        if self.options.space is not None or isinstance(own, StateActionSpace):
+            return self.options.space or own
         mdp = self.env.mdp
         legal = None if mdp.legal is None else np.asarray(mdp.legal)
         ends = mdp.end_probs is not None
@@ -135,6 +137,15 @@ def _check_sizes(case: Case) -> None:
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
+    own = getattr(case.prior, "space", space)
+    if own.shape != space.shape or own.ends != space.ends:
+        raise ValueError(
+            f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"
+        )
+    if mdp.horizon is not None and space.horizon is None:
+        raise ValueError(f"space has no horizon, expected {mdp.horizon}, that of env")
+    if mdp.end_probs is not None and isinstance(objective, AverageReward):
+        raise ValueError("objective is AverageReward, expected another: env can end (see restart_at_ends)")
     sizes = (space.n_states, space.n_actions)
     if sizes != (mdp.n_states, mdp.n_actions):
         raise ValueError(

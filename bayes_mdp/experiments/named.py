@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +29,7 @@ def find_prior(name: str) -> Callable[..., Any]:
         try:
             return PRIORS[name]()
         except TypeError as error:
-            raise ValueError(f"prior {name!r} needs arguments ({error}), expected MODULE:FUNCTION that gives them") from error
+            raise ValueError(f"prior is {name!r}, which needs arguments: expected MODULE:FUNCTION ({error})") from error
     module_name, _, function_name = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -64,8 +65,11 @@ def find_environment(name: str) -> Environment:
     """
     base, _, size = name.partition(":")
     if base in ENVS:
-        if size and not size.isdigit():
-            raise ValueError(f"env is {name!r}, expected a whole number after the colon")
+        sized = next(iter(signature(ENVS[base]).parameters), None) in ("size", "n_states")
+        if size and not (sized and size.isdigit()):
+            raise ValueError(
+                f"env is {name!r}, expected {base}{':SIZE, a whole number' if sized else ', which has no size'}"
+            )
         return ENVS[base](int(size)) if size else ENVS[base]()
     if "-v" not in name:
         raise ValueError(f"env is {name!r}, expected one of {', '.join(ENVS)}, or a Gymnasium id")

@@ -76,6 +76,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     check_case(case)
+    if path is not None and not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
     prepared = prepare(case)
     attributes = describe_case(case, prepared)
     layout = prepared.layout

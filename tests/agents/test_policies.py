@@ -72,6 +72,8 @@ def test_two_actions_are_exact(x64):
     assert np.isclose(joint.log_prob(0, 0), expected, rtol=1e-9)
     certain = GaussianThompson(jnp.ones((1, 2)), jnp.zeros((1, 2)))
     assert float(certain.log_prob(0, 0)) == 0 and float(certain.log_prob(0, 1)) == -np.inf
+    partly = GaussianThompson(jnp.array([[0.0, 0.0, -1.0]]), jnp.array([[0.0, 0.0, 0.1]]))
+    assert float(partly.log_prob(0, 0)) == pytest.approx(0.0, abs=1e-6) and float(partly.log_prob(0, 1)) == -np.inf
 
 
 @pytest.mark.parametrize("narrow", [1.0, 1e-4])

@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
-from bayes_mdp.envs import deep_sea
+from bayes_mdp.envs import deep_sea, riverswim
 from bayes_mdp.experiments import RunOptions, load_result, run
 from bayes_mdp.experiments import execute as execution
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.inference import infer
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    Discounted,
+    Environment,
+    Episodic,
+    FirstExit,
+    NormalReward,
+    StateActionSpace,
+)
+from bayes_mdp.models import dirichlet_normal_gamma
 from bayes_mdp.planning import evaluate, solve
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 
@@ -215,3 +226,53 @@ def test_a_layered_environment_has_one_objective():
     for objective, length in lengths:
         with pytest.raises(ValueError, match=r"expected Episodic\(4\)"):
             run(PSRL(), deep_sea(4), prior=TOY, objective=objective, key=KEY, **length)
+
+
+@pytest.mark.parametrize(
+    "prior_space, sentence",
+    [
+        (StateActionSpace(4, 2), "space has"),
+        (StateActionSpace(3, 2, ends=True), None),
+        (StateActionSpace(3, 2), "ends=False"),
+    ],
+)
+def test_a_posterior_of_another_space_is_refused(key, prior_space, sentence):
+    env = Environment(
+        MDP(jnp.full((3, 2, 3), 0.3), jnp.zeros((3, 2)), end_probs=jnp.full((3, 2), 0.1), initial=jnp.ones(3) / 3),
+        NormalReward(jnp.zeros((3, 2))),
+    )
+    posterior = infer(key, dirichlet_normal_gamma(), space=prior_space)
+    arguments = {"objective": Discounted(0.9), "key": key, "num_steps": 4, "regret": "average"}
+    if sentence is None:
+        assert run(PSRL(2), env, prior=posterior, **arguments)["visits"].sum() == 4
+    else:
+        with pytest.raises(ValueError, match=sentence):
+            run(PSRL(2), env, prior=posterior, **arguments)
+
+
+def test_the_oracle_of_a_first_exit_problem_leaves(key):
+    """Staying ties with leaving in q where nothing is discounted: the planner's policy leaves."""
+    rows = jnp.zeros((2, 2, 2)).at[:, 0].set(jnp.eye(2)).at[0, 1, 1].set(1.0)
+    ends, reward = jnp.zeros((2, 2)).at[1, 1].set(1.0), jnp.zeros((2, 2)).at[1, 1].set(1.0)
+    mdp = MDP(rows, reward, end_probs=ends, initial=jnp.array([1.0, 0.0]))
+    result = run(
+        EpsilonGreedyQ(epsilon=1.0),
+        Environment(mdp, NormalReward(reward)),
+        objective=FirstExit(),
+        num_steps=400,
+        regret="oracle_run",
+        key=key,
+    )
+    assert float(result["reward"].sum() + result["regret"][0, -1]) == 200.0
+
+
+def test_a_folder_that_is_not_there_is_noticed_first(key, tmp_path):
+    with pytest.raises(FileNotFoundError, match="folder that exists"):
+        run(
+            EpsilonGreedyQ(),
+            riverswim(),
+            objective=Discounted(0.9),
+            num_steps=5,
+            key=key,
+            path=tmp_path / "no" / "x.nc",
+        )
