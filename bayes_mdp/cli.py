@@ -111,7 +111,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     posterior = bm.infer(key, find_prior(arguments.prior), log, space=space)
     print(posterior)
     if objective is not None:
-        policies = {"logged": bm.behaviour_policy(log), "greedy": bm.greedy(posterior, objective)}
+        policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": bm.greedy(posterior, objective)}
         print()
         print(bm.compare_policies(key, posterior, policies, objective, num_draws=arguments.draws))
     if arguments.save:

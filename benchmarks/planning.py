@@ -1,4 +1,4 @@
-"""Speed of the planners beside numpy and QuantEcon, in one run: `python -m benchmarks.planning`.
+"""Speed of the planners beside numpy and QuantEcon, in one run: `python benchmarks/planning.py`.
 
 CPU time of the process (all threads), median over repeats after a warm-up, compilation apart.
 """

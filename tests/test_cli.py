@@ -1,5 +1,7 @@
 """The command: what it prints, and that wrong input is one sentence and exit code 2."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,7 +50,8 @@ def test_fit_prints_the_posterior_judges_policies_and_saves(capsys, log, tmp_pat
     code, out, _ = run(capsys, "fit", log, *COLUMNS, "--discount", 0.9, "--draws", 50, "--save", saved)
     assert code == 0
     assert "log evidence" in out and "P(best)" in out and "60 transitions" in out
-    assert bm.load(saved).visit_counts().sum() == 60
+    posterior: Any = bm.load(saved)
+    assert posterior.visit_counts().sum() == 60
 
 
 def test_fit_refuses_what_it_cannot_read(capsys, log, tmp_path):

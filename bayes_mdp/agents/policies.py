@@ -40,7 +40,30 @@ def _log(probability: Any) -> Any:
     return jnp.log(jnp.maximum(probability, 0.0))
 
 
-class Greedy(eqx.Module):
+class _Table(eqx.Module):
+    """A policy made of arrays over [*H S A]: its sizes, which the planners compare with those of the MDP."""
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return jax.tree.leaves(self)[0].shape
+
+    @property
+    def horizon(self) -> int | None:
+        """H where the actions depend on the step of an episode, else None."""
+        return self._shape[0] if len(self._shape) == 3 else None
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self._shape[-2]
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self._shape[-1]
+
+
+class Greedy(_Table):
     """The action of the largest q; ties go to the first, or as `best` says.
 
     Args:
@@ -67,7 +90,7 @@ class Greedy(eqx.Module):
         return jnp.where(action == lookup(self.best, 0, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
 
 
-class Boltzmann(eqx.Module):
+class Boltzmann(_Table):
     """Actions with probability proportional to exp(q / temperature).
 
     Args:
@@ -96,7 +119,7 @@ class Boltzmann(eqx.Module):
         return jax.nn.log_softmax(lookup(self.q, 1, state, step) / self.temperature)[action]
 
 
-class EpsilonGreedy(eqx.Module):
+class EpsilonGreedy(_Table):
     """The best action (ties: first), but with probability `epsilon` one drawn uniformly from the legal ones.
 
     Args:
@@ -132,7 +155,7 @@ class EpsilonGreedy(eqx.Module):
         return _log(self._probs(state, step)[action])
 
 
-class GaussianThompson(eqx.Module):
+class GaussianThompson(_Table):
     """The best action of a Gaussian draw of q(state, .): fresh each step, or held for the whole plan (`hold`).
 
     Given the object, `act` draws from exp(log_prob): a held policy is deterministic. For the probability of an action
@@ -156,7 +179,8 @@ class GaussianThompson(eqx.Module):
     noise: Float[Array, "*H S A"] | None
 
     def __init__(self, mean: Any, sd: Any = None, *, factor: Any = None, noise: Any = None, legal: Any = None) -> None:
-        self.mean, self.sd, self.factor, self.noise = masked(mean, legal), sd, factor, noise
+        self.mean = masked(mean, legal)
+        self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")
         shape, n_actions = self.mean.shape, self.mean.shape[-1]

@@ -1,6 +1,5 @@
 """ArviZ's own answers about draws and predictions, the same call on both generations. Host-side."""
 
-import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.calibration.export import to_arviz
 from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.observed import Data
+from bayes_mdp.mdp.files import write_beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ class Loo(NamedTuple):
 
 
 def summary(draws: "xr.Dataset") -> "pd.DataFrame":
-    """Mean, standard deviation, interval, effective sample sizes and r-hat of every variable (dims chain, draw, ...)."""
+    """Mean, standard deviation, interval, effective sample sizes and r-hat of each variable (dims chain, draw, ...)."""
     return arviz().summary(draws)
 
 
@@ -60,7 +60,5 @@ def predictive_loo(posterior: Any, data: Data, *, key: PRNGKeyArray | None = Non
 
 
 def save_draws(tree: Any, path: str | Path) -> None:
-    """Write what `to_arviz` made as NetCDF, beside and then renamed; `from_netcdf` of either ArviZ reads it."""
-    beside = f"{path}.new"
-    tree.to_netcdf(beside, engine="h5netcdf")
-    os.replace(beside, path)
+    """Write what `to_arviz` made as NetCDF, whole or not at all; `from_netcdf` of either ArviZ reads it."""
+    write_beside(path, lambda beside: tree.to_netcdf(str(beside), engine="h5netcdf"))

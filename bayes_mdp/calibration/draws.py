@@ -58,7 +58,7 @@ def draw(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
     Args:
         posterior: a `ConjugatePosterior` (or the same before data).
     """
-    rows, rewards = posterior.transition_probs, posterior.rewards
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
     key_rows, key_rewards = jax.random.split(key)
     probs = _in_blocks(_rows_block, key_rows, rows, num_draws)
     if isinstance(rewards, KnownRewards):

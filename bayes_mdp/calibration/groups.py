@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -13,9 +12,10 @@ from jaxtyping import PRNGKeyArray
 import bayes_mdp
 from bayes_mdp.calibration import predictive
 from bayes_mdp.calibration.draws import Draws, draw
-from bayes_mdp.calibration.labels import OUTCOME, coordinates, item_coordinates
-from bayes_mdp.calibration.observed import Data, observe
+from bayes_mdp.calibration.labels import item_coordinates
+from bayes_mdp.calibration.observed import Data, before_data, observe
 from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.mdp.labels import OUTCOME, coordinates
 from bayes_mdp.mdp.space import PLATE_NAMES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def groups(
     data: Data,
 ) -> "dict[str, xr.Dataset]":
     """The `wanted` groups (of `GROUPS`). Arguments and errors: see `bayes_mdp.calibration.to_arviz`."""
-    if not (hasattr(posterior, "transition_probs") and hasattr(posterior, "rewards")):
+    if not (hasattr(posterior, "transition_probs") and hasattr(posterior, "reward_cells")):
         raise TypeError(f"posterior is a {type(posterior).__name__}, expected one in closed form, as infer returns it")
     if num_draws < 1:
         raise ValueError(f"num_draws is {num_draws}, expected at least 1")
@@ -69,7 +69,7 @@ class _Builder:
         self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
-        reward = (*pair, OUTCOME) if posterior.rewards.by_outcome else pair
+        reward = (*pair, OUTCOME) if posterior.reward_cells.by_outcome else pair
         self._dims = {
             **dict.fromkeys(("transition_probs", "transition_counts"), (*pair, OUTCOME)),
             **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
@@ -108,13 +108,13 @@ class _Builder:
         return self._sampled({"observed_cell": predictive.log_likelihood_cells(self._draws, self._cells)})
 
     def observed_data(self) -> "xr.Dataset":
-        has_rewards = not isinstance(self._posterior.rewards, KnownRewards)
+        has_rewards = not isinstance(self._posterior.reward_cells, KnownRewards)
         if self._rows is not None:
             return self._dataset(predictive.observed_rows(self._rows, has_rewards), ())
         return self._dataset(predictive.observed_cells(self._cells, has_rewards), ())
 
     def constant_data(self) -> "xr.Dataset":
-        rewards, counts = self._posterior.rewards, self._cells.transition_counts
+        rewards, counts = self._posterior.reward_cells, self._cells.transition_counts
         if isinstance(rewards, KnownRewards):
             held = {"reward_mean": np.asarray(rewards.known)}
         else:
@@ -171,16 +171,6 @@ class _Builder:
             "log_evidence": self._log_evidence,
             "sample_dims": list(lead),
         }
-
-
-def before_data(posterior: Any) -> Any:
-    """The same belief without its data."""
-    rows = posterior.transition_probs.unlisted()
-    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros_like(rows.prior))
-    prior = eqx.tree_at(lambda p: p.transition_probs, posterior, rows)
-    if isinstance(prior.rewards, KnownRewards):
-        return prior
-    return eqx.tree_at(lambda p: p.rewards.data, prior, np.zeros_like(prior.rewards.data))
 
 
 def _parameters(draws: Draws) -> dict[str, np.ndarray]:

@@ -10,9 +10,11 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.calibration.laws import Moments
 from bayes_mdp.inference.rewards import KnownRewards
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.labels import OUTCOME
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.mdp.validation import check_shape, first_index
+from bayes_mdp.mdp.validation import first_index
+from bayes_mdp.models.statistics import fit_counts
 
 Data = Transitions | Log | Counts | None
 
@@ -53,18 +55,10 @@ def observe(posterior: Any, data: Data) -> tuple[Rows | None, Cells]:
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
-    space, by_outcome = posterior.space, posterior.rewards.by_outcome
-    if isinstance(data, Counts):
-        full = (*space.shape, space.n_outcomes)
-        check_shape("data.transitions", data.transitions, full, "(step,) state, action, outcome")
-        check_shape("data.reward_count", data.reward_count, full if by_outcome else space.shape, "the rewards' cells")
-        rows = None
-    else:
-        check_transitions(data, space)
-        rows = _rows(data, space)
+    space, by_outcome = posterior.space, posterior.reward_cells.by_outcome
     cells = _cells(data, space, by_outcome)
     _check_seen(cells, posterior)
-    return rows, cells
+    return None if isinstance(data, Counts) else _rows(data, space), cells
 
 
 def _rows(data: Transitions, space: StateActionSpace) -> Rows:
@@ -77,23 +71,40 @@ def _rows(data: Transitions, space: StateActionSpace) -> Rows:
 
 def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool) -> Cells:
     with jax.enable_x64(True):
-        counts = data if isinstance(data, Counts) else Counts.of(data, space, by_outcome=by_outcome)
-        sums = (counts.transitions, counts.reward_count, counts.reward_mean, counts.reward_ss)
-        transitions, *rewards = (np.asarray(x, np.float64) for x in sums)
+        if isinstance(data, Counts):
+            counts = fit_counts(data, space, None, by_outcome)
+        else:
+            counts = Counts.of(data, space, by_outcome=by_outcome)
+        transitions, *rewards = (np.asarray(x, np.float64) for x in (counts.transitions, *counts.reward_moments))
     return Cells(transitions, Moments(*rewards))
+
+
+def before_data(posterior: Any) -> Any:
+    """The same belief without its data."""
+    rows = posterior.transition_probs.unlisted()
+    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros_like(rows.prior))
+    prior = eqx.tree_at(lambda p: p.transition_probs, posterior, rows)
+    if isinstance(prior.reward_cells, KnownRewards):
+        return prior
+    return eqx.tree_at(lambda p: p.reward_cells.data, prior, np.zeros_like(prior.reward_cells.data))
 
 
 def _cells_of_posterior(posterior: Any) -> Cells:
     """The posterior's own sums: each pair's where no row, and no reward, is shared or known."""
-    rows, rewards = posterior.transition_probs.unlisted(), posterior.rewards
-    with jax.enable_x64(True):
-        counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
-    visits = np.asarray(posterior.visit_counts())
-    if not np.allclose(counts.sum(-1), visits) or not rewards.distinct:
+    sums, visits = _sums(posterior), np.asarray(posterior.visit_counts())
+    if not np.allclose(sums.transition_counts.sum(-1), visits) or not posterior.reward_cells.distinct:
         raise ValueError(
             "data is None, expected the data that the posterior was inferred from: "
             "its sums do not tell pairs apart that share, or know, a row or a reward"
         )
+    return sums
+
+
+def _sums(posterior: Any) -> Cells:
+    """What the posterior keeps, shown at every pair: sums over all that share a row or a reward, zero where known."""
+    rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
+    with jax.enable_x64(True):
+        counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
     if isinstance(rewards, KnownRewards):
         nothing = np.zeros(np.shape(rewards.known))
         return Cells(counts, Moments(nothing, nothing, nothing))
@@ -101,16 +112,33 @@ def _cells_of_posterior(posterior: Any) -> Cells:
     if rewards.cell is None:
         sums = leaves.reshape(*rewards.shape, 3)
     else:
-        sums = np.where((rewards.cell < 0)[..., None], 0.0, leaves[rewards.cell])
+        cell = np.asarray(rewards.cell)
+        sums = np.where((cell < 0)[..., None], 0.0, leaves[cell])
     return Cells(counts, Moments(*np.moveaxis(sums, -1, 0)))
 
 
 def _check_seen(cells: Cells, posterior: Any) -> None:
-    """The same visits: else the log-likelihood would not be that of the data behind these draws."""
+    """The same data: else the log-likelihood would not be that of the data behind these draws."""
+    axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
     visits, given = np.asarray(posterior.visit_counts(), np.float64), cells.transition_counts.sum(-1)
-    index = first_index(~np.isclose(visits, given))
+    _check_close("transitions from", axes, given, visits)
+    with jax.enable_x64(True):
+        counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
+        again = _sums(before_data(posterior).update(counts))
+    own = _sums(posterior)
+    _check_close("transitions from", axes, again.transition_counts, own.transition_counts)
+    _check_close("rewards of", axes, again.rewards.count, own.rewards.count)
+    # A posterior may have learnt in float32.
+    slack = 1e-4 * np.abs(own.rewards.mean) + 1e-4 * np.sqrt(own.rewards.ss / np.maximum(own.rewards.count, 1.0))
+    _check_close("as the mean reward of", axes, again.rewards.mean, own.rewards.mean, slack.max(initial=1e-9))
+
+
+def _check_close(
+    what: str, axes: tuple[str, ...], given: Float[np.ndarray, "*n"], seen: Float[np.ndarray, "*n"], slack: float = 1e-5
+) -> None:
+    index = first_index(~np.isclose(given, seen, atol=slack))
     if index is not None:
         raise ValueError(
-            f"data has {given[index]:.10g} transitions from {', '.join(PLATE_NAMES[-len(index) :])} {index}, "
-            f"expected the {visits[index]:.10g} that the posterior was inferred from"
+            f"data has {given[index]:.10g} {what} {', '.join(axes[: len(index)])} {index}, "
+            f"expected the {seen[index]:.10g} that the posterior was inferred from"
         )

@@ -1,5 +1,6 @@
 """Columns of a table, each cell checked: what `read_log` is made of. Every error names the row of the source."""
 
+import csv
 import os
 import re
 from collections.abc import Hashable, Sequence
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 MISSING_NUMBER = ("", "NA", "N/A", "NaN", "nan", "null", "None")
-NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+WHOLE = re.compile(r"-?(0|[1-9]\d*)")
+NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 SHOWN_LABELS = 8
 
 
@@ -26,13 +28,13 @@ class Table(NamedTuple):
         frame: the columns that are used, by name.
         name: the source, for messages.
         columns: role ("state", "reward", ...) -> name of the column, for the roles that are given.
-        header_lines: lines of the file before the first row, None where rows have no lines.
+        text: the file, where it is one whose rows are lines of text; else None.
     """
 
     frame: "pd.DataFrame"
     name: str
     columns: dict[str, str]
-    header_lines: int | None
+    text: Path | None
 
     def values(self, role: str) -> np.ndarray | None:
         """The column of a role as an array, None where the role is not given."""
@@ -40,7 +42,8 @@ class Table(NamedTuple):
 
     def fail(self, row: int, role: str, expected: str) -> NoReturn:
         """Refuse the cell of a role in a row (0-based here, 1-based in the message)."""
-        line = "" if self.header_lines is None else f" (line {row + 1 + self.header_lines})"
+        number = None if self.text is None else _line(self.text, row)
+        line = "" if number is None else f" (line {number})"
         there = self.frame[self.columns[role]].iloc[row]
         shown = "empty" if _is_missing(np.array([there], object))[0] else repr(_plain(there))
         raise ValueError(
@@ -77,7 +80,7 @@ def _open_file(path: Path, columns: dict[str, str]) -> Table:
     try:
         if path.suffix in (".parquet", ".pq"):
             return Table(_read_parquet(path, columns), path.name, columns, None)
-        return Table(_read_csv(path, columns), path.name, columns, 1)
+        return Table(_read_csv(path, columns), path.name, columns, path)
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -88,7 +91,7 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
-    separator = "\t" if ".tsv" in path.suffixes else ","
+    separator = _separator(path)
     _require_columns(path.name, columns, list(pd.read_csv(path, sep=separator, nrows=0).columns))
     numbers = {columns[role] for role in ("reward", "step") if role in columns}
     used = set(columns.values())
@@ -103,6 +106,27 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many")
     return frame
+
+
+def _separator(path: Path) -> str:
+    return "\t" if ".tsv" in path.suffixes else ","
+
+
+def _line(path: Path, row: int) -> int | None:
+    """Line on which a row (0-based) begins: blank lines are no rows, quoted cells span lines. None: not to be told."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file, delimiter=_separator(path))
+            begin, header_and_rows = 1, 0
+            for cells in reader:
+                if len(cells) > 1 or (cells and cells[0].strip()):
+                    if header_and_rows == row + 1:
+                        return begin
+                    header_and_rows += 1
+                begin = reader.line_num + 1
+    except (csv.Error, UnicodeDecodeError):  # compressed, say
+        pass
+    return None
 
 
 def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
@@ -136,13 +160,13 @@ def read_labels(
     Args:
         roles: the columns that share labels.
         given: all labels in order, or None: those of the columns in natural order.
-        ignored: Bool[N], rows in which a next state, the last of `roles`, is not looked at (its index is then 0).
+        ignored: Bool[N], rows in which the last of `roles` is not looked at (its index is then 0).
     """
     import pandas as pd
 
     parts = [table.frame[table.columns[role]].to_numpy() for role in roles]
     needed = np.ones((len(parts), len(parts[0])), bool)
-    if ignored is not None and "next_state" in roles:
+    if ignored is not None:
         needed[-1] = ~ignored
     for part, role, mask in zip(parts, roles, needed, strict=True):
         _require(table, mask & _is_missing(part), role, f"the label of {_article(role)}")
@@ -164,6 +188,11 @@ def read_labels(
     return split, names
 
 
+def is_empty(table: Table, role: str) -> np.ndarray:
+    """Bool[N], the cells of a role that hold nothing."""
+    return _is_missing(table.frame[table.columns[role]].to_numpy())
+
+
 def read_flags(table: Table, role: str) -> np.ndarray | None:
     """Bool[N] from true / false or 1 / 0 in any case; None where the role is not given."""
     import pandas as pd
@@ -177,16 +206,17 @@ def read_flags(table: Table, role: str) -> np.ndarray | None:
     return meaning.astype(bool)
 
 
-def read_rewards(table: Table, ignore_missing: bool) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Float64[N] (zero where missing), and Bool[N] which were observed (None: all)."""
+def read_rewards(table: Table, ignore_missing: bool, keep: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Float64[N] (zero where missing), and Bool[N] which were observed (None: all of the rows to `keep`)."""
     values = table.values("reward")
     if values is None:
         return None, None
     numbers, missing = _numbers(values), _is_missing(values)
     _require(table, ~missing & ~np.isfinite(numbers), "reward", "a finite number")
+    needed = missing & keep
     if not ignore_missing:
-        _require(table, missing, "reward", "a number (missing_reward='ignore' accepts rows without one)")
-    return np.where(missing, 0.0, numbers), ~missing if missing.any() else None
+        _require(table, needed, "reward", "a number (missing_reward='ignore' accepts rows without one)")
+    return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
 def read_steps(table: Table) -> np.ndarray | None:
@@ -238,13 +268,17 @@ def _as_numbers(labels: list[Any], given: Sequence[Hashable] | None) -> list[Any
     """The labels as numbers, where all of them are, whole ones as integers; text such as "007" stays text."""
     if given is not None and all(isinstance(label, str) for label in given):
         return labels
-    numbers = [float(x) if isinstance(x, str) and NUMBER.fullmatch(x) else x for x in labels]
+    numbers = [_number(x) if isinstance(x, str) else x for x in labels]
     if not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in numbers):
         return labels
-    return [
-        int(old if isinstance(old, int) else x) if float(x).is_integer() else x
-        for old, x in zip(labels, numbers, strict=True)
-    ]
+    return [int(x) if isinstance(x, float) and x.is_integer() else x for x in numbers]
+
+
+def _number(text: str) -> Any:
+    """The number that `text` writes (a whole one exactly, of any length), or `text`."""
+    if WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if NUMBER.fullmatch(text) else text
 
 
 def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
+from bayes_mdp.mdp.validation import check_shape
 
 
 class ListedReward(eqx.Module):
@@ -45,12 +46,10 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
         initial: Float[S], distribution of the first state; None: the environment's `initial_state_distrib`.
 
     Raises:
-        ValueError: no table, no initial distribution, a next state out of range, a row that does not sum to one.
+        ValueError: an id that Gymnasium cannot make, no table, no initial distribution or one of another length, a next
+            state out of range, a row that does not sum to one.
     """
-    import gymnasium
-
-    env = gymnasium.make(id_or_env) if isinstance(id_or_env, str) else id_or_env
-    inner = env.unwrapped
+    inner = (_make(id_or_env) if isinstance(id_or_env, str) else id_or_env).unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     table = getattr(inner, "P", None)
     if table is None:
@@ -62,7 +61,9 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
         raise ValueError(
             f"initial is None and {name} has no initial_state_distrib, expected a distribution over states"
         )
-    probability, outcome, value = _entries(table, len(initial))
+    initial = np.asarray(initial)
+    check_shape("initial", initial, (len(table),), "state")
+    probability, outcome, value = _entries(table)
     used = probability > 0
     legal = used.any(-1)
     mdp = _mdp(probability, outcome, value, None if legal.all() else legal, initial)
@@ -73,9 +74,19 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
     return Environment(mdp, law, name=name)
 
 
-def _entries(table: Any, n_states: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _make(name: str) -> Any:
+    import gymnasium
+
+    try:
+        return gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"id_or_env is {name!r}, expected an id that Gymnasium can make ({why})") from error
+
+
+def _entries(table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Probability, outcome (next state, S for an end), reward of every entry: [S A E], padded with probability zero."""
-    n_actions = len(table[0])
+    n_states, n_actions = len(table), len(table[0])
     lists = [[table[s][a] for a in range(n_actions)] for s in range(n_states)]
     length = max(1, *(len(entries) for row in lists for entries in row))
     probability, value = (np.zeros((n_states, n_actions, length)) for _ in range(2))

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bayes_mdp.envs.columns import Table, open_table, read_episodes, read_flags, read_labels, read_rewards, read_steps
+from bayes_mdp.envs.columns import (
+    Table,
+    is_empty,
+    open_table,
+    read_episodes,
+    read_flags,
+    read_labels,
+    read_rewards,
+    read_steps,
+)
 from bayes_mdp.mdp import Log, Transitions
 
 if TYPE_CHECKING:
@@ -40,7 +49,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             DataFrame.
         reward: None: the log has no rewards (they are known to the user).
         next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
-            episode's last row has no next state: it is kept where it terminated, and left out otherwise.
+            episode's last row has no next state: it is kept where it terminated, and left out otherwise (its action
+            and reward may then be empty).
         terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
             as truncated.
         episode: label of the episode of each row. Without `step`, the step is the row's place in its episode.
@@ -65,11 +75,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     roles = {"state": state, "action": action, "reward": reward, "next_state": next_state, "terminated": terminated}
     table = open_table(source, {**roles, "truncated": truncated, "episode": episode, "step": step})
     ends = read_flags(table, "terminated")
-    label_roles = ("state",) if next_state is None else ("state", "next_state")
-    (state_index, *given), state_names = read_labels(table, label_roles, states, ends)
-    (action_index,), action_names = read_labels(table, ("action",), actions)
-    rewards, observed = read_rewards(table, missing_reward == "ignore")
+    if next_state is None:
+        (state_index, *given), state_names = read_labels(table, ("state",), states)
+    else:
+        (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
     next_index, cut, place, keep = _follow(table, state_index, given[0] if given else None, ends)
+    (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
+    rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
     steps = place if step is None else read_steps(table)
     rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
     *columns, observed = (None if x is None else x[keep] for x in rows)

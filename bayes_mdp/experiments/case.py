@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
 from bayes_mdp.mdp import AverageReward, CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
+from bayes_mdp.mdp.validation import check_count, check_key
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -78,9 +77,11 @@ class Case:
     @property
     def space(self) -> StateActionSpace:
         """What the agent is told of the environment."""
+        if self.options.space is not None:
+            return self.options.space
         own = getattr(self.prior, "space", None)
-        if self.options.space is not None or isinstance(own, StateActionSpace):
-            return self.options.space or own
+        if isinstance(own, StateActionSpace):
+            return own
         mdp = self.env.mdp
         legal = None if mdp.legal is None else np.asarray(mdp.legal)
         ends = mdp.end_probs is not None
@@ -97,10 +98,9 @@ def check_case(case: Case) -> None:
         raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
     if not isinstance(case.objective, Objective):
         raise TypeError(f"objective is {case.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
-    if not (isinstance(case.key, jax.Array) and jnp.issubdtype(case.key.dtype, jax.dtypes.prng_key)):
-        raise TypeError("key is no typed key, expected one of jax.random.key(seed)")
-    _count("num_seeds", case.num_seeds)
-    _count("num_checkpoints", case.options.num_checkpoints)
+    check_key("key", case.key)
+    check_count("num_seeds", case.num_seeds)
+    check_count("num_checkpoints", case.options.num_checkpoints)
     _check_length(case)
     _check_sizes(case)
     if case.regret not in REGRETS:
@@ -114,19 +114,12 @@ def check_case(case: Case) -> None:
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
 
 
-def _count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}, expected an integer of at least 1")
-    if value < 1:
-        raise ValueError(f"{name} is {value}, expected an integer of at least 1")
-
-
 def _check_length(case: Case) -> None:
     names = ("num_steps", "num_episodes")
     name, other = names if case.horizon is None else names[::-1]
     if getattr(case, other) is not None or getattr(case, name) is None:
         raise ValueError(f"{type(case.objective).__name__} runs are measured in {name}, expected it and not {other}")
-    _count(name, getattr(case, name))
+    check_count(name, getattr(case, name))
     steps = case.length * (case.horizon or 1)
     if steps > _MOST_STEPS:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")

@@ -148,10 +148,10 @@ def _table(axes: "Axes", values: Any, title: str, xlabel: str, names: Any) -> No
     axes.figure.colorbar(image, ax=axes, fraction=0.05)
     axes.set_title(title)
     axes.set_xlabel(xlabel)
-    _ticks(axes.xaxis, names)
+    _ticks(axes.xaxis, names, 8)
 
 
-def _ticks(axis: Any, names: Any) -> None:
-    """Names on the axis, thinned to at most twenty."""
-    every = max(1, -(-len(names) // 20))
+def _ticks(axis: Any, names: Any, most: int = 20) -> None:
+    """Names on the axis, thinned to at most `most`."""
+    every = max(1, -(-len(names) // most))
     axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])

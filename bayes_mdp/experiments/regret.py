@@ -84,7 +84,7 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     initial = np.asarray(mdp.initial, np.float64)
     if isinstance(objective, Episodic):
         return np.einsum("...s,...s->...", optimal_plan(mdp, objective, batched=batched).v[..., 0, :], initial)
-    restart = jax.vmap(restart_at_ends) if batched else restart_at_ends
+    restart: Any = jax.vmap(restart_at_ends) if batched else restart_at_ends
     best = optimal_plan(restart(mdp), AverageReward(), batched=batched)
     if not np.all(np.isfinite(best.gap)):
         raise ValueError("regret needs the optimal gain, which depends on the first state here: expected 'oracle_run'")

@@ -74,7 +74,7 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
     ended = outcome == space.n_states
-    prior = None if isinstance(posterior.rewards, KnownRewards) else posterior.rewards.prior
+    prior = None if isinstance(posterior.reward_cells, KnownRewards) else posterior.reward_cells.prior
     if isinstance(prior, BetaBelief):
         reward = rng.integers(2, size=len(place)).astype(float)
     elif isinstance(prior, GammaBelief):
@@ -92,9 +92,9 @@ def log_posterior(detected: Detected, posterior: ConjugatePosterior, point: Floa
     rows = np.append(point, 1.0)[detected.rows]  # padding is 1
     total = ((concentration - 1.0) * np.log(rows)).sum()
     total += gammaln(concentration.sum(-1)).sum() - gammaln(concentration[detected.rows >= 0]).sum()
-    if isinstance(posterior.rewards, KnownRewards):
+    if isinstance(posterior.reward_cells, KnownRewards):
         return float(total)
-    belief = posterior.rewards.prior.after(posterior.rewards.data)
+    belief = posterior.reward_cells.prior.after(posterior.reward_cells.data)
     return float(total + _DENSITY[type(belief)](belief, *(point[elements] for elements in detected.cells)).sum())
 
 
@@ -103,7 +103,7 @@ def _draw(detected: Detected, rng: np.random.Generator) -> Float[np.ndarray, " N
     used, point = detected.rows >= 0, np.empty(detected.layout.size)
     rows = np.where(used, rng.gamma(2.0, size=used.shape) + 0.1, 0.0)
     point[detected.rows[used]] = (rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9))[used]
-    rewards = detected.posterior.rewards
+    rewards = detected.posterior.reward_cells
     family = None if isinstance(rewards, KnownRewards) else type(rewards.prior)
     for k, elements in enumerate(detected.cells):
         if family in (NormalGammaBelief, NormalBelief) and k == 0:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.policy_value import (
     PolicyValue,
+    describe_gap,
     describe_objective,
     describe_start,
     describe_unvisited,
@@ -82,7 +83,10 @@ class PolicyComparison(eqx.Module):
                 f"  {best} minus {name}: {gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}], "
                 f"P({best} better) {gain.prob_better:.3f}"
             )
-        return "\n".join([*lines, *(f"  {name}: {describe_unvisited(self.values[name].unvisited)}" for name in order)])
+        for name in order:
+            notes = [describe_unvisited(self.values[name].unvisited), *describe_gap(self.values[name])]
+            lines.extend(f"  {name}: {note}" for note in notes)
+        return "\n".join(lines)
 
 
 def compare_policies(

@@ -58,6 +58,9 @@ class Draws(eqx.Module):
     def transition_spread(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
 
+        "ratio" is a bound of what a row adds for any |values| <= q_max; "printed" only for values in an interval of
+        length q_max. Draws do not show independent rows, so neither is a bound of the variance of the value.
+
         Raises:
             ValueError: another form; the others are theorems about Dirichlet rows.
         """

@@ -15,20 +15,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.moments import Statistics, log_rising, split
 from bayes_mdp.inference.sampling import dirichlet, gamma, normal_gamma
-from bayes_mdp.mdp.validation import check_finite, check_positive, require
+from bayes_mdp.mdp.validation import check_finite, check_positive
+from bayes_mdp.models.statistics import check_reward_values, log_base_measure
 
 Cells = Float[Array, "*cells"]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class RewardBelief(eqx.Module):
-    """What the four families share: names of the parameters of the law, what a reward must be."""
+    """What the four families share: the law of a reward, the names of its unknown parameters, what a reward must be."""
 
+    law: eqx.AbstractClassVar[type[dist.Distribution]]
     parameters: eqx.AbstractClassVar[tuple[str, ...]]
     has_constant: ClassVar[bool] = False
 
@@ -53,8 +55,8 @@ class RewardBelief(eqx.Module):
         """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
 
     def log_constant(self, reward: Cells) -> Cells:
-        """Part of the log density of a reward that no parameter enters."""
-        return jnp.zeros_like(reward)
+        """Part of the log density of a reward that no parameter enters (see `log_base_measure`)."""
+        return log_base_measure(self.law, reward)
 
     def check_rewards(self, name: str, rewards: Any) -> None:
         """Refuse rewards that the law cannot produce; the message calls them `name`.
@@ -62,7 +64,7 @@ class RewardBelief(eqx.Module):
         Raises:
             ValueError: names the first such reward.
         """
-        check_finite(name, rewards)
+        check_reward_values(self.law, name, np.asarray(rewards))
 
     def check(self, name: str) -> None:
         """Refuse parameters that are no belief of this family; every one but `loc` is positive, all are finite.
@@ -82,6 +84,7 @@ class NormalGammaBelief(RewardBelief):
     pseudo_count: Cells
     concentration: Cells
     rate: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Normal
     parameters: ClassVar[tuple[str, ...]] = ("mean", "precision")
 
     def after(self, statistics: Statistics) -> "NormalGammaBelief":
@@ -124,6 +127,7 @@ class NormalBelief(RewardBelief):
     loc: Cells
     scale: Cells
     noise_scale: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Normal
     parameters: ClassVar[tuple[str, ...]] = ("mean",)
 
     def _shrink(self, count: Cells) -> Cells:
@@ -164,6 +168,7 @@ class BetaBelief(RewardBelief):
 
     concentration1: Cells
     concentration0: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.BernoulliProbs
     parameters: ClassVar[tuple[str, ...]] = ("probs",)
 
     def after(self, statistics: Statistics) -> "BetaBelief":
@@ -191,17 +196,13 @@ class BetaBelief(RewardBelief):
         zeros = log_rising(self.concentration0, count * (1.0 - mean))
         return ones + zeros - log_rising(self.concentration1 + self.concentration0, count)
 
-    def check_rewards(self, name: str, rewards: Any) -> None:
-        """Refuse rewards other than 0 and 1 (see `RewardBelief`)."""
-        array = np.asarray(rewards)
-        require((array != 0) & (array != 1), name, array, "0 or 1 (the law of the reward is Bernoulli)")
-
 
 class GammaBelief(RewardBelief):
     """Rewards Poisson(rate of the law); that rate ~ Gamma(concentration, rate)."""
 
     concentration: Cells
     rate: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Poisson
     parameters: ClassVar[tuple[str, ...]] = ("rate",)
     has_constant: ClassVar[bool] = True
 
@@ -228,13 +229,3 @@ class GammaBelief(RewardBelief):
         total = count * mean
         shrink = self.concentration * jnp.log1p(count / self.rate) + total * jnp.log(self.rate + count)
         return log_rising(self.concentration, total) - shrink
-
-    def log_constant(self, reward: Cells) -> Cells:
-        """- log reward!"""
-        return -gammaln(reward + 1.0)
-
-    def check_rewards(self, name: str, rewards: Any) -> None:
-        """Refuse rewards other than 0, 1, 2, ... (see `RewardBelief`)."""
-        array = np.asarray(rewards)
-        whole = np.isfinite(array) & (array >= 0) & (array == np.floor(array))
-        require(~whole, name, array, "0, 1, 2, ... (the law of the reward is Poisson)")

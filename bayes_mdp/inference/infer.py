@@ -17,6 +17,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.trace import Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.validation import check_key, check_labels
 from bayes_mdp.models.statistics import check_counts
 
 METHODS = ("auto", "exact")
@@ -50,12 +51,13 @@ def infer(
             the space or the prior cannot hold, an empty log, a method that is not there.
         TypeError: `data` or what the prior returns is of another type.
     """
+    check_key("key", key)
     _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
     with _room():
         posterior = jax.tree.map(np.array, _belief(prior, space))
         if isinstance(transitions, Counts):
-            check_counts(transitions, space, None, posterior.rewards.by_outcome)
+            check_counts(transitions, space, None, posterior.reward_cells.by_outcome)
             posterior = jax.tree.map(np.asarray, posterior.update(transitions))
     return posterior if transitions is None or isinstance(transitions, Counts) else refit(posterior, transitions)
 
@@ -122,20 +124,11 @@ def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | No
     if data is None or isinstance(data, Counts):
         return data
     if isinstance(data, Log):
-        for name, labels, known in (
-            ("states", data.states, space.state_names),
-            ("actions", data.actions, space.action_names),
-        ):
-            if labels != known:
-                raise ValueError(f"data.{name} are {_short(labels)}, expected those of the space: {_short(known)}")
+        check_labels("data.states", data.states, space.state_names)
+        check_labels("data.actions", data.actions, space.action_names)
         data = data.transitions
     if not isinstance(data, Transitions):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     if not np.size(data.state):
         raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
     return data
-
-
-def _short(labels: tuple[Any, ...]) -> str:
-    shown = ", ".join(map(repr, labels[:4]))
-    return f"{shown}, ... ({len(labels)})" if len(labels) > 4 else shown

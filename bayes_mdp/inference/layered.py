@@ -22,7 +22,7 @@ class LayeredPosterior(ConjugatePosterior):
         sum_s' P(s' | s, a) (r(s, a, s') + values(s')); an end is worth nothing. Layers of one draw need different keys.
         """
         key_rows, key_rewards = jax.random.split(key)
-        rows, rewards = self.transition_probs.at_step(layer), self.rewards.at_step(layer)
+        rows, rewards = self.transition_probs.at_step(layer), self.reward_cells.at_step(layer)
         worth = self._with_end(values)
         reward = rewards.sample(key_rewards)
         if rewards.by_outcome:

@@ -57,14 +57,14 @@ def _space(posterior: ConjugatePosterior) -> Any:
 def _prior(posterior: ConjugatePosterior) -> Any:
     """What a posterior was before any data: everything but its data and masks."""
     rows = eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0)
-    rewards = posterior.rewards
+    rewards = posterior.reward_cells
     return rows, rewards if isinstance(rewards, KnownRewards) else eqx.tree_at(lambda r: r.data, rewards, 0.0)
 
 
 def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
     counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
     rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
-    rewards, others = one.rewards, two.rewards
+    rewards, others = one.reward_cells, two.reward_cells
     if isinstance(rewards, RewardCells) and isinstance(others, RewardCells):
         data = merge_statistics(jnp.asarray(rewards.data), jnp.asarray(others.data))
         rewards = eqx.tree_at(lambda r: r.data, rewards, data)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
+from bayes_mdp.mdp.moments import merge_moments, pool_moments
+
 Statistics = Float[Array, "*cells 3"]
 
 
@@ -24,22 +26,16 @@ def split(data: Statistics) -> tuple[Float[Array, "*cells"], Float[Array, "*cell
 
 
 def merge_statistics(one: Statistics, other: Statistics) -> Statistics:
-    """The statistics of both samples together (Chan, Golub and LeVeque 1983)."""
-    (count, mean, ss), (more, their_mean, their_ss) = split(one), split(other)
-    total = count + more
-    share = more / jnp.where(total > 0, total, 1.0)
-    shift = their_mean - mean
-    return statistics(total, mean + shift * share, ss + their_ss + shift**2 * count * share)
+    """The statistics of both samples together."""
+    return statistics(*merge_moments(split(one), split(other)))
 
 
 def pool(index: Int[Array, "*N"], data: Statistics, size: int) -> Statistics:
     """[size 3]: `data` [*N 3] merged by `index` in 0 .. size - 1; those of the index `size` are dropped."""
-    count, mean, ss = split(data)
     zero = jnp.zeros(size, data.dtype)
-    total = zero.at[index].add(count, mode="drop")
-    centre = zero.at[index].add(count * mean, mode="drop") / jnp.where(total > 0, total, 1.0)
-    spread = ss + count * (mean - centre.at[index].get(mode="clip")) ** 2
-    return statistics(total, centre, zero.at[index].add(spread, mode="drop"))
+    return statistics(
+        *pool_moments(split(data), lambda x: zero.at[index].add(x, mode="drop"), lambda x: x.at[index].get(mode="clip"))
+    )
 
 
 def absorb(table: Statistics, index: Any, data: Statistics) -> Statistics:

@@ -23,7 +23,14 @@ from bayes_mdp.mdp import (
     SparseMDP,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_probability_rows, check_shape, first_index, require
+from bayes_mdp.mdp.validation import (
+    ROW_SUM_TOLERANCE,
+    check_count,
+    check_key,
+    check_probability_rows,
+    check_shape,
+    first_index,
+)
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
 
 LEVEL = 0.95
@@ -65,6 +72,7 @@ class PolicyValue(eqx.Module):
             f"95 % interval [{low:.6g}, {high:.6g}]",
             f"  {describe_start(self)}",
             f"  {describe_unvisited(self.unvisited)}",
+            *(f"  {line}" for line in describe_gap(self)),
         ]
         return "\n".join(lines)
 
@@ -91,7 +99,8 @@ def policy_value(
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
-            draw (FirstExit with a policy that need not end).
+            draw (FirstExit with a policy that need not end), a gain that depends on the start or draws that can end
+            (AverageReward; see `restart_at_ends`).
     """
     return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws)["policy"]
 
@@ -101,12 +110,13 @@ def policy_values(
     posterior: CanSample,
     policies: dict[str, Any],
     objective: Objective,
-    initial: Any,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None,
     num_draws: int,
 ) -> dict[str, PolicyValue]:
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
-    require(num_draws < 2, "num_draws", num_draws, "an integer of at least 2")
+    check_key("key", key)
+    check_count("num_draws", num_draws, 2)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
@@ -115,7 +125,9 @@ def policy_values(
         start, given = _start(outline, initial)
         probs = _stack([_action_probs(name, policy, outline, objective) for name, policy in policies.items()])
         draws = _evaluate_draws(_chunks(keys, shapes), wide, probs, aim, start)
-        values, gaps, excess = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
+        values, gaps, excess, ends = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
+        if isinstance(objective, AverageReward):
+            _require_endless(ends)
         _require_usable(values, gaps, excess, list(policies), objective)
         missing = _unvisited(wide, probs, aim, start)
     return {
@@ -143,6 +155,12 @@ def describe_start(value: PolicyValue) -> str:
 def describe_unvisited(missing: Unvisited | None) -> str:
     """What the policy rests on without data, in words."""
     return "data: the posterior does not say what it has seen" if missing is None else f"data: {missing}"
+
+
+def describe_gap(value: PolicyValue) -> list[str]:
+    """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
+    shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
+    return [f"numerical error: up to {value.gap:.2g}"] if shows else []
 
 
 def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
@@ -173,18 +191,22 @@ def _chunks(keys: PRNGKeyArray, draw: MDP | SparseMDP) -> PRNGKeyArray:
 @eqx.filter_jit
 def _evaluate_draws(
     keys: PRNGKeyArray, posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
-) -> tuple[Float[Array, "R C P"], Float[Array, "R C P"], Float[Array, "R C 1"]]:
-    """Values and error bounds of every policy in every draw; how far the rows of the draw are from summing to one."""
+) -> tuple[Float[Array, "R C P"], Float[Array, "R C P"], Float[Array, "R C 1"], Float[Array, "R C 1"]]:
+    """Values and error bounds of every policy in every draw.
 
-    def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+    Then, of the draw: how far its rows are from summing to one, and the largest probability of an end.
+    """
+
+    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         mdp = posterior.sample(key)
         # One batch: where a program holds several independent LU solves, XLA's thread pool on few cores can deadlock.
         answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
         first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
         values = answers.gain if isinstance(objective, AverageReward) else first @ start
         rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
-        total = rows.sum(-1) + (0.0 if mdp.end_probs is None else mdp.end_probs)
-        return values, answers.gap, jnp.max(jnp.abs(total - 1.0))[None]
+        ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+        possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
+        return values, answers.gap, jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
 
     return jax.lax.map(jax.vmap(one), keys)
 
@@ -234,6 +256,15 @@ def _start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
     return start / start.sum(), True
 
 
+def _require_endless(ends: np.ndarray) -> None:
+    draw = first_index(ends[:, 0] > 0)
+    if draw is not None:
+        raise ValueError(
+            f"posterior gave an MDP with end probability {ends[draw][0]:.2g} in draw {draw[0]}, expected MDPs that "
+            "never end (AverageReward): let it draw restart_at_ends(mdp)"
+        )
+
+
 def _require_usable(
     values: np.ndarray, gaps: np.ndarray, excess: np.ndarray, names: list[str], objective: Objective
 ) -> None:
@@ -248,6 +279,8 @@ def _require_usable(
     if index is not None:
         draw, policy = index
         expected = "a policy that ends with probability one" if isinstance(objective, FirstExit) else "a finite value"
+        if isinstance(objective, AverageReward):
+            expected = "one gain, whatever the start"
         raise ValueError(
             f"{names[policy]}: its value in draw {draw} is {values[index]:g} with error bound {gaps[index]:g}, "
             f"expected {expected} ({describe_objective(objective)})"

@@ -13,7 +13,9 @@ from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.validation import at, check_shape, first_index, is_concrete
+from bayes_mdp.mdp.data import unmasked
+from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
+from bayes_mdp.models.statistics import fit_counts
 
 Pairs = Float[Array, "*H S A"]
 
@@ -26,14 +28,14 @@ class ConjugatePosterior(eqx.Module):
 
     Args:
         transition_probs: what is believed of the rows.
-        rewards: what is believed of the rewards.
+        reward_cells: what is believed of the rewards, leaf by leaf (`reward` shows it cell by cell).
         space: sizes, names, masks.
         visits: [*H S A], kept only where the counts do not tell (tied or known rows), else None.
         constant: the part of the log evidence that no belief enters: known rows, log factorials of Poisson rewards.
     """
 
     transition_probs: DirichletRows
-    rewards: RewardCells | KnownRewards
+    reward_cells: RewardCells | KnownRewards
     space: StateActionSpace
     visits: Pairs | None
     constant: Float[Array, ""]
@@ -54,7 +56,7 @@ class ConjugatePosterior(eqx.Module):
 
         Known rewards: the array itself.
         """
-        return self.rewards.mean() if isinstance(self.rewards, KnownRewards) else self.rewards.belief
+        return self.reward_cells.mean() if isinstance(self.reward_cells, KnownRewards) else self.reward_cells.belief
 
     @property
     def legal(self) -> Any:
@@ -64,7 +66,7 @@ class ConjugatePosterior(eqx.Module):
     @property
     def independent_rows(self) -> bool:
         """Whether the rows and rewards of different pairs are independent: the premise of the uncertainty theorems."""
-        return self.transition_probs.independent and self.rewards.independent
+        return self.transition_probs.independent and self.reward_cells.independent
 
     @property
     def log_evidence(self) -> Any:
@@ -87,14 +89,14 @@ class ConjugatePosterior(eqx.Module):
 
     def _draw(self, key: PRNGKeyArray) -> MDP:
         key_rows, key_rewards = jax.random.split(key)
-        return self._mdp(self.transition_probs.sample(key_rows), self.rewards.sample(key_rewards))
+        return self._mdp(self.transition_probs.sample(key_rows), self.reward_cells.sample(key_rewards))
 
     def mean_mdp(self) -> MDP:
         """Posterior mean of the transition probabilities and of the expected rewards."""
-        return self._mdp(self.transition_probs.mean(), self.rewards.mean())
+        return self._mdp(self.transition_probs.mean(), self.reward_cells.mean())
 
     def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[Array, "*cells"]) -> MDP:
-        if self.rewards.by_outcome:
+        if self.reward_cells.by_outcome:
             reward = (rows * reward).sum(-1)
         probs, ends = (rows[..., :-1], rows[..., -1]) if self.space.ends else (rows, None)
         return MDP(probs, reward, end_probs=ends, legal=self.space.legal)
@@ -120,16 +122,16 @@ class ConjugatePosterior(eqx.Module):
             ValueError: as `reward_variance`.
         """
         probs, variance = self.transition_probs.mean(), self._variance()
-        return jnp.where(probs > 0, probs * variance, 0.0).sum(-1) if self.rewards.by_outcome else variance
+        return jnp.where(probs > 0, probs * variance, 0.0).sum(-1) if self.reward_cells.by_outcome else variance
 
     def _variance(self) -> Float[Array, "*cells"]:
-        variance = self.rewards.variance()
+        variance = self.reward_cells.variance()
         if is_concrete(variance, self.space):
             self._refuse_infinite(np.asarray(jnp.isinf(variance)))
         return variance
 
     def _refuse_infinite(self, infinite: Any) -> None:
-        if self.rewards.by_outcome:
+        if self.reward_cells.by_outcome:
             infinite = (infinite & (np.asarray(self.transition_probs.mean()) > 0)).any(-1)
         legal = True if self.space.legal is None else self.space.legal
         index = first_index(infinite & legal)
@@ -153,23 +155,46 @@ class ConjugatePosterior(eqx.Module):
         Var_pbar(m + discount values) / (c0 + 1) + E[p' Cov(reward) p] (SPEC Part 3).
 
         Raises:
-            ValueError: as `reward_variance`.
+            ValueError: as `reward_variance`; not inside a trace: a value that is not finite, a discount outside [0, 1].
         """
+        if is_concrete(values, discount):
+            check_finite("values", values)
+            gamma = np.asarray(discount)
+            require(~((gamma >= 0) & (gamma <= 1)), "discount", gamma, "a number from 0 to 1")
         probs, inverse = self.transition_probs.mean(), self.transition_probs.inverse_total()
         worth = jnp.expand_dims(discount * self._with_end(jnp.asarray(values, probs.dtype)), (-3, -2))
         variance = self._variance()
-        if not self.rewards.by_outcome:
+        if not self.reward_cells.by_outcome:
             return row_variance(probs, inverse, worth) + variance
-        rewards = self.rewards
+        rewards = self.reward_cells
         leaf = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
         spread = expected_square(probs, inverse, variance, leaf)
-        return row_variance(probs, inverse, self.rewards.mean() + worth) + spread
+        return row_variance(probs, inverse, self.reward_cells.mean() + worth) + spread
 
     def _with_end(self, values: Float[Array, "*H S"]) -> Float[Array, "*H O"]:
         return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.space.ends else values
 
     def transition_spread(self, form: str) -> Pairs:
-        """The factor of the uncertainty Bellman equation (see `dirichlet_spread`)."""
+        """The factor by which an unknown row enters the uncertainty Bellman equation.
+
+        Its term there is discount^2 q_max^2 spread (q_max^2 spread where rewards depend on the outcome), for values
+        between -q_max and q_max. With K possible outcomes, mean row p, and c0 the total concentration:
+
+        * "ratio" (K - 1) / (c0 + 1): a bound.
+        * "dirichlet" 1 / (c0 + 1): a bound, never above "ratio".
+        * "twice" 2 (1 - sum p^2) / (c0 + 1): a bound.
+        * "printed" (1 - sum p^2) / (c0 + 1), the lemma of [UBE18]: **no** bound, up to a factor of two short; it is one
+          only where the values lie in an interval of length q_max (rewards of one sign, say).
+        * "count" 1 / visits (where nothing was seen, "ratio"): a bound, never below "dirichlet".
+
+        "Bound": of the epistemic variance that the row adds. The solution of the equation bounds the variance of the
+        value, with any of the bounds, only where rows are independent (`independent_rows`) and no state is met twice
+        (acyclic MDPs, rows of their own at every step); on cycles it can be far too small. SPEC 2.4 and Part 7 (1-3)
+        of the project.
+
+        Raises:
+            ValueError: another form.
+        """
         return dirichlet_spread(form, self.transition_probs.concentration, self.visit_counts())
 
     def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "ConjugatePosterior":
@@ -185,27 +210,32 @@ class ConjugatePosterior(eqx.Module):
         """
         if isinstance(transitions, Counts):
             return self._update_counts(transitions, weight)
-        if is_concrete(transitions, self.transition_probs.prior):
-            self.check(transitions)
+        if is_concrete(transitions, weight, self.transition_probs.prior):
+            self.check(transitions, weight)
         cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         posterior = self._see_outcomes(cell, outcome, weight)
         return posterior if transitions.reward is None else posterior._see_rewards(transitions, cell, outcome, weight)
 
-    def check(self, transitions: Transitions) -> None:
-        """Refuse transitions that the space or this belief cannot hold. Host side.
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that the space or this belief cannot hold, but for those of weight zero. Host side.
 
         Raises:
             ValueError, TypeError: one sentence that names the first one (see `check_transitions`), an outcome of
                 probability zero, a reward that the law cannot give.
         """
-        check_transitions(transitions, self.space)
+        check_transitions(transitions, self.space, weight)
+        kept = unmasked(transitions, weight)
+        if kept is not None:
+            self._check_possible(kept)
+
+    def _check_possible(self, transitions: Transitions) -> None:
         outcome = np.asarray(transitions.outcome(self.space.n_states))
         self.transition_probs.check(transitions.cell(self.space), outcome)
-        if isinstance(self.rewards, RewardCells) and transitions.reward is not None:
+        if isinstance(self.reward_cells, RewardCells) and transitions.reward is not None:
             reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
             reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
-            self.rewards.prior.check_rewards("transitions.reward", reward)
+            self.reward_cells.prior.check_rewards("transitions.reward", reward)
 
     def _see_outcomes(self, cell: tuple[Any, ...], outcome: Any, weight: Any) -> "ConjugatePosterior":
         rows, visits, constant = self.transition_probs, self.visits, self.constant
@@ -215,31 +245,29 @@ class ConjugatePosterior(eqx.Module):
         if rows.known is not None:
             constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
         rows = rows.update(cell, outcome, weight.astype(jnp.asarray(rows.counts).dtype))
-        return type(self)(rows, self.rewards, self.space, visits, constant)
+        return type(self)(rows, self.reward_cells, self.space, visits, constant)
 
     def _see_rewards(self, transitions: Transitions, cell: Any, outcome: Any, weight: Any) -> "ConjugatePosterior":
-        rewards, constant = self.rewards, self.constant
+        rewards, constant = self.reward_cells, self.constant
         if isinstance(rewards, KnownRewards):
             return self
-        reward, seen = jnp.asarray(transitions.reward, weight.dtype), transitions.reward_observed
-        if seen is not None:
-            weight, reward = jnp.where(seen, weight, 0.0), jnp.where(seen, reward, 0.0)
+        weight, reward = transitions.seen_rewards(weight)
         if rewards.prior.has_constant:
             constant = constant + _weighted_sum(weight, rewards.prior.log_constant(reward))
         rewards = rewards.update(cell, outcome, statistics(weight, reward, 0.0))
         return type(self)(self.transition_probs, rewards, self.space, self.visits, constant)
 
     def _update_counts(self, counts: Counts, weight: Any) -> "ConjugatePosterior":
-        shape = self.transition_probs.shape
-        check_shape("counts.transitions", counts.transitions, shape, "(step,) state, action, outcome")
+        rewards, shape = self.reward_cells, self.transition_probs.shape
+        law = rewards.prior.law if isinstance(rewards, RewardCells) else None
+        counts = fit_counts(counts, self.space, law, rewards.by_outcome, "counts")
         *each, outcome = jnp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
         posterior = self._see_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
-        rewards, constant = self.rewards, posterior.constant
+        constant = posterior.constant
         if isinstance(rewards, RewardCells):
-            check_shape("counts.reward_count", counts.reward_count, rewards.shape, "the cells of the reward law")
             data = statistics(counts.reward_count * weight, counts.reward_mean, counts.reward_ss * weight)
             cell = tuple(each) if rewards.by_outcome else tuple(jnp.indices(shape[:-1]))
             rewards = rewards.update(cell, outcome, data)
@@ -270,7 +298,7 @@ def _wide(leaf: Any) -> Any:
 
 def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
     total = posterior.transition_probs.log_evidence() + posterior.constant
-    return total if isinstance(posterior.rewards, KnownRewards) else total + posterior.rewards.log_evidence()
+    return total if isinstance(posterior.reward_cells, KnownRewards) else total + posterior.reward_cells.log_evidence()
 
 
 # Eagerly, each of its operations would be compiled on its own: ten times as long.

@@ -34,7 +34,7 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     *cell, outcome = _place(posterior, transitions)
-    rewards = posterior.rewards
+    rewards = posterior.reward_cells
     if transitions.reward is None or isinstance(rewards, KnownRewards):
         return jnp.zeros(jnp.shape(transitions.state))
     seen = True if transitions.reward_observed is None else jnp.asarray(transitions.reward_observed)

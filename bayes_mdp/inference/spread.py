@@ -19,7 +19,7 @@ def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
     With c0 the sum and K the number of positive concentrations, pbar = c / c0:
     "ratio" (K - 1) / (c0 + 1), "dirichlet" 1 / (c0 + 1), "printed" (1 - sum pbar^2) / (c0 + 1) ([UBE18], a bound for
     values in an interval of the assumed length only), "twice" the double of it, "count" 1 / visits, and where nothing
-    was seen the "ratio" of the prior.
+    was seen the "ratio" of the prior. Which of them bounds what: see `ConjugatePosterior.transition_spread`.
 
     Raises:
         ValueError: another form.

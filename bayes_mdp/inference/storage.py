@@ -8,7 +8,6 @@ No code is stored and none is run.
 import hashlib
 import json
 import os
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.mdp import MDP, StateActionSpace
+from bayes_mdp.mdp.files import write_beside
 
 FORMAT_VERSION = 1
 _MAGIC = b"BAYESMDP"
@@ -69,7 +69,8 @@ def save(posterior: ConjugatePosterior | Draws, path: str | os.PathLike[str]) ->
     }
     text = json.dumps(header).encode()
     body = b"".join([_MAGIC, len(text).to_bytes(_LENGTH, "little"), text, *(_bytes(array) for array in arrays)])
-    _write(Path(path), body + hashlib.sha256(body).digest())
+    content = body + hashlib.sha256(body).digest()
+    write_beside(path, lambda beside: beside.write_bytes(content))
 
 
 def load(path: str | os.PathLike[str]) -> ConjugatePosterior | Draws:
@@ -138,19 +139,6 @@ def _read_arrays(table: list[Any], content: bytes) -> list[np.ndarray]:
         arrays.append(flat.reshape(shape).astype(name))
         start += size
     return arrays
-
-
-def _write(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as beside:
-        try:
-            beside.write(content)
-            beside.flush()
-            os.fsync(beside.fileno())
-        except BaseException:
-            os.unlink(beside.name)
-            raise
-    os.chmod(beside.name, 0o644)
-    os.replace(beside.name, path)
 
 
 def _version(name: str) -> str:

@@ -159,9 +159,9 @@ def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
 
 def _rewards_seen(posterior: Any) -> float | None:
     """Number of rewards that the posterior learnt from; None where all rewards are known."""
-    if isinstance(posterior.rewards, KnownRewards):
+    if isinstance(posterior.reward_cells, KnownRewards):
         return None
-    return float(np.asarray(posterior.rewards.data)[..., 0].sum())
+    return float(np.asarray(posterior.reward_cells.data)[..., 0].sum())
 
 
 def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.validation import check_finite, check_index, first_index, is_concrete
+from bayes_mdp.mdp.moments import merge_moments, pool_moments
+from bayes_mdp.mdp.validation import check_finite, check_index, check_shape, first_index, is_concrete
 
 
 def _array(x: Any) -> Any:
@@ -42,6 +43,11 @@ class Transitions(eqx.Module):
         if self.terminated is None:
             return self.next_state
         return jnp.where(self.terminated, n_states, self.next_state)
+
+    def seen_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+        """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
+        seen = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
+        return seen, jnp.where(seen != 0, jnp.asarray(self.reward, seen.dtype), 0.0)
 
     def cell(self, space: Any) -> tuple[Any, ...]:
         """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
@@ -78,7 +84,12 @@ class Counts(eqx.Module):
 
     @classmethod
     def of(cls, transitions: Transitions, space: Any, *, by_outcome: bool = False, weight: Any = 1.0) -> "Counts":
-        """Count `transitions` in `space`; `weight` (scalar or [N]) masks or weighs. Two passes; traceable."""
+        """Count `transitions` in `space`; `weight` (scalar or [N]) masks (where it is zero) or weighs. Traceable.
+
+        Raises:
+            ValueError, TypeError: as `check_transitions`.
+        """
+        check_transitions(transitions, space, weight)
         cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
         weight = jnp.broadcast_to(jnp.asarray(weight, dtype=float), jnp.shape(transitions.state))
         n = jnp.zeros((*space.shape, space.n_outcomes)).at[(*cell, outcome)].add(weight)
@@ -86,33 +97,51 @@ class Counts(eqx.Module):
         zero = jnp.zeros((*space.shape, space.n_outcomes) if by_outcome else space.shape)
         if transitions.reward is None:
             return cls(n, zero, zero, zero)
-        seen, reward = weight, jnp.asarray(transitions.reward, dtype=float)
-        if transitions.reward_observed is not None:
-            seen = jnp.where(transitions.reward_observed, weight, 0.0)
-            reward = jnp.where(transitions.reward_observed, reward, 0.0)
-        count = zero.at[where].add(seen)
-        mean = zero.at[where].add(seen * reward) / jnp.maximum(count, jnp.finfo(count.dtype).tiny)
-        deviations = zero.at[where].add(seen * (reward - mean[where]) ** 2)
-        return cls(n, count, mean, deviations)
+        moments = (*transitions.seen_rewards(weight), jnp.zeros_like(weight))
+        return cls(n, *pool_moments(moments, zero.at[where].add, lambda x: x[where]))
 
     def merge(self, other: "Counts") -> "Counts":
-        """The statistics of both data sets together (Chan, Golub and LeVeque 1983)."""
-        count = self.reward_count + other.reward_count
-        safe = jnp.where(count > 0, count, 1.0)
-        shift = other.reward_mean - self.reward_mean
-        mean = self.reward_mean + shift * other.reward_count / safe
-        deviations = self.reward_ss + other.reward_ss + shift**2 * self.reward_count * other.reward_count / safe
-        return Counts(self.transitions + other.transitions, count, mean, deviations)
+        """The statistics of both data sets together."""
+        moments = merge_moments(self.reward_moments, other.reward_moments)
+        return Counts(self.transitions + other.transitions, *moments)
+
+    @property
+    def reward_moments(self) -> tuple[Array, Array, Array]:
+        """`reward_count`, `reward_mean`, `reward_ss`."""
+        return self.reward_count, self.reward_mean, self.reward_ss
 
 
-def check_transitions(transitions: Transitions, space: Any) -> None:
-    """Refuse data that `space` cannot hold: indices out of range, illegal actions, unsupported outcomes, bad rewards.
+def check_transitions(transitions: Transitions, space: Any, weight: Any = 1.0) -> None:
+    """Refuse data that `space` cannot hold: columns of other lengths, indices out of range, illegal actions,
+    unsupported outcomes, rewards that are not finite. Inside a trace the lengths alone are looked at.
+
+    Args:
+        weight: scalar or [N]; rows of weight zero are not looked at.
 
     Raises:
         ValueError, TypeError: one sentence: the argument, the first offending row, what was there and expected.
     """
-    if not is_concrete(transitions):
-        return
+    for name, column in vars(transitions).items():
+        if column is not None:
+            check_shape(f"transitions.{name}", column, jnp.shape(transitions.state), "as transitions.state")
+    kept = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
+    if kept is not None:
+        _check_values(kept, space)
+
+
+def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:
+    """`transitions`, each row of weight zero replaced by the first other row (so that every row keeps its number).
+
+    None: there is no other row. Host side.
+    """
+    keep = np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))
+    if keep.all():
+        return transitions
+    first = first_index(keep)
+    return None if first is None else jax.tree.map(lambda x: np.where(keep, x, np.asarray(x)[first]), transitions)
+
+
+def _check_values(transitions: Transitions, space: Any) -> None:
     check_index("transitions.state", transitions.state, space.n_states, "state")
     check_index("transitions.action", transitions.action, space.n_actions, "action")
     with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too

@@ -1,10 +1,11 @@
 """A hypothesis about the world: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.validation import (
@@ -206,8 +207,14 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
     return MDP(dense.reshape(size, a, size), reward, end_probs=ends, legal=legal, initial=initial)
 
 
-def restart_at_ends(mdp: MDP) -> MDP:
+_MDP = TypeVar("_MDP", MDP, SparseMDP)
+
+
+def restart_at_ends(mdp: _MDP) -> _MDP:
     """`mdp` with every end replaced by a restart from `mdp.initial`: a continuing MDP, for the average reward.
+
+    A sparse one lists the possible first states as further successors of every pair (all states, where `initial` is
+    traced and cannot be looked into).
 
     Raises:
         ValueError: `mdp` has ends but no initial distribution.
@@ -216,5 +223,12 @@ def restart_at_ends(mdp: MDP) -> MDP:
         return mdp
     if mdp.initial is None:
         raise ValueError("initial is None, expected a distribution over states to restart from")
-    rows = mdp.transition_probs + mdp.end_probs[..., None] * mdp.initial
+    restart = mdp.end_probs[..., None]
+    if isinstance(mdp, SparseMDP):
+        first = np.flatnonzero(mdp.initial) if is_concrete(mdp.initial) else np.arange(mdp.n_states)
+        listed = jnp.broadcast_to(jnp.asarray(first, mdp.successor.dtype), (*mdp.reward.shape, len(first)))
+        successor = jnp.concatenate([mdp.successor, listed], -1)
+        probability = jnp.concatenate([mdp.probability, restart * mdp.initial[first]], -1)
+        return SparseMDP(successor, probability, mdp.reward, legal=mdp.legal, initial=mdp.initial)
+    rows = mdp.transition_probs + restart * mdp.initial
     return MDP(rows, mdp.reward, legal=mdp.legal, initial=mdp.initial)

@@ -14,14 +14,17 @@ class Discounted(eqx.Module):
 
     Raises:
         ValueError: `discount` is outside [0, 1) or not finite.
+        TypeError: `discount` is no number.
     """
 
     discount: float | Array
 
     def __check_init__(self) -> None:
-        number = isinstance(self.discount, (int, float, np.ndarray, np.generic, Array)) and is_concrete(self.discount)
-        if number and not (np.all(np.asarray(self.discount) >= 0) and np.all(np.asarray(self.discount) < 1)):
-            raise ValueError(f"discount is {self.discount}, expected a number from 0 up to, but not including, 1")
+        discount, expected = self.discount, "expected a number from 0 up to, but not including, 1"
+        if isinstance(discount, bool) or not isinstance(discount, (int, float, np.ndarray, np.generic, Array)):
+            raise TypeError(f"discount is {discount!r}, {expected}")
+        if is_concrete(discount) and not np.all((np.asarray(discount) >= 0) & (np.asarray(discount) < 1)):
+            raise ValueError(f"discount is {discount}, {expected}")
 
 
 class Episodic(eqx.Module):

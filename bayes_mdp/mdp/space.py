@@ -36,8 +36,8 @@ class StateActionSpace(eqx.Module):
             None: all.
 
     Raises:
-        ValueError: a size below 1, names that repeat or do not fit, masks of another shape, a state without a legal
-            action, a legal pair without a possible outcome.
+        ValueError: a size below 1, names that repeat or do not fit, a state called "end" where episodes can end, masks
+            of another shape, a state without a legal action, a legal pair without a possible outcome.
         TypeError: a size that is no integer.
     """
 
@@ -63,6 +63,8 @@ class StateActionSpace(eqx.Module):
             labels = getattr(self, name)
             if labels is not None and (len(labels) != size or len(set(labels)) != size):
                 raise ValueError(f"{name} has {len(labels)} names ({len(set(labels))} different), expected {size}")
+        if self.ends and END in (self.states or ()):
+            raise ValueError(f"states holds {END!r}, the name of the end of an episode, expected another name")
         self._check_masks()
 
     def _check_masks(self) -> None:
@@ -103,10 +105,32 @@ class StateActionSpace(eqx.Module):
         return self.state_names + ((END,) if self.ends else ())
 
     @classmethod
-    def from_log(cls, log: Log) -> "StateActionSpace":
-        """The space of a log: its labels, and ends where an episode of the log terminated."""
-        ends = bool(np.any(log.transitions.terminated))
-        return cls(len(log.states), len(log.actions), ends=ends, states=log.states, actions=log.actions)
+    def from_log(
+        cls, log: Log, *, horizon: int | None = None, ends: bool | None = None, legal: Any = None, support: Any = None
+    ) -> "StateActionSpace":
+        """The space of a log: its labels, and what else is known (see the class).
+
+        Args:
+            log: as `read_log` returns it.
+            ends: None: whether an episode of the log terminated.
+
+        Raises:
+            TypeError: `log` is no `Log`.
+            ValueError: as the class.
+        """
+        if not isinstance(log, Log):
+            raise TypeError(f"log is a {type(log).__name__}, expected a Log, which knows the labels (see read_log)")
+        ends = bool(np.any(log.transitions.terminated)) if ends is None else ends
+        return cls(
+            len(log.states),
+            len(log.actions),
+            horizon=horizon,
+            ends=ends,
+            states=log.states,
+            actions=log.actions,
+            legal=legal,
+            support=support,
+        )
 
     @contextmanager
     def plates(self, *names: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -82,10 +83,39 @@ def check_index(name: str, values: Any, size: int, what: str) -> None:
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.integer):
         raise TypeError(f"{name} has dtype {array.dtype}, expected integers (indices of {what}s)")
-    require((array < 0) | (array >= size), name, array, f"a {what} index from 0 to {size - 1}")
+    article = "an" if what[0] in "aeiou" else "a"
+    require((array < 0) | (array >= size), name, array, f"{article} {what} index from 0 to {size - 1}")
 
 
 def check_shape(name: str, array: Any, expected: tuple[int, ...], axes: str) -> None:
     """`array` has exactly the shape `expected`; `axes` names its axes in the message."""
     if tuple(array.shape) != tuple(expected):
         raise ValueError(f"{name} has shape {tuple(array.shape)}, expected {tuple(expected)} ({axes})")
+
+
+def check_key(name: str, key: Any) -> None:
+    """One typed key."""
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        got = f"an array of dtype {key.dtype}" if isinstance(key, (jax.Array, np.ndarray)) else repr(key)
+        raise TypeError(f"{name} is {got}, expected a typed key (jax.random.key)")
+    if key.shape:
+        raise ValueError(f"{name} has shape {key.shape}, expected one key")
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """An integer, `least` or greater."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}, expected an integer of at least {least}")
+    if value < least:
+        raise ValueError(f"{name} is {value}, expected an integer of at least {least}")
+
+
+def check_labels(name: str, labels: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    """The names are those of the space, in their order."""
+    if labels != expected:
+        raise ValueError(f"{name} are {_listed(labels)}, expected those of the space: {_listed(expected)}")
+
+
+def _listed(labels: tuple[Any, ...]) -> str:
+    shown = ", ".join(map(repr, labels[:4]))
+    return f"{shown}, ... ({len(labels)})" if len(labels) > 4 else shown

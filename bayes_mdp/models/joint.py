@@ -17,10 +17,9 @@ from bayes_mdp.models.statistics import (
     CategoricalCounts,
     RewardStatistics,
     Statistics,
-    check_counts,
     check_rewards,
+    fit_counts,
     has_statistics,
-    pool_outcomes,
 )
 from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
@@ -129,10 +128,10 @@ def _prepare(law: Any, by_outcome: bool, space: StateActionSpace, data: Data) ->
     if isinstance(data, Log):
         data = data.transitions
     if isinstance(data, Transitions):
-        check_transitions(data, space)
-        check_rewards(kind, data)
         if kind is None or has_statistics(kind):
             return Statistics.of(data, space, kind, by_outcome)
+        check_transitions(data, space)
+        check_rewards(kind, data)
         _check_whole(law, data)
         return data
     if kind is not None and not has_statistics(kind):
@@ -149,13 +148,16 @@ def _fit_statistics(
 ) -> Statistics:
     """Statistics for the cells of the reward law; those by outcome are pooled where it does not look at the outcome."""
     if isinstance(data, Counts):
-        check_counts(data, space, kind, by_outcome)
-        data = Statistics(data, jnp.zeros_like(data.reward_count))
-    else:
-        check_counts(data.counts, space, None, by_outcome)
-    if by_outcome or data.counts.reward_count.shape == space.shape:
-        return data
-    return Statistics(pool_outcomes(data.counts), data.log_base.sum(-1))
+        counts = fit_counts(data, space, kind, by_outcome)
+        if kind is dist.Poisson and is_concrete(counts) and np.any(np.asarray(counts.reward_count) > 0):
+            raise ValueError(
+                "data is a Counts, expected Transitions, a Log or Statistics: "
+                "the density of Poisson rewards needs the factorial of every reward"
+            )
+        return Statistics(counts, jnp.zeros_like(counts.reward_count))
+    counts = fit_counts(data.counts, space, kind, by_outcome)
+    pooled = counts.reward_count.ndim < data.log_base.ndim
+    return Statistics(counts, data.log_base.sum(-1) if pooled else data.log_base)
 
 
 def _check_whole(law: Any, transitions: Transitions) -> None:

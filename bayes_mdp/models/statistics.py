@@ -17,7 +17,11 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.moments import pool_moments
 from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+
+ROUNDING = 1e-5
+"""By how much a mean of ones that was summed in float32 may exceed one."""
 
 
 class CategoricalCounts(dist.Distribution):
@@ -93,8 +97,13 @@ class Statistics(eqx.Module):
     def of(
         cls, transitions: Transitions, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
     ) -> "Statistics":
-        """Statistics of `transitions` for a reward law of this type (None: known rewards). Traceable."""
+        """Statistics of `transitions` for a reward law of this type (None: known rewards). Traceable.
+
+        Raises:
+            ValueError, TypeError: transitions that the space or the law cannot hold (not inside a trace).
+        """
         counts = Counts.of(transitions, space, by_outcome=by_outcome)
+        check_rewards(law, transitions)
         log_base = jnp.zeros_like(counts.reward_count)
         if transitions.reward is None or law is None:
             return cls(counts, log_base)
@@ -135,64 +144,90 @@ def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions)
     """
     if law is None or transitions.reward is None or not is_concrete(transitions):
         return
+    seen = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
+    check_reward_values(law, "transitions.reward", np.asarray(transitions.reward, float), seen)
+
+
+def check_reward_values(law: type[dist.Distribution], name: str, reward: np.ndarray, seen: Any = True) -> None:
+    """The same for an array of rewards that the message calls `name`; those that were not `seen` are not looked at.
+
+    Raises:
+        ValueError: names the first one.
+    """
     support = law.support
-    if not isinstance(support, constraints.ParameterFreeConstraint):  # it depends on the parameters
-        return
-    reward = np.asarray(transitions.reward, float)
-    bad = ~np.asarray(support(reward))
-    if transitions.reward_observed is not None:
-        bad &= np.asarray(transitions.reward_observed)
-    values = _VALUES.get(type(support), f"a value in {support}")
-    require(bad, "transitions.reward", reward, f"{values} (the reward law is {law.__name__})")
+    if isinstance(support, constraints.ParameterFreeConstraint):  # else it depends on the parameters
+        with np.errstate(invalid="ignore"):
+            bad = seen & ~np.asarray(support(reward))
+        values = _VALUES.get(type(support), f"a value in {support}")
+        require(bad, name, reward, f"{values} (the reward law is {law.__name__})")
 
 
 def check_counts(
-    counts: Counts, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
+    counts: Counts, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool, name: str = "data"
 ) -> None:
-    """Refuse counts of another shape, of what `space` rules out, or too poor for the reward law.
+    """Refuse counts of another shape, that are none, of what `space` rules out, or of rewards that the law cannot give.
+
+    Args:
+        law: type of the reward law; None: nothing is asked of the rewards but to be finite.
+        by_outcome: whether that law depends on the outcome; where not, rewards by outcome are accepted too.
+        name: what the message calls `counts`.
 
     Raises:
         ValueError: one sentence with the field and the first offending cell.
     """
     full = (*space.shape, space.n_outcomes)
-    check_shape("data.transitions", counts.transitions, full, "as the space, then outcome")
+    check_shape(f"{name}.transitions", counts.transitions, full, "as the space, then outcome")
     if by_outcome:
-        check_shape("data.reward_count", counts.reward_count, full, "the reward law depends on the outcome")
+        check_shape(f"{name}.reward_count", counts.reward_count, full, "the reward law depends on the outcome")
     elif tuple(counts.reward_count.shape) not in (space.shape, full):
-        check_shape("data.reward_count", counts.reward_count, space.shape, "as the space")
+        check_shape(f"{name}.reward_count", counts.reward_count, space.shape, "as the space")
+    for field in ("reward_mean", "reward_ss"):
+        check_shape(f"{name}.{field}", getattr(counts, field), counts.reward_count.shape, "as reward_count")
     if not is_concrete(counts):
         return
     n, rewards = np.asarray(counts.transitions), np.asarray(counts.reward_count)
-    for name, values in (("data.transitions", n), ("data.reward_count", rewards)):
-        require(~(np.isfinite(values) & (values >= 0)), name, values, "a finite number, zero or greater")
+    for field, values in (("transitions", n), ("reward_count", rewards)):
+        require(~(np.isfinite(values) & (values >= 0)), f"{name}.{field}", values, "a finite number, zero or greater")
     if space.legal is not None:
-        require(~space.legal[..., None] & (n > 0), "data.transitions", n, "0 (an illegal action)")
+        require(~space.legal[..., None] & (n > 0), f"{name}.transitions", n, "0 (an illegal action)")
     if space.support is not None:
-        require(~space.support & (n > 0), "data.transitions", n, "0 (an outcome outside the known support)")
-    _check_moments(counts, law)
+        require(~space.support & (n > 0), f"{name}.transitions", n, "0 (an outcome outside the known support)")
+    _check_moments(counts, law, name)
+
+
+def fit_counts(
+    counts: Counts, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool, name: str = "data"
+) -> Counts:
+    """Checked counts for the cells of a reward law: rewards by outcome are pooled where it does not look at outcomes,
+    and moments of no rewards (they may be nan) are zero. Traceable; arguments and errors: see `check_counts`.
+    """
+    check_counts(counts, space, law, by_outcome, name)
+    count = jnp.asarray(counts.reward_count, float)
+    mean, ss = (jnp.where(count > 0, x, 0.0) for x in (counts.reward_mean, counts.reward_ss))
+    counts = Counts(counts.transitions, count, mean, ss)
+    return counts if by_outcome or count.shape == space.shape else pool_outcomes(counts)
 
 
 def pool_outcomes(counts: Counts) -> Counts:
-    """Reward statistics by outcome, pooled to [*H S A] (Chan, Golub and LeVeque 1983)."""
-    count = counts.reward_count.sum(-1)
-    mean = (counts.reward_count * counts.reward_mean).sum(-1) / jnp.where(count > 0, count, 1.0)
-    between = counts.reward_count * (counts.reward_mean - mean[..., None]) ** 2
-    return Counts(counts.transitions, count, mean, (counts.reward_ss + between).sum(-1))
+    """Reward statistics by outcome, pooled to [*H S A]."""
+    return Counts(counts.transitions, *pool_moments(counts.reward_moments, lambda x: x.sum(-1), lambda x: x[..., None]))
 
 
-def _check_moments(counts: Counts, law: type[dist.Distribution] | None) -> None:
-    if law is dist.Poisson and np.any(np.asarray(counts.reward_count) > 0):
-        raise ValueError(
-            "data is a Counts, expected Transitions, a Log or Statistics: "
-            "the density of Poisson rewards needs the factorial of every reward"
-        )
+def _check_moments(counts: Counts, law: type[dist.Distribution] | None, name: str) -> None:
+    """Rewards that were seen have finite moments; those of 0 and 1, or of 0, 1, 2, ..., have a mean in their range."""
+    n, mean, deviations = (np.asarray(x, float) for x in counts.reward_moments)
+    seen = n > 0
+    require(seen & ~np.isfinite(mean), f"{name}.reward_mean", mean, "a finite number")
+    bad = seen & ~(np.isfinite(deviations) & (deviations >= 0))
+    require(bad, f"{name}.reward_ss", deviations, "a finite number, zero or greater")
+    if law is dist.Poisson:
+        require(seen & (mean < 0), f"{name}.reward_mean", mean, "zero or greater (the reward law is Poisson)")
     if law in (dist.BernoulliProbs, dist.BernoulliLogits):
-        n, mean, deviations = (
-            np.asarray(x, float) for x in (counts.reward_count, counts.reward_mean, counts.reward_ss)
-        )
+        outside = seen & ((mean < -ROUNDING) | (mean > 1 + ROUNDING))
+        require(outside, f"{name}.reward_mean", mean, "from 0 to 1 (a Bernoulli reward law)")
         # for rewards that are 0 or 1, and for no others, the squared deviations add to n mean (1 - mean)
-        bad = np.abs(deviations - n * mean * (1 - mean)) > 1e-4 * np.maximum(n, 1.0)
-        require(bad, "data.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
+        bad = seen & (np.abs(deviations - n * mean * (1 - mean)) > 1e-4 * np.maximum(n, 1.0))
+        require(bad, f"{name}.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
 
 
 def _times_log(count: Array, prob: Array) -> Array:
@@ -227,4 +262,8 @@ _LOG_DENSITY: dict[type[dist.Distribution], Callable[..., Array]] = {
     dist.BernoulliLogits: _bernoulli_logits,
     dist.Poisson: _poisson,
 }
-_VALUES = {type(constraints.boolean): "0 or 1", type(constraints.nonnegative_integer): "0, 1, 2, ..."}
+_VALUES = {
+    type(constraints.boolean): "0 or 1",
+    type(constraints.nonnegative_integer): "0, 1, 2, ...",
+    type(constraints.real): "a finite number",
+}

@@ -22,7 +22,8 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     """Optimal gain and relative values of an MDP that never ends and whose optimal gain does not depend on the start.
 
     Each iteration makes 16 lazy sweeps, then evaluates the greedy policy exactly, and keeps the evaluation where the
-    span of T v - v is smaller. The span never grows: the iteration converges where value iteration does.
+    span of T v - v is smaller. The span never grows: the iteration converges where value iteration does. Where it does
+    not, the span bounds the gain of every start, but no single gain need exist: `gap` is then infinite.
     """
     zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
     guess = zero if start is None else jnp.where(jnp.isfinite(start.v), start.v, 0.0)
@@ -34,8 +35,8 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     q = q - gain
     offset = jnp.max(q[0])
     q = q - offset
-    gap = jnp.where(jnp.isfinite(gap), gap, jnp.inf)
-    return Solution(q, jnp.max(q, -1), best_action(q), gain, done & jnp.isfinite(gap), count, gap)
+    gap = jnp.where(done & jnp.isfinite(gap), gap, jnp.inf)
+    return Solution(q, jnp.max(q, -1), best_action(q), gain, jnp.isfinite(gap), count, gap)
 
 
 def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, " S"]) -> Float[Array, ""]:

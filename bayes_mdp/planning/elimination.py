@@ -1,8 +1,9 @@
 """Gauss-Jordan elimination for dense systems of up to a hundred or so unknowns, without LAPACK.
 
-Two independent batched `jnp.linalg.solve` in one compiled program can wait for each other for ever on a CPU of two cores
-(seen with jaxlib 0.10: both hold a thread of the pool that both wait for), and a planner cannot know what else its caller
-compiles. This loop calls no library. It is as fast as LAPACK to 40 unknowns and takes 4 times as long at 128.
+Two independent batched `jnp.linalg.solve` in one compiled program can wait for each other for ever on a CPU of two
+cores (seen with jaxlib 0.10: both hold a thread of the pool that both wait for), and a planner cannot know what else
+its caller compiles. This loop calls no library. It is as fast as LAPACK to 40 unknowns and takes 4 times as long at
+128.
 """
 
 from typing import Any

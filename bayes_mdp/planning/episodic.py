@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
@@ -20,8 +21,8 @@ def backward_induction(
     horizon: int,
     n_states: int,
     *,
-    legal: Bool[Array, "S A"] | None = None,
-    policy: Float[Array, "*H S A"] | None = None,
+    legal: Bool[Array, "S A"] | Bool[np.ndarray, "S A"] | None = None,
+    policy: Float[Array, "*H S A"] | Float[np.ndarray, "*H S A"] | None = None,
     dtype: Any = float,
 ) -> Float[Array, "H S A"]:
     """q of every step of an episode, from the last step to the first.
@@ -35,14 +36,15 @@ def backward_induction(
         policy: probabilities of actions to average over; None: the best action.
         dtype: of the values.
     """
+    probs = None if policy is None else jnp.asarray(policy)
 
     def step(values: Float[Array, " S"], layer: Any) -> Any:
         q = backup(values, layer)
         if legal is not None:
             q = jnp.where(legal, q, -jnp.inf)
-        if policy is None:
+        if probs is None:
             return jnp.max(q, -1), q
-        return policy_values(q, policy[layer] if policy.ndim == 3 else policy), q
+        return policy_values(q, probs[layer] if probs.ndim == 3 else probs), q
 
     end = jnp.zeros(n_states, dtype)
     return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]

@@ -29,9 +29,9 @@ def solve_chain(
 ) -> Vector:
     """Solve M x = rhs, M = I - discount P for a chain (an MDP with one action).
 
-    Dense and S <= 128: elimination. Otherwise BiCGSTAB from `guess` with restarts; where it fails (deterministic cycles make
-    Krylov methods stagnate) a direct solution, except for sparse chains of more than 1024 states: there the iterate of least
-    residual comes back, and the caller measures the residual.
+    Dense and S <= 128: elimination. Otherwise BiCGSTAB from `guess` with restarts; where it fails (deterministic cycles
+    make Krylov methods stagnate) a direct solution, except for sparse chains of more than 1024 states: there the
+    iterate of least residual comes back, and the caller measures the residual.
 
     Args:
         anchored: add x[0] to every equation, which makes M regular for discount 1 and one recurrent class.

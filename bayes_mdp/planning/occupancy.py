@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
@@ -13,7 +14,12 @@ from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.policies import policy_probs
 
 
-def occupancy(mdp: MDP | SparseMDP, policy: Any, objective: Objective, initial: Any = None) -> Float[Array, "*H S A"]:
+def occupancy(
+    mdp: MDP | SparseMDP,
+    policy: Any,
+    objective: Objective,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+) -> Float[Array, "*H S A"]:
     """State-action occupancy d of a policy: sum of d * reward is its value from `initial`.
 
     Args:

@@ -1,6 +1,6 @@
 """`policy_probs`: whatever names a policy, as action probabilities."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -8,19 +8,50 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, Policy, SparseMDP
-from bayes_mdp.mdp.validation import at, check_index, check_probability_rows, first_index, is_concrete
+from bayes_mdp.mdp.validation import (
+    at,
+    check_index,
+    check_probabilities,
+    check_probability_rows,
+    first_index,
+    is_concrete,
+)
+
+_APPROXIMATE = 1e-2  # how far from one a row of exp(log_prob) may be: some policies know theirs only by quadrature
+
+
+@runtime_checkable
+class TabularPolicy(Protocol):
+    """A policy object that knows its sizes: those of its arrays, [*H S A]."""
+
+    @property
+    def horizon(self) -> int | None:
+        """H, or None for a policy that does not depend on the step."""
+        ...
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        ...
 
 
 def policy_probs(policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = None) -> Float[Array, "*H S A"]:
     """Action probabilities of `policy`, of the dtype of `mdp`.
 
     Args:
-        policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities) or a `Policy` object.
+        policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities) or a `Policy` object, whose
+            exp(log_prob) is normalised. Its sizes can be checked where it is a `TabularPolicy`.
         mdp: whose states, actions and legal actions are meant (and a policy object's steps, where it has a horizon).
         horizon: number of steps, where a policy may depend on the step though `mdp` does not.
 
     Raises:
-        ValueError, TypeError: another shape or type, an action out of range or illegal, rows that do not sum to one.
+        ValueError, TypeError: another shape or type, an action out of range or illegal, rows that do not sum to one
+            (a policy object: by more than 0.01). Values are not looked into under tracing.
     """
     policy = read_policy(policy, mdp, horizon=horizon)
     if jnp.issubdtype(policy.dtype, jnp.integer):
@@ -33,7 +64,7 @@ def read_policy(
 ) -> Int[Array, "*H S"] | Float[Array, "*H S A"]:
     """As `policy_probs`, but actions stay actions."""
     horizon = horizon or mdp.horizon
-    if not hasattr(policy, "shape") and isinstance(policy, Policy):
+    if isinstance(policy, Policy):
         return _tabulate(policy, mdp, horizon)
     array = policy if hasattr(policy, "dtype") else np.asarray(policy)
     s, a = mdp.n_states, mdp.n_actions
@@ -53,7 +84,9 @@ def read_policy(
 
 
 def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Float[Array, "*H S A"]:
-    """exp(log_prob) over the grid of steps, states and actions."""
+    """exp(log_prob) over the grid of steps, states and actions, each row over its sum."""
+    if isinstance(policy, TabularPolicy):
+        _check_sizes(policy, mdp, horizon)
     per_action = jax.vmap(policy.log_prob, (None, 0, None))
     per_state = jax.vmap(per_action, (0, None, None))
     grid = jnp.arange(mdp.n_states), jnp.arange(mdp.n_actions)
@@ -61,7 +94,24 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP, horizon: int | None) -> Floa
         log_probs = per_state(*grid, jnp.zeros((), jnp.int32))
     else:
         log_probs = jax.vmap(per_state, (None, None, 0))(*grid, jnp.arange(horizon))
-    return jnp.exp(log_probs).astype(mdp.reward.dtype)
+    probs = jnp.exp(log_probs).astype(mdp.reward.dtype)
+    total = jnp.sum(probs, -1)
+    if is_concrete(probs, mdp):
+        check_probabilities("policy", probs)
+        index = first_index(np.abs(np.asarray(total) - 1) > _APPROXIMATE)
+        if index is not None:
+            raise ValueError(f"{at('policy', index)} sums to {total[index]:.8g}, expected a row that sums to 1")
+        _refuse_illegal(np.asarray(probs), mdp)
+    return probs / total[..., None]
+
+
+def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP, horizon: int | None) -> None:
+    size, expected = (policy.n_states, policy.n_actions), (mdp.n_states, mdp.n_actions)
+    if size != expected:
+        raise ValueError(f"policy is for {size} states and actions, expected {expected}, those of the MDP")
+    if policy.horizon not in (None, horizon):
+        allowed = "a policy that does not depend on the step" if horizon is None else f"{horizon}, those of an episode"
+        raise ValueError(f"policy has {policy.horizon} steps, expected {allowed}")
 
 
 def _check_policy_shape(array: Any, size: tuple[int, ...], horizon: int | None, what: str) -> None:

@@ -17,7 +17,8 @@ class Solution(eqx.Module):
       the relative values themselves can be proven without a bound on mixing times.
 
     `gap` is infinite where nothing can be proven (no proper policy, a gain that depends on the start, values that are
-    not finite). It is the truth whether or not `converged`.
+    not finite). It is the truth whether or not `converged`; for `AverageReward` it is finite only where that is true,
+    because then, and only then, one gain for all starts is known to exist (to within `gap`).
 
     Args:
         q: values of pairs, -inf where an action is illegal. Average reward: reward - gain + E v(next).

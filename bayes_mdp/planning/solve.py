@@ -31,7 +31,7 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
             values cannot be looked into: `converged` is then false and `gap` infinite.
         TypeError: no objective.
     """
-    _check(mdp, objective)
+    check_problem(mdp, objective)
     if start is not None:
         _check_start(mdp, objective, start)
     if isinstance(objective, Episodic):
@@ -40,7 +40,7 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
         return Solution(q, v, best_action(q), gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
     solution = _solve_stationary(mdp, objective, Rounding.of(mdp), start)
     if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
-        _refuse_improper(mdp, solution)
+        refuse_improper(mdp, solution)
     return solution
 
 
@@ -54,7 +54,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: Any, objective: Objective) -> PolicyE
     Raises:
         ValueError, TypeError: as `solve` and `policy_probs`; for `FirstExit`, a policy that does not end.
     """
-    _check(mdp, objective)
+    check_problem(mdp, objective)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), probs)
@@ -93,7 +93,12 @@ def _solve_stationary(
     return solve_first_exit(mdp, rounding, start)
 
 
-def _check(mdp: MDP | SparseMDP, objective: Objective) -> None:
+def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
+    """Refuse an objective that does not fit the MDP; what is traced is not looked into.
+
+    Raises:
+        ValueError, TypeError: as `solve`, but for what only the solution shows.
+    """
     if not isinstance(objective, Objective):
         raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
     if isinstance(objective, Episodic):
@@ -128,7 +133,12 @@ def _require_exit(mdp: MDP | SparseMDP, who: str) -> None:
         raise ValueError(f"{who} never ends from state {state}, expected a proper policy (FirstExit)")
 
 
-def _refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
+def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
+    """Refuse a first-exit problem without a proper policy, or with unbounded rewards. Host-side.
+
+    Raises:
+        ValueError: names the first state from which the episode does not end.
+    """
     _require_exit(mdp, "every policy")
     state = _trapped(follow(mdp, solution.policy))
     if state is not None:

@@ -120,3 +120,9 @@ def test_bad_input(make, message):
     """One sentence each."""
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_table_tells_its_sizes():
+    assert (Greedy(jnp.zeros((5, 3, 2))).horizon, Greedy(jnp.zeros((3, 2))).horizon) == (5, None)
+    policy = GaussianThompson(jnp.zeros((4, 3, 2)), jnp.ones((4, 3, 2)))
+    assert (policy.horizon, policy.n_states, policy.n_actions) == (4, 3, 2)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import dataset, groups, labels, to_arviz
+from bayes_mdp.calibration import dataset, groups, to_arviz
 from bayes_mdp.inference.infer import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.labels import labels
 from bayes_mdp.models import dirichlet_normal_gamma
 
 NUM_DRAWS = 200
@@ -78,7 +79,7 @@ def test_with_the_transitions_groups_are_per_transition(case):
     assert replicated.observed_next_state.dims == ("chain", "draw", "transition")
     np.testing.assert_array_equal(observed.observed_next_state, case.data.outcome(case.space.n_states))
     assert ("observed_reward" in observed) == (case.name != "known")
-    names = labels.labels(case.space.state_names)
+    names = labels(case.space.state_names)
     np.testing.assert_array_equal(observed.transition_state, names[case.data.state])
     likelihood = made["log_likelihood"].observed_transition
     assert likelihood.dims == ("chain", "draw", "transition") and np.isfinite(likelihood).all()
@@ -136,6 +137,23 @@ def test_data_of_another_posterior_are_refused(cases):
     wrong: Any = [1]
     with pytest.raises(TypeError, match="data is a list, expected Transitions, a Log or Counts"):
         to_arviz(case.posterior, data=wrong)
+    for name, changed, message in (
+        (
+            "normal_gamma",
+            {"terminated": None},
+            r"transitions from state, action, next_state \(",
+        ),
+        ("normal_gamma", {"reward_observed": None}, r"rewards of state, action \("),
+        (
+            "by_outcome",
+            {"reward": cases("by_outcome").data.reward + 0.1},
+            r"mean reward of state, action, next_state \(",
+        ),
+        ("tied", {"reward": cases("tied").data.reward + 1}, r"mean reward of state, action \("),
+    ):
+        other = Transitions(**{**vars(cases(name).data), **changed})
+        with pytest.raises(ValueError, match=message):
+            to_arviz(cases(name).posterior, data=other)
     with pytest.raises(ValueError, match="its sums do not tell pairs apart"):
         to_arviz(cases("tied").posterior)
     with pytest.raises(ValueError, match="group is 'draws', expected one of posterior"):
@@ -144,24 +162,6 @@ def test_data_of_another_posterior_are_refused(cases):
         dataset(case.posterior, "log_likelihood")
     with pytest.raises(TypeError, match="posterior is a object, expected one in closed form"):
         to_arviz(object())
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ((3, 1), [3, 1]),
-        ((np.int64(3), 1), [3, 1]),
-        ((0.5, 1.5), [0.5, 1.5]),
-        (("b", "a"), ["b", "a"]),
-        ((True, False), ["True", "False"]),
-        (((0, 1), (0, 2)), ["(0, 1)", "(0, 2)"]),
-        ((1, "1"), ["1", "'1'"]),
-    ],
-)
-def test_labels(names, expected):
-    made = labels.labels(names)
-    assert made.dtype != object
-    assert list(made) == expected
 
 
 def _names(tree):

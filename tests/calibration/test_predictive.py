@@ -46,7 +46,7 @@ def drawn():
 
 def test_draws_have_the_moments_of_the_posterior(case, drawn):
     draws = drawn(case.name, case.posterior)
-    rows, rewards = case.posterior.transition_probs, case.posterior.rewards
+    rows, rewards = case.posterior.transition_probs, case.posterior.reward_cells
     mean, inverse = np.asarray(rows.mean(), float), np.asarray(rows.inverse_total(), float)[..., None]
     np.testing.assert_allclose(draws.transition_probs.sum(-1), 1.0, atol=1e-5)
     _assert_mean(draws.transition_probs, mean, 1e-6)
@@ -121,7 +121,7 @@ def test_replicates_of_cells_keep_the_visits_and_have_the_predictive_means(case,
         made["transition_counts"].astype(float), visits[..., None] * np.asarray(case.posterior.transition_probs.mean())
     )
     if draws.law is not None:
-        expected = cells.rewards.count * np.asarray(case.posterior.rewards.mean())
+        expected = cells.rewards.count * np.asarray(case.posterior.reward_cells.mean())
         _assert_mean(made["reward_total"].astype(float), expected, 1e-5)
 
 
@@ -136,7 +136,7 @@ def test_replicates_of_transitions_have_the_predictive_moments(case, drawn):
         assert "observed_reward" not in made
         return
     where = rows.reward_cell(draws.by_outcome)
-    _assert_mean(made["observed_reward"].astype(float), np.asarray(case.posterior.rewards.mean())[where], 1e-4)
+    _assert_mean(made["observed_reward"].astype(float), np.asarray(case.posterior.reward_cells.mean())[where], 1e-4)
     if case.name == "normal_gamma":
         belief = SimpleNamespace(**{k: np.asarray(v)[where] for k, v in vars(case.posterior.reward).items()})
         student = belief.rate * (belief.pseudo_count + 1) / (belief.pseudo_count * (belief.concentration - 1))

@@ -109,6 +109,8 @@ def test_one_next_state_with_several_rewards_and_ends():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
+        (lambda: "NoSuchThing-v0", "id_or_env is 'NoSuchThing-v0', expected an id that Gymnasium can make"),
+        (lambda: Tabulated(MIXED, initial=(1.0,)), r"initial has shape \(1,\), expected \(2,\) \(state\)"),
         (lambda: "CartPole-v1", r"CartPole-v1 has no table unwrapped\.P"),
         (lambda: Tabulated(MIXED, initial=None), "initial is None and Tabulated has no initial_state_distrib"),
         (

@@ -1,5 +1,6 @@
 """`read_log`: what comes in, and what each bad cell is called."""
 
+import gzip
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def test_the_sources_agree(write, tmp_path):
         (["0.5", "10", "2"], (0.5, 2, 10)),
         (["None", "NA", "null"], ("NA", "None", "null")),
         (["3.0", "1", "2.0"], (1, 2, 3)),
+        (["9007199254740993", "9007199254740992", "1e3"], (1000, 9007199254740992, 9007199254740993)),
     ],
 )
 def test_labels_of_a_csv_are_numbered_naturally(write, cells, names):
@@ -130,6 +132,23 @@ def test_without_flags_the_last_row_is_left_out_and_the_one_before_is_truncated(
     assert data.terminated is None
 
 
+def test_a_last_row_that_is_left_out_may_hold_the_final_state_alone(write):
+    text = "e,s,a,r\nx,0,7,1\nx,1,9,2\nx,2,,\ny,0,7,3\ny,1,,\n"
+    options: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "episode": "e"}
+    log = read_log(write(text), **options)
+    assert (log.states, log.actions) == ((0, 1, 2), (7, 9))
+    data: Any = log.transitions
+    np.testing.assert_array_equal(data.action, [0, 1, 0])
+    np.testing.assert_array_equal(data.reward, [1.0, 2.0, 3.0])
+    assert data.reward_observed is None
+    with pytest.raises(ValueError, match=r"row 2 \(line 3\): action 'a' is empty"):
+        read_log(write(text.replace("x,1,9,2", "x,1,,2")), **options)
+    with pytest.raises(ValueError, match=r"row 2 \(line 3\): reward 'r' is empty"):
+        read_log(write(text.replace("x,1,9,2", "x,1,9,")), **options)
+    with pytest.raises(ValueError, match=r"row 3 \(line 4\): action 'a' is empty"):
+        read_log(write("e,s,a,r,d\nx,0,7,1,0\nx,1,9,2,0\nx,2,,,1\n"), **options, terminated="d")
+
+
 def test_with_next_states_and_episodes_the_last_row_counts_as_truncated(write):
     path = write("e,s,a,s2,n\n1,0,0,1,4\n1,1,0,0,5\n2,0,0,0,0\n")
     data = read_log(path, state="s", action="a", next_state="s2", episode="e").transitions
@@ -179,6 +198,27 @@ def test_bad_files_are_refused_in_one_sentence(write, text, options, message):
     with pytest.raises(ValueError, match=message) as error:
         read_log(write(text), **{**COLUMNS, **options})
     assert "\n" not in str(error.value).strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("s,a,r,s2\n0,0,1,1\n\n  \n0,0,,1\n", r"row 2 \(line 5\)"),
+        ("\n\ns,a,r,s2\n0,0,,1\n", r"row 1 \(line 4\)"),
+        ('s,a,r,s2\n"left\nbank",0,1,0\n0,0,,1\n', r"row 2 \(line 4\)"),
+        ("s,a,r,s2\r\n0,0,1,1\r\n\r\n0,0,,1\r\n", r"row 2 \(line 4\)"),
+    ],
+)
+def test_the_line_of_a_bad_row(write, text, where):
+    with pytest.raises(ValueError, match=rf"log.csv, {where}: reward 'r' is empty"):
+        read_log(write(text), **COLUMNS)
+
+
+def test_a_compressed_file_has_no_lines(tmp_path):
+    path = tmp_path / "log.csv.gz"
+    path.write_bytes(gzip.compress(b"s,a,r,s2\n0,0,,1\n"))
+    with pytest.raises(ValueError, match=r"log.csv.gz, row 1: reward 'r' is empty"):
+        read_log(path, **COLUMNS)
 
 
 def test_what_is_no_table_is_refused(tmp_path, write):

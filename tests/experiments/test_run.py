@@ -203,7 +203,7 @@ BAD = [
     ({"objective": Episodic(5)}, "measured in num_episodes"),
     ({"prior": None}, "prior is None"),
     ({"prior": 3}, "posterior that has update"),
-    ({"key": 0}, "key is no typed key"),
+    ({"key": 0}, "key is 0, expected a typed key"),
     ({"regret": "loss"}, "regret is 'loss'"),
     ({"regret": "bayes"}, "prior is no NumPyro program"),
     ({"objective": FirstExit(), "regret": "objective"}, "FirstExit"),

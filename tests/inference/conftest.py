@@ -158,7 +158,7 @@ class Oracle:
     """One transition at a time, in dictionaries: the leaf of a cell by name, the rewards seen there as a list."""
 
     def __init__(self, posterior):
-        self.rows, self.rewards, self.space = posterior.transition_probs, posterior.rewards, posterior.space
+        self.rows, self.rewards, self.space = posterior.transition_probs, posterior.reward_cells, posterior.space
         self.concentration = np.array(self.rows.prior)
         self.seen = {}
         self.log_evidence = 0.0

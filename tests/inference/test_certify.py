@@ -58,7 +58,7 @@ LEGAL = np.array([[True, True], [True, True], [True, False]])
 def test_ready_priors_are_certified_with_support_masks_and_horizon(name, rewards_on):
     space = StateActionSpace(3, 2, horizon=2, ends=True, support=SUPPORT, legal=LEGAL)
     posterior = infer(KEY, PRIORS[name](0.7, rewards_on=rewards_on), space=space)
-    assert posterior.rewards.by_outcome == (rewards_on == "outcome")
+    assert posterior.reward_cells.by_outcome == (rewards_on == "outcome")
     assert np.array_equal(np.asarray(posterior.transition_probs.mean())[:, LEGAL] > 0, np.stack([SUPPORT[LEGAL]] * 2))
 
 

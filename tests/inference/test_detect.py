@@ -46,7 +46,7 @@ def test_ties_are_the_programs_ties(name):
     found = np.arange(len(places)) if table is None else np.ravel(table)
     assert len(set(found[found >= 0])) == len(set(leaves))
     cells = [program.cell(*place) for place in places]
-    table = posterior.rewards.cell
+    table = posterior.reward_cells.cell
     found = np.arange(len(places)) if table is None else np.ravel(table)
     same = np.equal.outer(found, found)
     assert np.array_equal(same, [[one == other for other in cells] for one in cells])
@@ -56,7 +56,7 @@ def test_ties_are_the_programs_ties(name):
 def test_the_sites_behind_the_leaves_keep_their_names(name):
     program = ACCEPTED[name]
     posterior = infer(KEY, program.prior, space=program.space)
-    names = [site for site, _ in (*posterior.transition_probs.sites, *posterior.rewards.sites)]
+    names = [site for site, _ in (*posterior.transition_probs.sites, *posterior.reward_cells.sites)]
     assert set(names) <= set(program.sites)
 
 

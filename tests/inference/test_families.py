@@ -120,6 +120,21 @@ def test_evidence_does_not_cancel_at_huge_concentration(x64):
 
 
 @pytest.mark.parametrize(
+    ("belief", "reward", "sentence"),
+    [
+        (NormalBelief(0.0, 1.0, 1.0), np.inf, r"x\[1\] is inf, expected a finite number \(the reward law is Normal\)"),
+        (BetaBelief(1.0, 1.0), 0.5, r"x\[1\] is 0.5, expected 0 or 1 \(the reward law is BernoulliProbs\)"),
+        (GammaBelief(1.0, 1.0), 0.5, r"x\[1\] is 0.5, expected 0, 1, 2, ... \(the reward law is Poisson\)"),
+        (GammaBelief(1.0, 1.0), np.inf, r"x\[1\] is inf, expected 0, 1, 2, ..."),
+    ],
+)
+def test_rewards_that_the_law_cannot_give_are_refused(belief, reward, sentence):
+    belief.check_rewards("x", np.array([0.0, 1.0]))
+    with pytest.raises(ValueError, match=sentence):
+        belief.check_rewards("x", np.array([1.0, reward]))
+
+
+@pytest.mark.parametrize(
     ("belief", "sentence"),
     [
         (

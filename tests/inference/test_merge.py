@@ -24,7 +24,7 @@ def test_other_priors_are_refused(cases):
     with pytest.raises(ValueError, match=r"posteriors\[1\] has another space"):
         merge([one, three])
     with pytest.raises(ValueError, match=r"posteriors\[2\] has another prior"):
-        other = type(one)(two.transition_probs, one.rewards, one.space, one.visits, one.constant)
+        other = type(one)(two.transition_probs, one.reward_cells, one.space, one.visits, one.constant)
         merge([one, one, other])
     with pytest.raises(ValueError, match="posteriors is empty"):
         merge([])

@@ -1,6 +1,5 @@
 """Judging policies, against dense solves in numpy of the very same draws."""
 
-import logging
 from importlib import import_module
 from typing import Any
 
@@ -9,8 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from policy_problems import (
+    ACTIONS,
+    ISLANDS,
+    N_ACTIONS,
+    N_STATES,
+    NUM_DRAWS,
+    START,
+    ExponentialRows,
+    OnlySamples,
+    dense_value,
+    posterior,
+)
 
-from bayes_mdp.inference.behaviour import behaviour_policy, greedy
 from bayes_mdp.inference.compare import compare_policies
 from bayes_mdp.inference.policy_value import policy_value
 from bayes_mdp.mdp import (
@@ -19,60 +29,8 @@ from bayes_mdp.mdp import (
     Discounted,
     Episodic,
     FirstExit,
-    Log,
     StateActionSpace,
-    Transitions,
 )
-
-N_STATES, N_ACTIONS, NUM_DRAWS = 4, 2, 64
-START = np.array([0.5, 0.25, 0.25, 0.0])
-ACTIONS = np.array([0, 1, 1, 0])
-
-
-class ExponentialRows(eqx.Module):
-    """Rows of independent exponential draws times fixed weights, over their sum; known rewards.
-
-    The last outcome is the end where `ends`. Exponential draws compile in no time.
-    """
-
-    weight: Any
-    reward: Any
-    visits: Any
-    ends: bool = eqx.field(static=True)
-    space: StateActionSpace | None = None
-
-    def sample(self, key, sample_shape=()):
-        shape, dtype = (*sample_shape, *self.weight.shape), self.weight.dtype
-        return self._mdp(self.weight * jax.random.exponential(key, shape, dtype))
-
-    def mean_mdp(self):
-        return self._mdp(self.weight)
-
-    def visit_counts(self):
-        return self.visits
-
-    def _mdp(self, rows):
-        rows = rows / rows.sum(-1, keepdims=True)
-        if not self.ends:
-            return MDP(rows, self.reward)
-        return MDP(rows[..., :-1], self.reward, end_probs=rows[..., -1])
-
-
-class OnlySamples:
-    """No pytree, no other ability."""
-
-    def __init__(self, posterior):
-        self.posterior = posterior
-
-    def sample(self, key, sample_shape=()):
-        return self.posterior.sample(key, sample_shape)
-
-
-def posterior(ends=False, horizon=None, dtype: Any = np.float64):
-    rng = np.random.default_rng(3)
-    shape = (N_STATES, N_ACTIONS) if horizon is None else (horizon, N_STATES, N_ACTIONS)
-    weight = rng.uniform(0.5, 3.0, (*shape, N_STATES + ends)).astype(dtype)
-    return ExponentialRows(weight, rng.normal(size=shape).astype(dtype), np.ones(shape, dtype), ends)
 
 
 def drawn(belief, key):
@@ -80,26 +38,6 @@ def drawn(belief, key):
         wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), belief)
         mdps = jax.jit(jax.vmap(wide.sample))(jax.random.split(key, NUM_DRAWS))
         return np.asarray(mdps.transition_probs), None if mdps.end_probs is None else np.asarray(mdps.end_probs)
-
-
-def chain(rows, reward, probs):
-    return np.einsum("sa,saz->sz", probs, rows), np.einsum("sa,sa->s", probs, reward)
-
-
-def dense_value(rows, reward, probs, objective):
-    if isinstance(objective, Episodic):
-        v = np.zeros(N_STATES)
-        for h in reversed(range(objective.horizon)):
-            layer = [x[h] if x.ndim > n else x for x, n in ((rows, 3), (reward, 2), (probs, 2))]
-            p, r = chain(*layer)
-            v = r + p @ v
-        return START @ v
-    p, r = chain(rows, reward, probs)
-    if isinstance(objective, AverageReward):
-        balance = np.vstack([p.T - np.eye(N_STATES), np.ones(N_STATES)])
-        return np.linalg.lstsq(balance, np.eye(N_STATES + 1)[-1], rcond=None)[0] @ r
-    discount = objective.discount if isinstance(objective, Discounted) else 1.0
-    return START @ np.linalg.solve(np.eye(N_STATES) - discount * p, r)
 
 
 RANDOM = np.random.default_rng(0).dirichlet(np.ones(N_ACTIONS), N_STATES)
@@ -269,12 +207,14 @@ def test_an_initial_distribution_of_the_draws_is_used(key):
     [
         ({"posterior": 3}, TypeError, "policy_value needs a posterior that has sample, got a int without sample"),
         ({"num_draws": 1}, ValueError, "num_draws is 1, expected an integer of at least 2"),
+        ({"num_draws": 2.5}, TypeError, "num_draws is 2.5, expected an integer of at least 2"),
+        ({"key": np.zeros(2, np.uint32)}, TypeError, "key is an array of dtype uint32, expected a typed key"),
         ({"initial": np.ones(3) / 3}, ValueError, r"initial has shape \(3,\), expected \(4,\)"),
         ({"initial": np.ones(4)}, ValueError, "initial sums to 4"),
         (
             {"policy": np.array([0, 2, 0, 0])},
             ValueError,
-            r"policy: policy\[1\] is 2, expected a action index from 0 to 1",
+            r"policy: policy\[1\] is 2, expected an action index from 0 to 1",
         ),
         ({"policy": np.full((4, 2), 0.4)}, ValueError, r"policy: policy\[0\] sums to 0.8"),
         ({"policy": np.zeros(3, int)}, ValueError, r"policy: policy has shape \(3,\), expected \(4,\)"),
@@ -282,6 +222,7 @@ def test_an_initial_distribution_of_the_draws_is_used(key):
 )
 def test_bad_arguments_are_refused(key, changes, kind, message):
     arguments = {
+        "key": key,
         "posterior": posterior(),
         "policy": ACTIONS,
         "objective": Discounted(0.9),
@@ -289,7 +230,7 @@ def test_bad_arguments_are_refused(key, changes, kind, message):
         **changes,
     }
     with pytest.raises(kind, match=message):
-        policy_value(key, **arguments)
+        policy_value(**arguments)
     with pytest.raises(ValueError, match="policies is empty"):
         compare_policies(key, posterior(), {}, Discounted(0.9))
 
@@ -303,29 +244,21 @@ def test_first_exit_refuses_a_policy_that_need_not_end(key):
         policy_value(key, belief, ACTIONS, FirstExit(), num_draws=4)
 
 
-def test_greedy_is_optimal_in_the_mean_mdp():
-    belief = posterior()
-    rows = belief.weight / belief.weight.sum(-1, keepdims=True)
-    grid = np.stack(np.meshgrid(*[[0, 1]] * N_STATES), -1).reshape(-1, N_STATES)
-    values = [dense_value(rows, belief.reward, np.eye(2)[policy], Discounted(0.9)) for policy in grid]
-    np.testing.assert_array_equal(greedy(belief, Discounted(0.9)), grid[np.argmax(values)])
-    assert greedy(belief, Episodic(3)).shape == (3, N_STATES)
+def test_a_gain_that_depends_on_the_start_is_refused(key):
+    with pytest.raises(ValueError, match=r"policy: its value in draw 0 .* inf, expected one gain, whatever the start"):
+        policy_value(key, ISLANDS, np.zeros(2, int), AverageReward(), num_draws=2)
+
+
+def test_the_average_reward_of_what_can_end_is_refused(key):
+    belief = posterior(ends=True)
     with pytest.raises(
-        TypeError, match="greedy needs a posterior that has mean_mdp, got a OnlySamples without mean_mdp"
+        ValueError, match=r"end probability .* in draw 0, expected MDPs that never end.*restart_at_ends"
     ):
-        greedy(OnlySamples(belief), Discounted(0.9))  # pyright: ignore[reportArgumentType]
+        policy_value(key, belief, ACTIONS, AverageReward(), num_draws=NUM_DRAWS)
 
 
-def test_behaviour_is_how_often(caplog):
-    data = Transitions(np.array([0, 0, 0, 2]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 2, 2]))
-    log = Log(data, ("x", "y", "z"), ("a", "b"))
-    with caplog.at_level(logging.WARNING):
-        probs = behaviour_policy(log)
-    np.testing.assert_allclose(probs, [[1 / 3, 2 / 3], [0.5, 0.5], [1.0, 0.0]])
-    assert "states never seen: y" in caplog.text
-    space = StateActionSpace(3, 2, legal=[[True, True], [False, True], [True, True]])
-    np.testing.assert_allclose(behaviour_policy(log, space=space)[1], [0.0, 1.0])
-    with pytest.raises(TypeError, match="log is a Transitions, expected a Log"):
-        behaviour_policy(data)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"space has shape \(2, 2\)"):
-        behaviour_policy(log, space=StateActionSpace(2, 2))
+def test_a_numerical_error_that_matters_is_printed(key):
+    value = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
+    assert "numerical error" not in str(value)
+    rough = eqx.tree_at(lambda v: v.gap, value, 0.1 * value.sd)
+    assert f"\n  numerical error: up to {0.1 * value.sd:.2g}" in str(rough)

@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false
 """The conjugate posterior against one-at-a-time numpy loops and scipy's predictive laws, to 1e-9 in float64."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,10 +29,10 @@ def test_update_is_the_numpy_loop(case):
     )
     np.testing.assert_allclose(posterior.log_evidence, case.oracle.log_evidence, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(posterior.visit_counts(), case.oracle.visits, rtol=1e-9, atol=1e-9)
-    if isinstance(posterior.rewards, KnownRewards):
+    if isinstance(posterior.reward_cells, KnownRewards):
         return
-    leaf_belief = posterior.rewards.leaf_belief
-    for leaf in range(len(posterior.rewards.data)):
+    leaf_belief = posterior.reward_cells.leaf_belief
+    for leaf in range(len(posterior.reward_cells.data)):
         ours = [values[leaf] for values in vars(leaf_belief).values()]
         np.testing.assert_allclose(ours, case.oracle.parameters(leaf), rtol=1e-9, atol=1e-9)
 
@@ -52,17 +53,83 @@ def test_weight_masks_a_fixed_buffer(case):
     _assert_same(masked, case.prior.update(case.take(case.data, slice(0, 40))))
 
 
+@pytest.mark.parametrize("name", ["flat", "support", "poisson"])
+def test_padding_of_weight_zero_may_hold_anything(cases, name):
+    case = cases(name)
+    keep = np.arange(60) % 3 > 0
+    junk = jax.tree.map(lambda x: np.where(keep, x, np.array(np.nan if x.dtype == float else 97, x.dtype)), case.data)
+    expected = case.prior.update(case.take(case.data, keep))
+    for update in (case.prior.update, jax.jit(lambda t, weight: case.prior.update(t, weight))):  # noqa: PLW0108
+        ours = update(junk, keep)
+        _assert_same(ours, expected)
+        np.testing.assert_allclose(ours.log_evidence, expected.log_evidence, rtol=1e-9)
+    one = case.take(junk, 0)
+    _assert_same(case.prior.update(one, weight=0.0), case.prior)
+    with pytest.raises(ValueError, match=r"transitions.state is 97"):
+        case.prior.update(one)
+
+
 def test_counts_teach_what_their_transitions_teach(case):
-    by_outcome = case.prior.rewards.by_outcome
+    by_outcome = case.prior.reward_cells.by_outcome
     counts = Counts.of(case.data, case.space, by_outcome=by_outcome)
     ours, expected = case.prior.update(counts), case.prior.update(case.data)
     _assert_same(ours.transition_probs, expected.transition_probs)
-    _assert_same(ours.rewards, expected.rewards)
+    _assert_same(ours.reward_cells, expected.reward_cells)
     _assert_same(ours.visit_counts(), expected.visit_counts())
     if case.name == "poisson":
         assert np.isnan(ours.log_evidence)
     else:
         np.testing.assert_allclose(ours.log_evidence, expected.log_evidence, rtol=1e-9, atol=1e-9)
+
+
+def test_counts_by_outcome_are_pooled_where_the_law_does_not_look_at_the_outcome(cases):
+    case = cases("flat")
+    fine = Counts.of(case.data, case.space, by_outcome=True)
+    # What a table of means says of cells without rewards.
+    fine = eqx.tree_at(lambda c: c.reward_mean, fine, jnp.where(fine.reward_count > 0, fine.reward_mean, jnp.nan))
+    _assert_same(case.prior.update(fine), case.prior.update(Counts.of(case.data, case.space)))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "sentence"),
+    [
+        ("flat", "transitions", -3.0, r"transitions\[0, 0, 0\] is -3.0, expected a finite number, zero or greater"),
+        ("flat", "reward_count", np.inf, r"reward_count\[0, 0\] is inf, expected a finite number"),
+        ("flat", "reward_mean", np.nan, r"reward_mean\[0, 0\] is nan, expected a finite number"),
+        ("flat", "reward_ss", -50.0, r"reward_ss\[0, 0\] is -50.0, expected a finite number, zero or greater"),
+        (
+            "support",
+            "reward_mean",
+            5.0,
+            r"reward_mean\[0, 0, 0\] is 5.0, expected from 0 to 1 \(a Bernoulli reward law",
+        ),
+        ("support", "reward_ss", 9.0, r"reward_ss\[0, 0, 0\] is 9.0, expected that of rewards that are 0 or 1"),
+        ("poisson", "reward_mean", -1.0, r"reward_mean\[0, 0\] is -1.0, expected zero or greater \(the reward law"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(cases, name, field, value, sentence):
+    case = cases(name)
+    counts = Counts.of(case.data, case.space)
+    column = np.array(getattr(counts, field))
+    column.flat[0] = value
+    with pytest.raises(ValueError, match=f"counts.{sentence}"):
+        case.prior.update(eqx.tree_at(lambda c: getattr(c, field), counts, column))
+
+
+@pytest.mark.parametrize(
+    ("values", "discount", "sentence"),
+    [
+        ([0.0, np.nan, 0.0], 0.9, r"values\[1\] is nan, expected a finite number"),
+        ([0.0, 0.0, 0.0], 1.5, "discount is 1.5, expected a number from 0 to 1"),
+        ([0.0, 0.0, 0.0], np.nan, "discount is nan, expected a number from 0 to 1"),
+    ],
+)
+def test_a_backup_of_no_numbers_is_refused(cases, values, discount, sentence):
+    prior = cases("flat").prior
+    with pytest.raises(ValueError, match=sentence):
+        prior.bellman_variance(np.array(values), discount)
+    for edge in (0, 1):
+        assert np.isfinite(prior.bellman_variance(np.zeros(3), edge)).all()
 
 
 def test_listed_counts_are_the_same_belief(case):
@@ -86,8 +153,8 @@ def test_mean_mdp_is_the_mean_of_the_law(case):
     np.testing.assert_allclose(mdp.transition_probs, rows[..., : case.space.n_states], rtol=1e-9, atol=1e-9)
     if case.space.ends:
         np.testing.assert_allclose(mdp.end_probs, rows[..., -1], rtol=1e-9, atol=1e-9)
-    mean = np.asarray(posterior.rewards.mean())
-    expected = (rows * mean).sum(-1) if posterior.rewards.by_outcome else mean
+    mean = np.asarray(posterior.reward_cells.mean())
+    expected = (rows * mean).sum(-1) if posterior.reward_cells.by_outcome else mean
     np.testing.assert_allclose(mdp.reward, expected, rtol=1e-9, atol=1e-9)
     assert (mdp.legal is None) == (case.space.legal is None)
 
@@ -131,7 +198,7 @@ def test_reward_variance_is_the_bellman_variance_of_nothing(case):
     posterior = case.prior.update(case.data)
     expected = posterior.bellman_variance(np.zeros(case.space.n_states), 0.9)
     np.testing.assert_allclose(posterior.reward_variance(), expected, rtol=1e-9, atol=1e-9)
-    if not posterior.rewards.by_outcome:
+    if not posterior.reward_cells.by_outcome:
         np.testing.assert_allclose(posterior.expected_reward_variance(), expected, rtol=1e-9, atol=1e-9)
 
 

@@ -70,7 +70,7 @@ def test_another_version_is_refused(cases, tmp_path, monkeypatch):
 def test_names_that_cannot_be_written_are_refused(cases, tmp_path):
     prior = cases("flat").prior
     space = StateActionSpace(3, 2, states=("a", frozenset({1}), "c"))
-    odd = type(prior)(prior.transition_probs, prior.rewards, space, prior.visits, prior.constant)
+    odd = type(prior)(prior.transition_probs, prior.reward_cells, space, prior.visits, prior.constant)
     with pytest.raises(TypeError, match=r"posterior.space.states\[1\] is a frozenset, expected a str"):
         save(odd, tmp_path / "belief")
     assert not list(tmp_path.iterdir())

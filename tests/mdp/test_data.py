@@ -1,5 +1,8 @@
 """Transitions and their statistics: two routes, merging, masks, refusals row by row."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -69,6 +72,30 @@ def test_weights_mask(x64):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.parametrize("index", [0, 50])
+def test_what_a_masked_row_holds_is_not_looked_at(index, x64):
+    """Padding may be anything: nan, an index out of range."""
+    keep = np.arange(200) != index
+    data: Any = make()
+    data = Transitions(
+        np.where(keep, data.state, 99),
+        np.where(keep, data.action, -7),
+        np.where(keep, data.reward, np.nan),
+        np.where(keep, data.next_state, 99),
+        data.terminated,
+    )
+    masked = Counts.of(data, SPACE, weight=keep)
+    cut = Counts.of(jax.tree.map(lambda x: x[keep], data), SPACE)
+    for left, right in zip(jax.tree.leaves(masked), jax.tree.leaves(cut), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-9)
+    with pytest.raises(ValueError, match=rf"transitions.state\[{index}\] is 99"):
+        Counts.of(data, SPACE)
+    worse = eqx.tree_at(lambda t: t.reward, data, np.where(np.arange(200) == 60, np.inf, data.reward))
+    with pytest.raises(ValueError, match=r"transitions.reward\[60\] is inf"):
+        check_transitions(worse, SPACE, keep)
+    check_transitions(worse, SPACE, 0.0)
+
+
 def test_missing_rewards_are_no_rewards(x64):
     seen = np.arange(200) % 2 == 0
     reward = np.where(seen, 1e4 + np.arange(200.0), np.nan)
@@ -86,7 +113,8 @@ def test_one_transition_and_steps(x64):
     assert counts.transitions.shape == (4, 3, 2, 3)
     assert counts.transitions[3, 1, 0, 2] == counts.transitions.sum() == 1
     assert counts.reward_mean[3, 1, 0] == 2.5
-    assert Counts.of(Transitions(1, 0, 2.5, 2), stepped).transitions[0, 1, 0, 2] == 1
+    with pytest.raises(ValueError, match=r"transitions\.step is None"):
+        Counts.of(Transitions(1, 0, 2.5, 2), stepped)
 
 
 def bad(index, value, name, **changes):
@@ -105,7 +133,7 @@ SUPPORT[2, 1, 0] = False
     ("data", "space", "message"),
     [
         (bad(7, 3, "state"), SPACE, r"transitions.state\[7\] is 3, expected a state index from 0 to 2"),
-        (bad(7, -1, "action"), SPACE, r"transitions.action\[7\] is -1, expected an? action index from 0 to 1"),
+        (bad(7, -1, "action"), SPACE, r"transitions.action\[7\] is -1, expected an action index from 0 to 1"),
         (bad(7, 9, "next_state", terminated=None), SPACE, r"transitions.next_state\[7\] is 9, expected a state index"),
         (bad(7, np.nan, "reward"), SPACE, r"transitions.reward\[7\] is nan, expected a finite number"),
         (bad(7, np.inf, "reward"), SPACE, r"transitions.reward\[7\] is inf, expected a finite number"),
@@ -127,6 +155,22 @@ SUPPORT[2, 1, 0] = False
 def test_check_refuses(data, space, message):
     with pytest.raises(ValueError, match=message):
         check_transitions(data, space)
+
+
+@pytest.mark.parametrize("name", ["action", "reward", "next_state", "terminated", "reward_observed"])
+def test_columns_of_another_length_are_refused(name):
+    short: dict[str, Any] = {name: np.zeros(1, float if name == "reward" else bool if name[0] in "tr" else int)}
+    with pytest.raises(ValueError, match=rf"transitions.{name} has shape \(1,\), expected \(200,\) \(as transitions"):
+        check_transitions(make(**short), SPACE)
+    with pytest.raises(ValueError, match=rf"transitions.{name} has shape"):
+        jax.eval_shape(lambda t: Counts.of(t, SPACE), make(**short))
+
+
+def test_counting_checks():
+    with pytest.raises(ValueError, match=r"transitions.state\[7\] is 3, expected a state index from 0 to 2"):
+        Counts.of(bad(7, 3, "state"), SPACE)
+    with pytest.raises(ValueError, match=r"transitions.reward\[7\] is nan"):
+        Counts.of(bad(7, np.nan, "reward"), SPACE)
 
 
 def test_the_next_state_of_an_end_is_not_looked_at():

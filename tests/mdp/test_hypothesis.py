@@ -125,6 +125,40 @@ def test_unroll_keeps_the_dtype(x64):
     assert {x.dtype for x in jax.tree.leaves(unroll(mdp, 2))} == {jnp.dtype(jnp.float32)}
 
 
+def random_sparse(seed, lead=(3, 2)):
+    rng = np.random.default_rng(seed)
+    ends = rng.uniform(0, 0.5, lead)
+    probability = rng.dirichlet(np.ones(2), lead) * (1 - ends[..., None])
+    successor, reward = rng.integers(0, 3, (*lead, 2)), rng.normal(size=lead)
+    initial, legal = np.array([0.0, 0.25, 0.75]), np.array([[1, 0], [1, 1], [1, 1]])
+    return SparseMDP(successor, probability, reward, end_probs=ends, legal=legal, initial=initial)
+
+
+@pytest.mark.parametrize("lead", [(3, 2), (4, 3, 2)])
+def test_a_sparse_restart_is_the_dense_one(lead):
+    sparse = random_sparse(0, lead)
+    restarted, dense = restart_at_ends(sparse), restart_at_ends(sparse.to_dense())
+    assert restarted.end_probs is None
+    assert restarted.successor.shape == (*lead, 2 + 2)  # the two possible first states
+    np.testing.assert_allclose(restarted.to_dense().transition_probs, dense.transition_probs, atol=1e-6)
+    np.testing.assert_array_equal(restarted.legal, dense.legal)
+    traced = jax.jit(restart_at_ends)(sparse)
+    assert traced.successor.shape == (*lead, 2 + 3)
+    np.testing.assert_allclose(traced.to_dense().transition_probs, dense.transition_probs, atol=1e-6)
+    assert restart_at_ends(restarted) is restarted
+
+
+def test_restarts_and_dense_forms_batch():
+    """A batch of hypotheses (every leaf batched) goes through vmap as each alone."""
+    each = [random_sparse(seed) for seed in range(4)]
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    expected = np.stack([restart_at_ends(one.to_dense()).transition_probs for one in each])
+    dense = jax.vmap(lambda mdp: restart_at_ends(mdp.to_dense()))(batch)
+    np.testing.assert_allclose(dense.transition_probs, expected, atol=1e-6)
+    listed = jax.vmap(lambda mdp: restart_at_ends(mdp).to_dense())(batch)
+    np.testing.assert_allclose(listed.transition_probs, expected, atol=1e-6)
+
+
 def test_restart_at_ends():
     ends = np.full((3, 2), 0.25)
     mdp = MDP(ROWS * 0.75, REWARD, end_probs=ends, initial=np.array([0.0, 0.0, 1.0]))

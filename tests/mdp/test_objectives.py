@@ -14,6 +14,12 @@ def test_discounts_outside_their_range(discount):
         Discounted(discount)
 
 
+@pytest.mark.parametrize("discount", ["0.9", None, [0.9], True])
+def test_discounts_that_are_no_numbers(discount):
+    with pytest.raises(TypeError, match=r"discount is .*, expected a number from 0 up to, but not including, 1"):
+        Discounted(discount)
+
+
 def test_jax_discounts_are_checked_too():
     with pytest.raises(ValueError, match=r"discount is 1.*, expected a number from 0"):
         Discounted(jnp.asarray(1.0))

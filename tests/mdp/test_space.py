@@ -17,6 +17,7 @@ from bayes_mdp.mdp import Log, StateActionSpace, Transitions
         ((2, 2), {"horizon": 0}, "horizon is 0, expected an integer of at least 1"),
         ((2, 2), {"states": ["a", "a"]}, r"states has 2 names \(1 different\), expected 2"),
         ((2, 2), {"actions": ["a", "b", "c"]}, r"actions has 3 names \(3 different\), expected 2"),
+        ((2, 2), {"states": ["a", "end"], "ends": True}, "states holds 'end', the name of the end of an episode"),
         ((2, 2), {"legal": np.array([[1, 1], [0, 0]])}, r"legal\[1\] is False, expected at least one legal action"),
         ((2, 2), {"legal": np.ones((3, 2))}, r"legal has shape \(3, 2\), expected \(2, 2\)"),
         ((2, 2), {"support": np.ones((2, 2, 3))}, r"support has shape \(2, 2, 3\), expected \(2, 2, 2\)"),
@@ -66,7 +67,17 @@ def test_from_log():
     assert space.shape == (2, 1)
     assert space.ends
     never = Transitions(np.array([0]), np.array([0]), None, np.array([1]))
-    assert not StateActionSpace.from_log(Log(never, states=("x", "y"), actions=("go",))).ends
+    log = Log(never, states=("x", "y"), actions=("go",))
+    assert not StateActionSpace.from_log(log).ends
+    legal, support = np.ones((2, 1), bool), np.ones((4, 2, 1, 3), bool)
+    more = StateActionSpace.from_log(log, horizon=4, ends=True, legal=legal, support=support)
+    assert (more.shape, more.n_outcomes, more.state_names) == ((4, 2, 1), 3, ("x", "y"))
+    np.testing.assert_array_equal(more.legal, legal)
+    np.testing.assert_array_equal(more.support, support)
+    assert not StateActionSpace.from_log(Log(rows, states=("x", "y"), actions=("go",)), ends=False).ends
+    assert StateActionSpace(2, 1, states=("end", "x")).state_names == ("end", "x")
+    with pytest.raises(TypeError, match="log is a Transitions, expected a Log"):
+        StateActionSpace.from_log(rows)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

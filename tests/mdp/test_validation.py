@@ -46,8 +46,33 @@ def test_indices():
     validation.check_index("x", np.array([0, 2]), 3, "state")
     with pytest.raises(ValueError, match=r"x\[1\] is 3, expected a state index from 0 to 2"):
         validation.check_index("x", np.array([0, 3]), 3, "state")
+    with pytest.raises(ValueError, match=r"x\[0\] is -1, expected an action index from 0 to 2"):
+        validation.check_index("x", np.array([-1]), 3, "action")
     with pytest.raises(TypeError, match="x has dtype bool"):
         validation.check_index("x", np.array([True]), 3, "state")
+
+
+def test_keys():
+    validation.check_key("key", jax.random.key(0))
+    with pytest.raises(TypeError, match=r"key is an array of dtype uint32, expected a typed key \(jax.random.key\)"):
+        validation.check_key("key", jax.random.PRNGKey(0))
+    with pytest.raises(TypeError, match="key is 3, expected a typed key"):
+        validation.check_key("key", 3)
+    with pytest.raises(ValueError, match=r"key has shape \(2,\), expected one key"):
+        validation.check_key("key", jax.random.split(jax.random.key(0)))
+
+
+@pytest.mark.parametrize(("value", "kind"), [(2.5, TypeError), (True, TypeError), ("3", TypeError), (1, ValueError)])
+def test_counts(value, kind):
+    validation.check_count("n", np.int64(2), 2)
+    with pytest.raises(kind, match=f"n is {value!r}, expected an integer of at least 2"):
+        validation.check_count("n", value, 2)
+
+
+def test_labels():
+    validation.check_labels("x", (0, 1), (0, 1))
+    with pytest.raises(ValueError, match=r"x are 0, 1, 2, 3, \.\.\. \(5\), expected those of the space: 'a', 'b'"):
+        validation.check_labels("x", (0, 1, 2, 3, 4), ("a", "b"))
 
 
 def test_tracers_are_not_concrete():

@@ -138,10 +138,26 @@ def counts_with(**changes):
         ({"reward_count": np.zeros(3)}, None, r"data.reward_count has shape \(3,\), expected \(3, 2\)"),
         ({"transitions": np.full((3, 2, 4), -1.0)}, None, r"data.transitions\[0, 0, 0\] is -1.0, expected a finite"),
         (
-            {"reward_count": np.ones((3, 2))},
+            {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), -1.0)},
             dist.Poisson,
-            "data is a Counts, expected Transitions, a Log or Statistics",
+            r"data.reward_mean\[0, 0\] is -1.0, expected zero or greater \(the reward law is Poisson\)",
         ),
+        (
+            {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), np.nan)},
+            None,
+            r"data.reward_mean\[0, 0\] is nan, expected a finite number",
+        ),
+        (
+            {"reward_count": np.ones((3, 2)), "reward_ss": np.full((3, 2), -50.0)},
+            dist.Normal,
+            r"data.reward_ss\[0, 0\] is -50.0, expected a finite number, zero or greater",
+        ),
+        (
+            {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), 5.0)},
+            dist.BernoulliLogits,
+            r"data.reward_mean\[0, 0\] is 5.0, expected from 0 to 1 \(a Bernoulli reward law\)",
+        ),
+        ({"reward_ss": np.zeros(3)}, None, r"data.reward_ss has shape \(3,\), expected \(3, 2\) \(as reward_count\)"),
         (
             {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), 0.5)},
             dist.BernoulliProbs,

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from planning_problems import arrays, evaluate, make_mdp
 
-from bayes_mdp.mdp import Discounted, Episodic
+from bayes_mdp.mdp import MDP, Discounted, Episodic
 from bayes_mdp.planning import policy_probs
 
 MDP6 = make_mdp(*arrays("masked", 6))
+FREE6 = MDP(MDP6.transition_probs, MDP6.reward)
 
 
 class Lazy:
@@ -33,15 +34,57 @@ def test_actions_and_probabilities():
 
 
 def test_policy_objects():
-    np.testing.assert_allclose(policy_probs(Lazy(), MDP6), np.tile([0.9, 0.1], (6, 1)), rtol=1e-6)
-    steps = policy_probs(Lazy(), MDP6, horizon=3)
+    np.testing.assert_allclose(policy_probs(Lazy(), FREE6), np.tile([0.9, 0.1], (6, 1)), rtol=1e-6)
+    steps = policy_probs(Lazy(), FREE6, horizon=3)
     np.testing.assert_allclose(steps[:, 0, 1], [0.1, 0.2, 0.3], rtol=1e-6)
+
+
+class Table:
+    """A policy object that knows its sizes."""
+
+    def __init__(self, probs):
+        self.probs = jnp.asarray(probs)
+        self.horizon = len(probs) if self.probs.ndim == 3 else None
+        self.n_states, self.n_actions = self.probs.shape[-2:]
+
+    def act(self, key, state, step):
+        return jax.random.categorical(key, self.log_prob(state, slice(None), step))
+
+    def log_prob(self, state, action, step):
+        return jnp.log(self.probs[state, action] if self.horizon is None else self.probs[step, state, action])
+
+
+HALF = np.full((6, 2), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "mdp", "horizon", "message"),
+    [
+        (Table(HALF), MDP6, None, r"policy\[0\] takes action 0, expected a legal action of the state"),
+        (Lazy(), MDP6, 3, r"policy\[0, 0\] takes action 0, expected a legal action of the state"),
+        (Table(0.8 * HALF), FREE6, None, r"policy\[0\] sums to 0\.8.*, expected a row that sums to 1"),
+        (Table(np.nan * HALF), FREE6, None, r"policy\[0, 0\] is nan, expected a probability"),
+        (Table(HALF[:5]), FREE6, None, r"policy is for \(5, 2\) states and actions, expected \(6, 2\)"),
+        (Table(np.full((6, 3), 1 / 3)), FREE6, None, r"policy is for \(6, 3\) states and actions, expected \(6, 2\)"),
+        (Table([HALF] * 3), FREE6, None, "policy has 3 steps, expected a policy that does not depend on the step"),
+        (Table([HALF] * 3), FREE6, 6, "policy has 3 steps, expected 6, those of an episode"),
+    ],
+)
+def test_bad_policy_objects(policy, mdp, horizon, message):
+    with pytest.raises(ValueError, match=message):
+        policy_probs(policy, mdp, horizon=horizon)
+
+
+def test_rows_known_by_quadrature_are_normalised(x64):
+    """Some policies know their probabilities to 1e-3; their rows still sum to one."""
+    np.testing.assert_allclose(policy_probs(Table(1.002 * HALF), FREE6), HALF, rtol=1e-12)
+    assert policy_probs(Table([HALF] * 3), FREE6, horizon=3).shape == (3, 6, 2)
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (np.full(6, 2), r"policy\[0\] is 2, expected a action index from 0 to 1"),
+        (np.full(6, 2), r"policy\[0\] is 2, expected an action index from 0 to 1"),
         (np.zeros(6, int), r"policy\[0\] takes action 0, expected a legal action"),
         (np.zeros(5, int), r"policy has shape \(5,\), expected \(6,\) \(an action for every state\)"),
         (np.full((6, 3), 1 / 3), r"policy has shape \(6, 3\), expected \(6, 2\)"),

@@ -1,1 +1,1 @@
-"""bayes_mdp.inference.value"""
+"""Beliefs about Q as plain arrays; nothing here imports the rest of the package."""

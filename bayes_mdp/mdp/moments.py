@@ -1,0 +1,36 @@
+"""Moments of samples: count, mean and sum of squared deviations. A sum of squares would cancel in float32.
+
+Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Cells = Float[Array, "*cells"]
+Moments = tuple[Cells, Cells, Cells]
+
+
+def merge_moments(one: Moments, other: Moments) -> Moments:
+    """The moments of both samples together, cell by cell; a mean without count must be finite."""
+    (count, mean, ss), (more, their_mean, their_ss) = one, other
+    total = count + more
+    share = more / jnp.where(total > 0, total, 1.0)
+    shift = their_mean - mean
+    return total, mean + shift * share, ss + their_ss + shift**2 * count * share
+
+
+def pool_moments(moments: Moments, add: Callable[[Any], Any], spread: Callable[[Any], Any]) -> Moments:
+    """The moments of groups of samples.
+
+    Args:
+        moments: of the samples; a single number x is (1, x, 0).
+        add: sums over the samples of each group.
+        spread: hands the value of each group to its samples.
+    """
+    count, mean, ss = moments
+    total = add(count)
+    centre = add(count * mean) / jnp.where(total > 0, total, 1.0)
+    return total, centre, add(ss + count * (mean - spread(centre)) ** 2)
