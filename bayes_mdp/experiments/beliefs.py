@@ -31,7 +31,7 @@ def initial_belief(key: Any, prior: Any, space: StateActionSpace) -> Any:
         return prior
     if not callable(prior):
         require_ability(prior, CanUpdate, "run")
-    from bayes_mdp.inference.infer import infer
+    from bayes_mdp.inference.route import infer
 
     return infer(key, prior, None, space=space)
 

@@ -7,7 +7,6 @@ JSON, and a checksum. It is written beside and renamed, and removed when the run
 import hashlib
 import io
 import json
-import os
 import time
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ import numpy as np
 from bayes_mdp.experiments.case import SNAPSHOT_SECONDS
 from bayes_mdp.experiments.describe import first_difference
 from bayes_mdp.experiments.loop import Row
+from bayes_mdp.mdp.files import write_beside
 
 _DIGEST = 32
 
@@ -91,7 +91,8 @@ class Snapshots:
             buffer, configuration=np.array(text), rows_done=rows_done, **arrays, **join(chunks, rows_done)._asdict()
         )
         content = buffer.getvalue()
-        write_beside(self._path, hashlib.sha256(content).digest() + content)
+        whole = hashlib.sha256(content).digest() + content
+        write_beside(self._path, lambda beside: beside.write_bytes(whole))
         self._written = time.monotonic()
 
 
@@ -101,13 +102,6 @@ def join(chunks: list[Row], num_rows: int) -> Row:
     return Row(
         *(np.concatenate([np.asarray(x, np.float64) for x in column], axis=1)[:, :num_rows] for column in columns)
     )
-
-
-def write_beside(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside, then renamed."""
-    beside = Path(f"{path}.new")
-    beside.write_bytes(content)
-    os.replace(beside, path)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -3,32 +3,30 @@
 Names are loaded when they are first used: `bayes_mdp.inference.value`, a leaf of plain arrays, costs no NumPyro.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.behaviour import behaviour_policy, greedy
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
-    from bayes_mdp.inference.draws import CountedDraws, Draws, draws
-    from bayes_mdp.inference.infer import infer
+    from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
-    from bayes_mdp.inference.merge import merge
-    from bayes_mdp.inference.policy_value import PolicyValue, policy_value
     from bayes_mdp.inference.posterior import ConjugatePosterior
     from bayes_mdp.inference.predictive import log_predictive
+    from bayes_mdp.inference.route import infer
+    from bayes_mdp.inference.shards import merge
     from bayes_mdp.inference.storage import load, save
     from bayes_mdp.inference.summary import describe, table
+    from bayes_mdp.inference.weighted import CountedDraws, Draws, draws
 
 _HOMES = {
     "behaviour": "behaviour_policy greedy",
     "compare": "PolicyComparison compare_policies",
-    "draws": "CountedDraws Draws draws",
-    "infer": "infer",
+    "weighted": "CountedDraws Draws draws",
+    "route": "infer",
     "layered": "LayeredPosterior",
-    "merge": "merge",
-    "policy_value": "PolicyValue policy_value",
+    "shards": "merge",
+    "judge": "PolicyValue policy_value",
     "posterior": "ConjugatePosterior",
     "predictive": "log_predictive",
     "storage": "load save",
@@ -56,17 +54,6 @@ __all__ = [
     "save",
     "table",
 ]
-
-
-class _Room(ModuleType):
-    """Some functions share the name of their module: loading the module must not hide the function."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME_OF and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Room
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.inference.policy_value import to_float64
+from bayes_mdp.inference.judge import to_float64
 from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_labels, first_index

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.policy_value import (
+from bayes_mdp.inference.judge import (
     PolicyValue,
     describe_gap,
     describe_objective,

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bayes_mdp.inference.draws import CountedDraws, Draws
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.layered import LayeredPosterior
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
+from bayes_mdp.inference.weighted import CountedDraws, Draws
 from bayes_mdp.mdp import MDP, StateActionSpace
 from bayes_mdp.mdp.files import write_beside
 

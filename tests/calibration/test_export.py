@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.calibration import dataset, groups, to_arviz
-from bayes_mdp.inference.infer import infer
+from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.models import dirichlet_normal_gamma

@@ -15,8 +15,8 @@ from programs import ACCEPTED, SPACE, draw_transitions, sequential_evidence, tra
 
 from bayes_mdp.inference.certify import certify, log_evidences
 from bayes_mdp.inference.detect import detect
-from bayes_mdp.inference.infer import infer
 from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import PRIORS, World

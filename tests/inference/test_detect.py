@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 from programs import ACCEPTED, IMPOSTORS, SPACE
 
-from bayes_mdp.inference.infer import infer
+from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.selection import REAL, Layout, entries
 from bayes_mdp.models import NormalGamma, World, normal
 

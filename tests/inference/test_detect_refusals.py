@@ -13,7 +13,7 @@ import pytest
 from numpyro import handlers
 from programs import SPACE
 
-from bayes_mdp.inference.infer import infer
+from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import NormalGamma, World, normal
 

@@ -5,9 +5,9 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.draws import draws
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.storage import load, save
+from bayes_mdp.inference.weighted import draws
 from bayes_mdp.mdp import MDP, StateActionSpace
 
 NUMBER_OF_FAULTS = 1000

@@ -17,7 +17,7 @@ from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
 from programs import ACCEPTED, draw_transitions, transitions_of
 
-from bayes_mdp.inference.infer import infer
+from bayes_mdp.inference.route import infer
 from bayes_mdp.models import dirichlet_bernoulli, joint, summarise, to_mdp
 
 

@@ -22,7 +22,7 @@ from policy_problems import (
 )
 
 from bayes_mdp.inference.compare import compare_policies
-from bayes_mdp.inference.policy_value import policy_value
+from bayes_mdp.inference.judge import policy_value
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -83,7 +83,7 @@ def test_draws_are_common_and_those_of_policy_value(key):
 
 def test_draws_in_chunks_are_the_same_draws(key, monkeypatch):
     whole = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
-    monkeypatch.setattr(import_module("bayes_mdp.inference.policy_value"), "NUMBERS_AT_ONCE", 7 * 40)
+    monkeypatch.setattr(import_module("bayes_mdp.inference.judge"), "NUMBERS_AT_ONCE", 7 * 40)
     chunked = policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)
     np.testing.assert_allclose(chunked.draws, whole.draws, rtol=1e-12)
 

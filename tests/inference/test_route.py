@@ -17,9 +17,9 @@ from programs import ACCEPTED, SPACE, draw_transitions, transitions_of
 
 from bayes_mdp.inference import infer as face
 from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.infer import infer
-from bayes_mdp.inference.merge import merge
 from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.shards import merge
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models import World, dirichlet_bernoulli, dirichlet_poisson, known_rewards
 

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.merge import merge
+from bayes_mdp.inference.shards import merge
 
 
 def test_shards_merge_to_the_whole(case):

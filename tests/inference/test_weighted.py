@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.draws import CountedDraws, draws
+from bayes_mdp.inference.weighted import CountedDraws, draws
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, CanSpread, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 
