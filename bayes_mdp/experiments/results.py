@@ -1,7 +1,6 @@
 """The result of a run: an `xarray.Dataset`, and its NetCDF file."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,8 @@ import numpy as np
 
 from bayes_mdp.experiments.execute import Outcome
 from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.space import PLATE_NAMES
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def to_dataset(outcome: Outcome, regret: np.ndarray, prepared: Prepared, attribu
         coords={
             "seed": np.arange(outcome.reward.shape[0]),
             rows: np.arange(layout.num_rows),
-            "state": _labels(space.state_names),
-            "action": _labels(space.action_names),
+            "state": labels(space.state_names),
+            "action": labels(space.action_names),
         },
         attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
     )
@@ -52,9 +53,7 @@ def to_dataset(outcome: Outcome, regret: np.ndarray, prepared: Prepared, attribu
 
 def save_result(result: "xr.Dataset", path: str | Path) -> None:
     """Write NetCDF, beside and then renamed: never half a file under `path`."""
-    beside = Path(f"{path}.new")
-    result.to_netcdf(beside, engine=_ENGINE)
-    os.replace(beside, path)
+    write_beside(path, lambda beside: result.to_netcdf(beside, engine=_ENGINE))
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
@@ -75,10 +74,3 @@ def load_result(path: str | Path) -> "xr.Dataset":
     if result.attrs.get("format") != FORMAT:
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result
-
-
-def _labels(names: tuple[Any, ...]) -> np.ndarray:
-    """Labels as a file can hold them: numbers where all are integers, else text."""
-    if all(isinstance(name, (int, np.integer)) for name in names):
-        return np.asarray(names)
-    return np.asarray([str(name) for name in names])

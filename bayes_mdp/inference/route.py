@@ -18,7 +18,6 @@ from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.trace import Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import check_key, check_labels
-from bayes_mdp.models.statistics import check_counts
 
 METHODS = ("auto", "exact")
 _NARROW: set[Any] = set()
@@ -57,7 +56,6 @@ def infer(
     with _room():
         posterior = jax.tree.map(np.array, _belief(prior, space))
         if isinstance(transitions, Counts):
-            check_counts(transitions, space, None, posterior.reward_cells.by_outcome)
             posterior = jax.tree.map(np.asarray, posterior.update(transitions))
     return posterior if transitions is None or isinstance(transitions, Counts) else refit(posterior, transitions)
 

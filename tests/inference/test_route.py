@@ -204,7 +204,7 @@ def test_an_outcome_that_the_program_rules_out_is_refused():
 
 def test_counts_are_checked():
     counts = Counts(-np.ones((3, 2, 3)), *np.zeros((3, 3, 2)))
-    with pytest.raises(ValueError, match=r"data.transitions\[0, 0, 0\] is -1.0"):
+    with pytest.raises(ValueError, match=r"counts.transitions\[0, 0, 0\] is -1.0"):
         infer(KEY, FLAT, counts, space=SPACE)
 
 
