@@ -188,12 +188,13 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def summary_of_run(agent: str, env: str, result: Any) -> str:
     """Total reward and final regret over the seeds, mean +- 95 % interval of the mean, as one line."""
+    from bayes_mdp.experiments.intervals import half_width
+
     totals = result["reward"].sum(result["reward"].dims[1]).to_numpy()
     regret = result["regret"].to_numpy()[:, -1]
-    half = 1.96 / len(totals) ** 0.5
     return (
-        f"{agent} in {env}, {len(totals)} seeds: total reward {totals.mean():.6g} +- {half * totals.std(ddof=1):.3g}, "
-        f"regret {regret.mean():.6g} +- {half * regret.std(ddof=1):.3g}"
+        f"{agent} in {env}, {len(totals)} seeds: total reward {totals.mean():.6g} +- {half_width(totals):.3g}, "
+        f"regret {regret.mean():.6g} +- {half_width(regret):.3g}"
         if len(totals) > 1
         else f"{agent} in {env}, 1 seed: total reward {totals[0]:.6g}, regret {regret[0]:.6g}"
     )

@@ -20,6 +20,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.envs import from_gymnasium, read_log
+from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
 from bayes_mdp.inference import PolicyComparison, compare_policies, infer, save
@@ -195,7 +196,7 @@ def _explore(env: Environment, folder: Path, key: PRNGKeyArray) -> dict[str, xr.
 
 
 def _mean(x: np.ndarray) -> str:
-    return f"{x.mean():.2f} +- {1.96 * x.std(ddof=1) / len(x) ** 0.5:.2f}"
+    return f"{x.mean():.2f} +- {half_width(x):.2f}"
 
 
 def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Dataset], path: Path) -> None:

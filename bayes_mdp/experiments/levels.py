@@ -9,11 +9,11 @@ import numpy as np
 from bayes_mdp.agents import PSRL
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward
 
 DISCOUNT = 0.95
-_TWO_SIDED_95, _TWO_SIDED_99 = 1.959964, 2.5758293
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Level:
     @property
     def agrees(self) -> bool:
         """Whether the difference is within the 99 % interval of a difference of two independent means."""
-        error = np.hypot(self.ours_half, self.theirs_half) / _TWO_SIDED_95
-        return bool(abs(self.ours - self.theirs) <= _TWO_SIDED_99 * error)
+        error = np.hypot(self.ours_half, self.theirs_half) / NORMAL_QUANTILE[0.95]
+        return bool(abs(self.ours - self.theirs) <= NORMAL_QUANTILE[0.99] * error)
 
 
 def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
@@ -103,6 +103,5 @@ def _chain(num_seeds: int, seed: int) -> list[Level]:
 
 
 def _level(task: str, samples: np.ndarray, theirs: Any) -> Level:
-    spread = samples.std(ddof=1) if samples.size > 1 else np.inf
-    half = float(_TWO_SIDED_95 * spread / np.sqrt(samples.size))
+    half = float(half_width(samples)) if samples.size > 1 else float("inf")
     return Level(task, float(samples.mean()), half, *theirs)

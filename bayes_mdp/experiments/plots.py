@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.mdp.validation import first_index
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-_NORMAL_QUANTILE = {0.9: 1.6448536, 0.95: 1.959964, 0.99: 2.5758293}
 
 
 def plot_regret(
@@ -29,8 +28,8 @@ def plot_regret(
         ValueError: another level, no results.
     """
     named = _by_name(results)
-    if level not in _NORMAL_QUANTILE:
-        raise ValueError(f"level is {level}, expected one of {', '.join(map(str, _NORMAL_QUANTILE))}")
+    if level not in NORMAL_QUANTILE:
+        raise ValueError(f"level is {level}, expected one of {', '.join(map(str, NORMAL_QUANTILE))}")
     if not named:
         raise ValueError("results is empty, expected at least one result of run")
     figure, where = _place(axes)
@@ -130,7 +129,7 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     seeds = values.shape[0]
     if seeds == 1:
         return values[0], np.zeros(values.shape[1])
-    return values.mean(0), _NORMAL_QUANTILE[level] * values.std(0, ddof=1) / np.sqrt(seeds)
+    return values.mean(0), half_width(values, level)
 
 
 def _axes(columns: int = 1) -> tuple["Figure", Any]:
