@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
     from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
+    from bayes_mdp.inference.mixture import Mixture, mixture
     from bayes_mdp.inference.posterior import ConjugatePosterior
     from bayes_mdp.inference.predictive import log_predictive
     from bayes_mdp.inference.route import infer
@@ -27,6 +28,7 @@ _HOMES = {
     "layered": "LayeredPosterior",
     "shards": "merge",
     "judge": "PolicyValue policy_value",
+    "mixture": "Mixture mixture",
     "posterior": "ConjugatePosterior",
     "predictive": "log_predictive",
     "storage": "load save",
@@ -39,6 +41,7 @@ __all__ = [
     "CountedDraws",
     "Draws",
     "LayeredPosterior",
+    "Mixture",
     "PolicyComparison",
     "PolicyValue",
     "behaviour_policy",
@@ -50,6 +53,7 @@ __all__ = [
     "load",
     "log_predictive",
     "merge",
+    "mixture",
     "policy_value",
     "save",
     "table",

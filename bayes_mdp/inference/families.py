@@ -47,6 +47,10 @@ class RewardBelief(eqx.Module):
         """Epistemic variance of the mean reward; inf where it does not exist."""
 
     @abc.abstractmethod
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean; inf where it does not exist."""
+
+    @abc.abstractmethod
     def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
         """One draw of the `parameters` of the law; the first is the mean reward."""
 
@@ -105,6 +109,10 @@ class NormalGammaBelief(RewardBelief):
         finite = excess > 0
         return jnp.where(finite, self.rate / (self.pseudo_count * jnp.where(finite, excess, 1.0)), jnp.inf)
 
+    def noise(self) -> Cells:
+        """Expected 1 / precision; inf where concentration <= 1."""
+        return self.pseudo_count * self.variance()
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
         """One draw of (mean, precision)."""
         return normal_gamma(key, self.loc, self.pseudo_count, self.concentration, self.rate)
@@ -150,6 +158,10 @@ class NormalBelief(RewardBelief):
         """Variance of the mean reward."""
         return self.scale**2
 
+    def noise(self) -> Cells:
+        """noise_scale^2."""
+        return jnp.asarray(self.noise_scale) ** 2
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (mean,)."""
         loc = jnp.asarray(self.loc)
@@ -185,6 +197,10 @@ class BetaBelief(RewardBelief):
         total = self.concentration1 + self.concentration0
         return (self.concentration1 / total) * (self.concentration0 / total) / (total + 1.0)
 
+    def noise(self) -> Cells:
+        """Expected probs (1 - probs)."""
+        return (self.concentration1 + self.concentration0) * self.variance()
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
@@ -218,6 +234,10 @@ class GammaBelief(RewardBelief):
     def variance(self) -> Cells:
         """Variance of the mean reward."""
         return self.concentration / self.rate**2
+
+    def noise(self) -> Cells:
+        """Expected rate."""
+        return self.mean()
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""

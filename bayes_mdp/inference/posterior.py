@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.inference import variances
 from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
-from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
+from bayes_mdp.inference.spread import dirichlet_spread
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import unmasked
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
@@ -69,6 +70,18 @@ class ConjugatePosterior(eqx.Module):
         return self.transition_probs.independent and self.reward_cells.independent
 
     @property
+    def ties(self) -> str | None:
+        """The first two pairs that are not independent, in words; None: all are."""
+        from bayes_mdp.inference.ties import describe_ties
+
+        return None if self.independent_rows else describe_ties(self)
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self.reward_cells.by_outcome
+
+    @property
     def log_evidence(self) -> Any:
         """log p(next states, rewards | states, actions) of the data as a sequence, known rows included.
 
@@ -121,8 +134,7 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: as `reward_variance`.
         """
-        probs, variance = self.transition_probs.mean(), self._variance()
-        return jnp.where(probs > 0, probs * variance, 0.0).sum(-1) if self.reward_cells.by_outcome else variance
+        return variances.average(self.transition_probs, self.reward_cells, self._variance())
 
     def _variance(self) -> Float[Array, "*cells"]:
         variance = self.reward_cells.variance()
@@ -157,19 +169,42 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: as `reward_variance`; not inside a trace: a value that is not finite, a discount outside [0, 1].
         """
+        worth = self._worth(values, discount)
+        return variances.bellman_variance(self.transition_probs, self.reward_cells, worth, self._variance())
+
+    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
+
+        Var_pbar(m + discount values) / (c0 + 1), m where it depends on the outcome. Arguments, errors: as there.
+        """
+        return variances.transition_variance(self.transition_probs, self.reward_cells, self._worth(values, discount))
+
+    def predictive_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance of one observed reward + discount values(outcome) under the posterior predictive.
+
+        Var_pbar(m + discount values) + pbar . (v + noise): epistemic and aleatoric together, the noise of rewards
+        included. Arguments and errors: as `bellman_variance`.
+        """
+        worth = self._worth(values, discount)
+        return variances.predictive_variance(self.transition_probs, self.reward_cells, worth, self._variance())
+
+    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """The largest |x(o)| over possible outcomes o, where x is what the row multiplies in the Bellman equation.
+
+        x = values, or m + discount values where rewards depend on the outcome: what q_max of the uncertainty Bellman
+        equation must bound. Arguments: as `bellman_variance`.
+        """
+        worth = self._worth(values, discount if self.rewards_by_outcome else 1.0)
+        return variances.row_bound(self.transition_probs, self.reward_cells, worth)
+
+    def _worth(self, values: Any, discount: Any) -> Float[Array, "*H 1 1 O"]:
+        """discount values, an end worth nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)
             gamma = np.asarray(discount)
             require(~((gamma >= 0) & (gamma <= 1)), "discount", gamma, "a number from 0 to 1")
-        probs, inverse = self.transition_probs.mean(), self.transition_probs.inverse_total()
-        worth = jnp.expand_dims(discount * self._with_end(jnp.asarray(values, probs.dtype)), (-3, -2))
-        variance = self._variance()
-        if not self.reward_cells.by_outcome:
-            return row_variance(probs, inverse, worth) + variance
-        rewards = self.reward_cells
-        leaf = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
-        spread = expected_square(probs, inverse, variance, leaf)
-        return row_variance(probs, inverse, self.reward_cells.mean() + worth) + spread
+        values = jnp.asarray(values, jnp.asarray(self.transition_probs.prior).dtype)
+        return jnp.expand_dims(discount * self._with_end(values), (-3, -2))
 
     def _with_end(self, values: Float[Array, "*H S"]) -> Float[Array, "*H O"]:
         return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.space.ends else values

@@ -72,6 +72,10 @@ class RewardCells(eqx.Module):
         """Epistemic variance of the mean reward; inf where it does not exist, zero where the reward is known."""
         return self._select(self.leaf_belief.variance(), 0.0)
 
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean; zero where the reward is known."""
+        return self._select(self.leaf_belief.noise(), 0.0)
+
     def sample_leaves(self, key: PRNGKeyArray) -> tuple[Float[Array, " M"], ...]:
         """One draw of the parameters of the leaves, named by `prior.parameters`; the first is the mean reward."""
         return self.leaf_belief.sample(key)
@@ -145,6 +149,10 @@ class KnownRewards(eqx.Module):
         return jnp.asarray(self.known)
 
     def variance(self) -> Cells:
+        """Zero."""
+        return jnp.zeros_like(self.mean())
+
+    def noise(self) -> Cells:
         """Zero."""
         return jnp.zeros_like(self.mean())
 

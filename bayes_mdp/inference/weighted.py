@@ -30,6 +30,16 @@ class Draws(eqx.Module):
         """False: draws cannot show that rows are independent."""
         return False
 
+    @property
+    def ties(self) -> str:
+        """Why rows do not count as independent."""
+        return "draws do not show which rows are independent"
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """False: a draw holds the expected reward of a pair."""
+        return False
+
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
         """Hypotheses drawn from the sample by weight, with replacement."""
         index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
@@ -46,6 +56,21 @@ class Draws(eqx.Module):
     def reward_variance(self) -> Pairs:
         """Variance of the expected reward of one step over the draws."""
         return self._variance(self.mdps.reward)
+
+    def expected_reward_variance(self) -> Pairs:
+        """As `reward_variance`: a draw holds the expected reward of a pair."""
+        return self.reward_variance()
+
+    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""
+        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(discount * (self.mdps.transition_probs * worth).sum(-1))
+
+    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """The largest |values| of the states that some draw can reach."""
+        del discount
+        worth = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
+        return jnp.where(self._mean(self.mdps.transition_probs) > 0, worth, 0.0).max(-1)
 
     def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
         """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; an end is worth nothing.

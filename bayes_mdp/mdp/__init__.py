@@ -8,8 +8,11 @@ from bayes_mdp.mdp.protocols import (
     Agent,
     CanCount,
     CanMean,
+    CanNameTies,
+    CanPredict,
     CanSample,
     CanSampleBackup,
+    CanSplit,
     CanSpread,
     CanUpdate,
     Moment,
@@ -17,6 +20,7 @@ from bayes_mdp.mdp.protocols import (
     Problem,
 )
 from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.mdp.validity import Validity
 
 __all__ = [
     "MDP",
@@ -24,8 +28,11 @@ __all__ = [
     "AverageReward",
     "CanCount",
     "CanMean",
+    "CanNameTies",
+    "CanPredict",
     "CanSample",
     "CanSampleBackup",
+    "CanSplit",
     "CanSpread",
     "CanUpdate",
     "Counts",
@@ -43,6 +50,7 @@ __all__ = [
     "SparseMDP",
     "StateActionSpace",
     "Transitions",
+    "Validity",
     "check_transitions",
     "restart_at_ends",
     "unroll",

@@ -56,16 +56,67 @@ class CanSpread(Protocol):
         """Whether the rows of different pairs are independent: the premise of the uncertainty theorems."""
         ...
 
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on (s, a, s'), not on (s, a) alone: the forms of the equations differ."""
+        ...
+
     def reward_variance(self) -> Float[Array, "*H S A"]:
         """Epistemic variance of the mean reward."""
+        ...
+
+    def expected_reward_variance(self) -> Float[Array, "*H S A"]:
+        """Epistemic variance of the mean reward given the outcome, averaged over outcomes."""
         ...
 
     def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
         """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
         ...
 
+    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+        """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation."""
+        ...
+
     def transition_spread(self, form: str) -> Float[Array, "*H S A"]:
         """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count"."""
+        ...
+
+    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+        """The largest |x(s')| that a row multiplies: x = values, or r + discount values (`rewards_by_outcome`)."""
+        ...
+
+
+@runtime_checkable
+class CanPredict(Protocol):
+    """Knows how the next transition varies, the noise of rewards included."""
+
+    def predictive_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+        """Variance of one observed reward + discount values(next state) under the posterior predictive."""
+        ...
+
+
+@runtime_checkable
+class CanSplit(Protocol):
+    """A mixture of posteriors, each of them with independent rows."""
+
+    @property
+    def components(self) -> Any:
+        """One posterior whose arrays have a leading axis K: `jax.vmap` a function over it."""
+        ...
+
+    @property
+    def weights(self) -> Float[Array, " K"]:
+        """Probabilities of the components."""
+        ...
+
+
+@runtime_checkable
+class CanNameTies(Protocol):
+    """Says which rows are not independent."""
+
+    @property
+    def ties(self) -> str | None:
+        """What is tied, as a part of a sentence; None: nothing (not looked into inside a trace)."""
         ...
 
 

@@ -1,0 +1,98 @@
+"""`ValueUncertainty`: mean and variance of Q and V under a posterior, and what the variance is."""
+
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp import StateActionSpace, Validity
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class ValueUncertainty(eqx.Module):
+    """How sure the values of a policy are.
+
+    Args:
+        q_mean: [*H S A], expected value of a pair (exact where `validity` is, else that of the mean MDP); -inf where
+            the action is illegal.
+        v_mean: [*H S], the same of the policy.
+        q_variance: [*H S A], variance of the value of a pair, in squared units of the value; 0 where illegal.
+        v_variance: [*H S], of the policy.
+        local: [*H S A], what each pair adds, where an equation was solved; else None.
+        q_max: the bound on |values| that the local variance rests on, where it does; else None.
+        converged, iterations, gap: of the solver of the variance (see `PolicyEvaluation`); `gap` bounds its numerical
+            error, by draws it is the largest of the evaluations of the draws.
+        validity: what the variance is.
+    """
+
+    q_mean: Float[Array, "*H S A"]
+    v_mean: Float[Array, "*H S"]
+    q_variance: Float[Array, "*H S A"]
+    v_variance: Float[Array, "*H S"]
+    local: Float[Array, "*H S A"] | None
+    q_max: Float[Array, ""] | None
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+    validity: Validity
+
+    @property
+    def q_sd(self) -> Float[Array, "*H S A"]:
+        """Standard deviation of the value of a pair."""
+        return jnp.sqrt(jnp.maximum(self.q_variance, 0.0))
+
+    @property
+    def v_sd(self) -> Float[Array, "*H S"]:
+        """Standard deviation of the value of the policy."""
+        return jnp.sqrt(jnp.maximum(self.v_variance, 0.0))
+
+    def mean(self) -> Float[Array, "*H S A"]:
+        """Expected q."""
+        return self.q_mean
+
+    def variance(self) -> Float[Array, "*H S A"]:
+        """Variance of q."""
+        return self.q_variance
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
+        """A Gaussian draw of q, pairs independent."""
+        return self.q_mean + self.q_sd * jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
+
+    def __str__(self) -> str:
+        sd = np.asarray(self.v_sd)
+        used = "" if self.q_max is None else f", q_max {float(np.asarray(self.q_max)):.6g}"
+        return (
+            f"Uncertainty of the values of a policy: sd of V from {sd.min():.3g} to {sd.max():.3g}{used}\n"
+            f"  {self.validity}"
+        )
+
+    def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
+        """As xarray: dims `step` (where there is a horizon), `state`, `action`, labelled by the names of `space`."""
+        return uncertainty_dataset(self, space)
+
+
+def uncertainty_dataset(answer: Any, space: StateActionSpace | None) -> "xr.Dataset":
+    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side."""
+    import xarray as xr
+
+    from bayes_mdp.mdp.labels import labels
+
+    shape = answer.q_mean.shape
+    names = (range(shape[-2]), range(shape[-1])) if space is None else (space.state_names, space.action_names)
+    coords: dict[str, Any] = {"state": labels(names[0]), "action": labels(names[1])}
+    pairs = ("state", "action") if len(shape) == 2 else ("step", "state", "action")
+    if len(shape) == 3:
+        coords["step"] = np.arange(shape[0])
+    arrays = {"q_mean": answer.q_mean, "q_variance": answer.q_variance}
+    states = {"v_mean": answer.v_mean, "v_variance": answer.v_variance}
+    data = {name: (pairs, np.asarray(x)) for name, x in arrays.items()}
+    data |= {name: (pairs[:-1], np.asarray(x)) for name, x in states.items()}
+    attributes = {"validity": answer.validity.kind, "reason": answer.validity.reason}
+    if getattr(answer, "q_max", None) is not None:
+        attributes["q_max"] = float(np.asarray(answer.q_max))
+    return xr.Dataset(data, coords, attributes)

@@ -1,0 +1,23 @@
+"""`Validity`: what a variance is, exact, an upper bound or a heuristic, and why."""
+
+from typing import Literal
+
+import equinox as eqx
+
+Kind = Literal["exact", "upper bound", "heuristic"]
+
+
+class Validity(eqx.Module):
+    """What a variance of a value is. Static: it is decided before anything is compiled.
+
+    Args:
+        kind: "exact" (the posterior variance, but for rounding and a stated Monte Carlo error), "upper bound" (proven
+            for this belief, policy and objective), "heuristic" (neither: it may be too small).
+        reason: why, as the end of a sentence.
+    """
+
+    kind: Kind = eqx.field(static=True)
+    reason: str = eqx.field(static=True)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
