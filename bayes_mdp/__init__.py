@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayes_mdp import agents, envs, inference, models, planning
     from bayes_mdp.calibration import dataset, to_arviz
-    from bayes_mdp.envs import from_gymnasium, read_log
-    from bayes_mdp.experiments import load_result, plot_posterior, plot_regret, plot_values, run
+    from bayes_mdp.envs import from_gymnasium, read_log, to_gymnasium
+    from bayes_mdp.experiments import Actor, load_result, plot_posterior, plot_regret, plot_values, reproduce, run
     from bayes_mdp.inference import (
+        BayesOptimal,
+        bayes_optimal,
         behaviour_policy,
         compare_policies,
+        expected_value_of_perfect_information,
         greedy,
         infer,
         load,
         merge,
         policy_value,
+        probability_optimal,
         save,
+        split_return_variance,
     )
     from bayes_mdp.mdp import (
         MDP,
@@ -50,16 +55,21 @@ _HOMES = {
         "Discounted Episodic AverageReward FirstExit unroll"
     ),
     "bayes_mdp.planning": "solve evaluate",
-    "bayes_mdp.inference": "infer merge save load policy_value compare_policies greedy behaviour_policy",
-    "bayes_mdp.envs": "read_log from_gymnasium",
+    "bayes_mdp.inference": (
+        "infer merge save load policy_value compare_policies greedy behaviour_policy BayesOptimal bayes_optimal "
+        "probability_optimal expected_value_of_perfect_information split_return_variance"
+    ),
+    "bayes_mdp.envs": "read_log from_gymnasium to_gymnasium",
     "bayes_mdp.calibration": "to_arviz dataset",
-    "bayes_mdp.experiments": "run load_result plot_regret plot_values plot_posterior",
+    "bayes_mdp.experiments": "run Actor load_result plot_regret plot_values plot_posterior reproduce",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "MDP",
+    "Actor",
     "AverageReward",
+    "BayesOptimal",
     "Counts",
     "Discounted",
     "Environment",
@@ -69,11 +79,13 @@ __all__ = [
     "StateActionSpace",
     "Transitions",
     "agents",
+    "bayes_optimal",
     "behaviour_policy",
     "compare_policies",
     "dataset",
     "envs",
     "evaluate",
+    "expected_value_of_perfect_information",
     "from_gymnasium",
     "greedy",
     "infer",
@@ -87,11 +99,15 @@ __all__ = [
     "plot_regret",
     "plot_values",
     "policy_value",
+    "probability_optimal",
     "read_log",
+    "reproduce",
     "run",
     "save",
     "solve",
+    "split_return_variance",
     "to_arviz",
+    "to_gymnasium",
     "unroll",
 ]
 

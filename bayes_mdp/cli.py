@@ -1,4 +1,4 @@
-"""The command `bayes-mdp`: demo, fit, run, levels, list. Wrong input is one sentence on stderr and exit code 2."""
+"""The command `bayes-mdp`: demo, fit, run, levels, reproduce, list. Wrong input: one sentence on stderr, code 2."""
 
 import argparse
 import logging
@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 ERRORS = (ValueError, TypeError, OSError, ImportError)
-USER_ERROR, INTERRUPTED = 2, 130
+UNEXPECTED, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0, 2 for wrong input (one sentence on stderr), 130 after Ctrl-C."""
+    """Run the command; returns the exit code.
+
+    0; 1 for a verdict of `reproduce` or `list --claims` that is not the expected one; 2 for wrong input (one sentence
+    on stderr); 130 after Ctrl-C.
+    """
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
-        arguments.command(arguments)
+        return arguments.command(arguments) or 0
     except ERRORS as error:
         if arguments.verbose:
             logging.getLogger(__name__).exception("traceback")
@@ -25,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bayes-mdp: interrupted; what was finished is kept", file=sys.stderr)
         return INTERRUPTED
-    return 0
 
 
 class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
@@ -44,11 +47,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fit(commands)
     _add_run(commands)
     _add_levels(commands)
-    _add(commands, "list", _list, "name the agents, environments and priors that come with the package")
+    _add_reproduce(commands)
+    _add_list(commands)
     return parser
 
 
-def _add(commands: Any, name: str, command: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+def _add(
+    commands: Any, name: str, command: Callable[[argparse.Namespace], int | None], text: str
+) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text, formatter_class=_Defaults)
     parser.set_defaults(command=command)
     return parser
@@ -201,7 +207,7 @@ def summary_of_run(agent: str, env: str, result: Any) -> str:
 
 
 def _add_levels(commands: Any) -> None:
-    parser = _add(commands, "levels", _levels, "PSRL on RiverSwim and Chain beside the learning levels to expect")
+    parser = _add(commands, "levels", _levels, "agents on RiverSwim and Chain beside the learning levels to expect")
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds")
 
 
@@ -211,7 +217,54 @@ def _levels(arguments: argparse.Namespace) -> None:
     learning_levels(num_seeds=arguments.seeds)
 
 
-def _list(arguments: argparse.Namespace) -> None:
+def _add_reproduce(commands: Any) -> None:
+    parser = _add(commands, "reproduce", _reproduce, "a published experiment, its numbers beside the published ones")
+    parser.add_argument("name", help="of the experiment, for instance ube-fig2")
+    parser.add_argument("--full", action="store_true", help="at the scale of the paper")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    import json
+
+    import jax
+
+    from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, reproduce
+
+    find_reproduction(arguments.name)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    scale = "full" if arguments.full else "quick"
+    path = arguments.out / f"{arguments.name}-{scale}.nc"
+    result, _ = reproduce(arguments.name, scale=scale, key=jax.random.key(arguments.seed), path=path)
+    print(f"result: {path}")
+    print(f"figure: {figure_path(path)}")
+    return UNEXPECTED if json.loads(result.attrs["unexpected"]) else 0
+
+
+def _add_list(commands: Any) -> None:
+    parser = _add(commands, "list", _list, "name the agents, environments and priors that come with the package")
+    parser.add_argument("--claims", action="store_true", help="show what each variance of a value is worth instead")
+    parser.add_argument("--measure", action="store_true", help="with --claims: measure again, compare with the stored")
+
+
+def _claims(measure: bool) -> int:
+    from bayes_mdp.experiments import claims
+
+    stored = claims.stored_claims()
+    shown = claims.measure_claims() if measure else stored
+    print(claims.describe_claims(shown))
+    changed = claims.changed_verdicts(shown, stored)
+    for sentence in changed:
+        print(sentence)
+    return UNEXPECTED if changed else 0
+
+
+def _list(arguments: argparse.Namespace) -> int | None:
+    if arguments.claims:
+        return _claims(arguments.measure)
+    if arguments.measure:
+        raise ValueError("--measure measures the claims, expected it with --claims")
     from bayes_mdp.agents import AGENTS
     from bayes_mdp.envs import ENVS
     from bayes_mdp.models import PRIORS
@@ -220,6 +273,7 @@ def _list(arguments: argparse.Namespace) -> None:
         print(f"{title}:")
         for name, factory in registry.items():
             print(f"  {name:<24} {(factory.__doc__ or '').strip().splitlines()[0]}")
+    return None
 
 
 if __name__ == "__main__":

@@ -89,6 +89,12 @@ def test_run_refuses_names_and_sizes(capsys):
     refused(capsys, "num_episodes", "run", "psrl", "deep_sea:4", "--steps", 10)
 
 
+def test_reproduce_refuses_an_unknown_name(capsys, tmp_path):
+    folder = tmp_path / "out"
+    refused(capsys, "name is 'ube-fig9', expected one of ube-fig2", "reproduce", "ube-fig9", "--out", folder)
+    assert not folder.exists()
+
+
 def test_an_unknown_option_exits_with_2(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["run", "psrl", "riverswim"])

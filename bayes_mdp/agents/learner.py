@@ -20,3 +20,12 @@ class Learner(Protocol):
     def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> Any:
         """The state after one transition; where `weight` is 0 it is unchanged."""
         ...
+
+
+@runtime_checkable
+class ChecksBelief(Protocol):
+    """Can refuse a belief before a run: inside the compiled loop its numbers are not seen."""
+
+    def check_belief(self, belief: Any) -> None:
+        """Raise one sentence where the agent cannot use the belief. Host side."""
+        ...

@@ -103,11 +103,14 @@ class Geometric(eqx.Module):
         """Not constant."""
         return None
 
-    def due(self, moment: Moment) -> Bool[Array, ""]:
-        """Whether the time is one of the geometric times (exact: they are tabulated up to 2^31)."""
+    def times(self) -> np.ndarray:
+        """The geometric times up to 2^31."""
         powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
-        times = np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
-        return jnp.any(moment.time == times)
+        return np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Whether the time is one of the geometric times (exact: they are tabulated)."""
+        return jnp.any(moment.time == self.times())
 
 
 class When(eqx.Module):

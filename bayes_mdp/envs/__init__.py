@@ -6,6 +6,9 @@ from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
+from bayes_mdp.envs.to_gymnasium import to_gymnasium
+from bayes_mdp.envs.two_action_chain import two_action_chain
+from bayes_mdp.envs.wide_narrow import wide_narrow
 
 ENVS = {
     "chain": chain,
@@ -13,6 +16,8 @@ ENVS = {
     "deep_sea_continuing": deep_sea_continuing,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
+    "two_action_chain": two_action_chain,
+    "wide_narrow": wide_narrow,
 }
 """Name -> factory that can be called without arguments."""
 
@@ -27,4 +32,7 @@ __all__ = [
     "read_log",
     "riverswim",
     "riverswim_episodic",
+    "to_gymnasium",
+    "two_action_chain",
+    "wide_narrow",
 ]

@@ -1,18 +1,25 @@
 """Experiments: run agents in environments, keep and draw what came out."""
 
+from bayes_mdp.experiments.actor import Actor
+from bayes_mdp.experiments.bayes_values import bayes_values, describe_bayes_values
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.levels import learning_levels
 from bayes_mdp.experiments.plots import plot_posterior, plot_regret, plot_values
+from bayes_mdp.experiments.reproduce import reproduce
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
 
 __all__ = [
+    "Actor",
     "RunOptions",
+    "bayes_values",
+    "describe_bayes_values",
     "learning_levels",
     "load_result",
     "plot_posterior",
     "plot_regret",
     "plot_values",
+    "reproduce",
     "run",
     "save_result",
 ]

@@ -12,6 +12,7 @@ from bayes_mdp.agents import Greedy
 from bayes_mdp.agents.replan import EverySteps
 from bayes_mdp.experiments.case import Case
 from bayes_mdp.experiments.execute import Outcome, execute
+from bayes_mdp.experiments.layout import Layout
 from bayes_mdp.experiments.prepare import Prepared
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.regret import optimal_plan, optimal_rate
@@ -47,12 +48,11 @@ def cumulative_regret(case: Case, prepared: Prepared, outcome: Outcome) -> Float
         return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
     rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_world)
     each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
-    return np.cumsum(each * _units(prepared) - outcome.reward, axis=1)
+    return np.cumsum(each * units(prepared.layout) - outcome.reward, axis=1)
 
 
-def _units(prepared: Prepared) -> np.ndarray:
+def units(layout: Layout) -> np.ndarray:
     """What the optimal rate is multiplied with: one for an episode, the number of steps for a checkpoint."""
-    layout = prepared.layout
     if layout.episodic:
         return np.ones(layout.num_rows)
     return np.diff(np.minimum(layout.row_length * np.arange(layout.num_rows + 1), layout.num_steps))

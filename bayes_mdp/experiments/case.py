@@ -96,20 +96,29 @@ def check_case(case: Case) -> None:
     """
     if not isinstance(case.env, Environment):
         raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
+    check_request(case)
+    _check_sizes(case)
+    if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
+        # The value of a policy that never ends is minus infinity.
+        raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
+    if case.own_world and (case.prior is None or isinstance(case.prior, CanUpdate)):
+        raise ValueError("prior is no NumPyro program, expected one to draw environments from (regret='bayes')")
+
+
+def check_request(case: Case) -> None:
+    """Refuse what no environment could do.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault.
+    """
     if not isinstance(case.objective, Objective):
         raise TypeError(f"objective is {case.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
     check_count("num_checkpoints", case.options.num_checkpoints)
     _check_length(case)
-    _check_sizes(case)
     if case.regret not in REGRETS:
         raise ValueError(f"regret is {case.regret!r}, expected one of {', '.join(REGRETS)}")
-    if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
-        # The value of a policy that never ends is minus infinity.
-        raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
-    if case.own_world and (case.prior is None or isinstance(case.prior, CanUpdate)):
-        raise ValueError("prior is no NumPyro program, expected one to draw environments from (regret='bayes')")
     if case.prior is None and not isinstance(case.agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
 

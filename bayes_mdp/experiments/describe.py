@@ -12,7 +12,7 @@ import numpy as np
 
 import bayes_mdp
 from bayes_mdp.experiments.case import Case
-from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.mdp import StateActionSpace
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
 _SHORT = 16
@@ -86,16 +86,23 @@ def _name(thing: Any) -> str:
     return f"{getattr(thing, '__module__', '')}.{thing.__qualname__}"
 
 
-def describe_case(case: Case, prepared: Prepared) -> dict[str, Any]:
-    """The attributes of a result: configuration, versions, key."""
+def describe_case(case: Case, *, environment: Any, space: StateActionSpace, belief: Any) -> dict[str, Any]:
+    """The attributes of a result: configuration, versions, key.
+
+    Args:
+        case: what was asked for.
+        environment: JSON values.
+        space: what the agent is told.
+        belief: before any data.
+    """
     configuration = {
         "agent": describe(case.agent),
         "replan": describe(case.rule),
-        "environment": describe(case.env),
+        "environment": environment,
         "objective": describe(case.objective),
         "prior": describe(case.prior),
-        "belief": fingerprint((prepared.belief, prepared.setting.constants)),
-        "space": describe(prepared.space),
+        "belief": fingerprint(belief),
+        "space": describe(space),
         "num_steps": case.num_steps,
         "num_episodes": case.num_episodes,
         "num_seeds": case.num_seeds,

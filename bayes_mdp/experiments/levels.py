@@ -1,4 +1,4 @@
-"""PSRL's learning levels on RiverSwim and Chain beside the published ones of our SPEC (Part 7)."""
+"""Learning levels on RiverSwim and Chain beside the published ones of our SPEC (Part 7)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayes_mdp.agents import PSRL
+from bayes_mdp.agents import PSRL, UBE, MomentMatching
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
@@ -34,10 +34,12 @@ class Level:
 
 
 def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
-    """Run PSRL on RiverSwim (total of 5000 steps, in 1e6) and Chain (phases 1, 2, 8 of 1000 steps), print a table.
+    """Run PSRL, UBE and moment matching on RiverSwim (total of 5000 steps, in 1e6), PSRL on Chain, print a table.
 
-    Discount .95; rewards normal-gamma (0, 1, 2, 1) on (state, action), divided by 1e4 (RiverSwim) or 10 (Chain); a
-    symmetric Dirichlet over all states. Chain's published levels are for orientation (half-width 50 to 120: 85).
+    Discount .95; rewards normal-gamma (0, 1, 2, 1) on (state, action), divided by 1e4 (RiverSwim) or 10 (Chain: phases
+    1, 2, 8 of 1000 steps); a symmetric Dirichlet a0 over all states (published without a0 for UBE and moment matching:
+    1 / 6 here). Chain's published levels are for orientation (half-width 50 to 120: 85). The published level of noise
+    that is drawn afresh at every step is the range 0.05 to 0.5: it is no mean with an interval, so not in the table.
 
     Args:
         num_seeds: 100 in the published table.
@@ -45,16 +47,18 @@ def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
     """
     swim = scaled(riverswim(), 1e-4)
     levels = [
-        _riverswim(swim, 20, 1 / 6, (2.865, 0.047), num_seeds, seed),
-        _riverswim(swim, 6, 1.0, (2.691, 0.057), num_seeds, seed),
+        _riverswim(swim, PSRL(20), 1 / 6, (2.865, 0.047), num_seeds, seed),
+        _riverswim(swim, PSRL(6), 1.0, (2.691, 0.057), num_seeds, seed),
+        _riverswim(swim, MomentMatching(0.1, replan=20), 1 / 6, (2.384, 0.163), num_seeds, seed),
+        _riverswim(swim, UBE(0.001, 20.0, replan=20), 1 / 6, (2.381, 0.179), num_seeds, seed),
         *_chain(num_seeds, seed),
     ]
-    print(f"{'task':<44}{'ours':>18}{'published':>18}  joint 99 %")
+    print(f"{'task':<60}{'ours':>18}{'published':>18}  joint 99 %")
     for level in levels:
         ours, theirs = (
             f"{m:.4g} +- {h:.2g}" for m, h in ((level.ours, level.ours_half), (level.theirs, level.theirs_half))
         )
-        print(f"{level.task:<44}{ours:>18}{theirs:>18}  {'inside' if level.agrees else 'OUTSIDE'}")
+        print(f"{level.task:<60}{ours:>18}{theirs:>18}  {'inside' if level.agrees else 'OUTSIDE'}")
     return levels
 
 
@@ -69,7 +73,7 @@ def scaled(env: Environment, factor: float) -> Environment:
     return Environment(scaled_mdp, reward_law, name=env.name, optimum=optimum)
 
 
-def _rewards(env: Environment, every: int, concentration: float, num: tuple[int, int, int], seed: int) -> np.ndarray:
+def _rewards(env: Environment, agent: Any, concentration: float, num: tuple[int, int, int], seed: int) -> np.ndarray:
     """Float[N C], rewards of each checkpoint; `num` = steps, checkpoints, seeds."""
     from bayes_mdp.models import dirichlet_normal_gamma
 
@@ -78,7 +82,7 @@ def _rewards(env: Environment, every: int, concentration: float, num: tuple[int,
     )
     num_steps, num_checkpoints, num_seeds = num
     result = run(
-        PSRL(every),
+        agent,
         env,
         prior=prior,
         objective=Discounted(DISCOUNT),
@@ -90,16 +94,18 @@ def _rewards(env: Environment, every: int, concentration: float, num: tuple[int,
     return result["reward"].values
 
 
-def _riverswim(env: Environment, every: int, concentration: float, theirs: Any, num_seeds: int, seed: int) -> Level:
+def _riverswim(env: Environment, agent: Any, concentration: float, theirs: Any, num_seeds: int, seed: int) -> Level:
     # 1e4 times the scaled reward, in millions: a factor of 100.
-    totals = _rewards(env, every, concentration, (5000, 10, num_seeds), seed).sum(1) / 100
-    return _level(f"RiverSwim, every {every} steps, a0 = {concentration:.3g}", totals, theirs)
+    totals = _rewards(env, agent, concentration, (5000, 10, num_seeds), seed).sum(1) / 100
+    name, scale = type(agent).__name__, getattr(agent, "scale", None)
+    noise = "" if scale is None else f", zeta {scale:g} {agent.noise}"
+    return _level(f"RiverSwim, {name}{noise}, every {agent.replan.period}, a0 = {concentration:.3g}", totals, theirs)
 
 
 def _chain(num_seeds: int, seed: int) -> list[Level]:
-    phases = 10 * _rewards(scaled(chain(), 0.1), 5, 1.0, (8000, 8, num_seeds), seed)
+    phases = 10 * _rewards(scaled(chain(), 0.1), PSRL(5), 1.0, (8000, 8, num_seeds), seed)
     published = {1: 3049.0, 2: 3638.0, 8: 3697.0}
-    return [_level(f"Chain, every 5 steps, phase {i}", phases[:, i - 1], (mean, 85.0)) for i, mean in published.items()]
+    return [_level(f"Chain, PSRL, every 5, phase {i}", phases[:, i - 1], (mean, 85.0)) for i, mean in published.items()]
 
 
 def _level(task: str, samples: np.ndarray, theirs: Any) -> Level:

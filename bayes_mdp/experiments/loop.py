@@ -237,7 +237,7 @@ def _learn(layout: Layout, setting: Setting, carry: Carry, block: Block) -> Carr
     if layout.segment_length == 1:
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
     if isinstance(agent, Learner):
-        return replace(carry, agent_state=_observe(agent, problem, carry.agent_state, data, weight))
+        return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
     whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
     return replace(carry, belief=changing(whole, carry.belief))
 
@@ -252,8 +252,8 @@ def _transitions(layout: Layout, problem: Problem, block: Block) -> tuple[Transi
     return Transitions(block.state, block.action, block.reward, following, terminated, None, step), weight
 
 
-def _observe(agent: Learner, problem: Problem, state: Any, data: Transitions, weight: Any) -> Any:
-    """Transitions one after the other."""
+def observe_block(agent: Learner, problem: Problem, state: Any, data: Transitions, weight: Any) -> Any:
+    """The agent's own state after transitions, one after the other."""
     if jnp.ndim(data.state) == 0:
         return agent.observe(problem, state, data, weight)
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)

@@ -65,7 +65,7 @@ def find_environment(name: str) -> Environment:
     """
     base, _, size = name.partition(":")
     if base in ENVS:
-        sized = next(iter(signature(ENVS[base]).parameters), None) in ("size", "n_states")
+        sized = next(iter(signature(ENVS[base]).parameters), None) in ("size", "n_states", "width", "depth")
         if size and not (sized and size.isdigit()):
             raise ValueError(
                 f"env is {name!r}, expected {base}{':SIZE, a whole number' if sized else ', which has no size'}"

@@ -64,9 +64,12 @@ def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     """An optimal plan of the true MDP (of each of a batch), computed in float64, as numpy arrays of JAX's width."""
     with jax.enable_x64(True):
         wide = jax.tree.map(_wide, (mdp, objective))
-        plan = lambda m: solve(m, wide[1])  # noqa: E731
-        answer = jax.device_get(jax.jit(jax.vmap(plan) if batched else plan)(wide[0]))
+        answer = jax.device_get((_solve_all if batched else _solve_one)(*wide))
     return answer
+
+
+_solve_one = jax.jit(solve)
+_solve_all = jax.jit(jax.vmap(solve, in_axes=(0, None)))
 
 
 def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Truth:

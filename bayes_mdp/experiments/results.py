@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_mdp.experiments.execute import Outcome
-from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.experiments.layout import Layout
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.space import PLATE_NAMES
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "bayes_mdp run 1"
+REPRODUCTION_FORMAT = "bayes_mdp reproduction 1"
 _ENGINE = "h5netcdf"
 
 
-def to_dataset(outcome: Outcome, regret: np.ndarray, prepared: Prepared, attributes: dict[str, Any]) -> "xr.Dataset":
+def to_dataset(
+    outcome: Outcome, regret: np.ndarray, layout: Layout, space: StateActionSpace, attributes: dict[str, Any]
+) -> "xr.Dataset":
     """The Dataset of a run.
 
     Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the
@@ -28,7 +32,6 @@ def to_dataset(outcome: Outcome, regret: np.ndarray, prepared: Prepared, attribu
     """
     import xarray as xr
 
-    layout, space = prepared.layout, prepared.space
     rows = "episode" if layout.episodic else "checkpoint"
     plates = PLATE_NAMES[-len(space.shape) :]
     result = xr.Dataset(
@@ -57,7 +60,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run(path=...)` wrote.
+    """Read what `run(path=...)` or `reproduce(path=...)` wrote.
 
     Raises:
         ValueError: the file is not a whole result of this package.
@@ -71,6 +74,6 @@ def load_result(path: str | Path) -> "xr.Dataset":
         result = xr.load_dataset(path, engine=_ENGINE)
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"path is {str(path)!r}, expected a whole NetCDF file") from error
-    if result.attrs.get("format") != FORMAT:
+    if result.attrs.get("format") not in (FORMAT, REPRODUCTION_FORMAT):
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result

@@ -1,4 +1,4 @@
-"""`run`: an agent in a simulated environment, many seeds at once, as one compiled program."""
+"""`run`: an agent in an environment; a simulated one and many seeds at once are one compiled program."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,8 +7,9 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.account import cumulative_regret
 from bayes_mdp.experiments.case import Case, RunOptions, check_case
-from bayes_mdp.experiments.describe import describe_case
+from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.execute import execute
+from bayes_mdp.experiments.gymnasium_run import run_gymnasium
 from bayes_mdp.experiments.prepare import prepare
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(  # noqa: PLR0913 - the parts of an experiment
     agent: Any,
-    env: Environment,
+    env: Any,
     *,
     objective: Objective,
     key: PRNGKeyArray,
@@ -51,12 +52,20 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     * "bayes": as "objective" ("average" for `AverageReward`), but every seed has its own environment, drawn from
       `prior`; `env` gives sizes, horizon and first state. The mean over seeds estimates the Bayes regret.
 
+    A Gymnasium environment runs step by step on the host, through an `Actor`. Its spaces are `Discrete`. `env` is an id
+    or a function that makes one (every seed has its own), or an environment, which all seeds use one after the other,
+    each from `reset(seed=...)`. Truncated transitions bootstrap. `num_steps` counts the steps of an environment, and of
+    a vector environment those of all its environments together; episodes of `Episodic(H)` are cut after H steps.
+    Regret is "average", where the MDP is known: an environment of `to_gymnasium`, a table `unwrapped.P` (its optimum
+    has no time limit); elsewhere it is nan, and the attribute `regret_unknown` says why. A killed run goes on from its
+    last finished seed.
+
     With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from
     the last snapshot of a killed run and ends in the same bits. A finished file is replaced.
 
     Args:
         agent: an agent; its rule `replan` says when it plans.
-        env: what is simulated.
+        env: an `Environment`; or a Gymnasium environment, vector environment, id, or function that makes one.
         objective: what the agent plans for.
         key: a typed key.
         prior: a NumPyro program (see `bayes_mdp.models`), or a posterior that can `update`. Agents with a belief of
@@ -75,16 +84,21 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
-    check_case(case)
     if path is not None and not Path(path).parent.is_dir():
         raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
-    prepared = prepare(case)
-    attributes = describe_case(case, prepared)
-    layout = prepared.layout
-    progress = Progress(layout.row_length * num_seeds, layout.num_rows, show=options.progress)
-    snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
-    outcome = execute(prepared, progress, snapshots)
-    result = to_dataset(outcome, cumulative_regret(case, prepared, outcome), prepared, attributes)
+    result = _run_compiled(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
         save_result(result, path)
     return result
+
+
+def _run_compiled(case: Case, path: str | Path | None) -> "xr.Dataset":
+    check_case(case)
+    prepared = prepare(case)
+    belief = (prepared.belief, prepared.setting.constants)
+    attributes = describe_case(case, environment=describe(case.env), space=prepared.space, belief=belief)
+    layout, options = prepared.layout, case.options
+    progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
+    snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
+    outcome = execute(prepared, progress, snapshots)
+    return to_dataset(outcome, cumulative_regret(case, prepared, outcome), layout, prepared.space, attributes)

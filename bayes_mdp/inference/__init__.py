@@ -7,13 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayes_mdp.inference.bayes_optimum import BayesOptimal, bayes_optimal
     from bayes_mdp.inference.behaviour import behaviour_policy, greedy
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
     from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
-    from bayes_mdp.inference.mixture import Mixture, mixture
+    from bayes_mdp.inference.mixtures import Mixture, mixture
+    from bayes_mdp.inference.optimal_actions import probability_optimal
+    from bayes_mdp.inference.perfect_information import PerfectInformation, expected_value_of_perfect_information
     from bayes_mdp.inference.posterior import ConjugatePosterior
     from bayes_mdp.inference.predictive import log_predictive
+    from bayes_mdp.inference.return_split import ReturnSplit, split_return_variance
     from bayes_mdp.inference.route import infer
     from bayes_mdp.inference.shards import merge
     from bayes_mdp.inference.storage import load, save
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.weighted import CountedDraws, Draws, draws
 
 _HOMES = {
+    "bayes_optimum": "BayesOptimal bayes_optimal",
     "behaviour": "behaviour_policy greedy",
     "compare": "PolicyComparison compare_policies",
     "weighted": "CountedDraws Draws draws",
@@ -28,8 +33,11 @@ _HOMES = {
     "layered": "LayeredPosterior",
     "shards": "merge",
     "judge": "PolicyValue policy_value",
-    "mixture": "Mixture mixture",
+    "mixtures": "Mixture mixture",
+    "optimal_actions": "probability_optimal",
+    "perfect_information": "PerfectInformation expected_value_of_perfect_information",
     "posterior": "ConjugatePosterior",
+    "return_split": "ReturnSplit split_return_variance",
     "predictive": "log_predictive",
     "storage": "load save",
     "summary": "describe table",
@@ -37,17 +45,22 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "BayesOptimal",
     "ConjugatePosterior",
     "CountedDraws",
     "Draws",
     "LayeredPosterior",
     "Mixture",
+    "PerfectInformation",
     "PolicyComparison",
     "PolicyValue",
+    "ReturnSplit",
+    "bayes_optimal",
     "behaviour_policy",
     "compare_policies",
     "describe",
     "draws",
+    "expected_value_of_perfect_information",
     "greedy",
     "infer",
     "load",
@@ -55,7 +68,9 @@ __all__ = [
     "merge",
     "mixture",
     "policy_value",
+    "probability_optimal",
     "save",
+    "split_return_variance",
     "table",
 ]
 

@@ -55,6 +55,10 @@ class RewardBelief(eqx.Module):
         """One draw of the `parameters` of the law; the first is the mean reward."""
 
     @abc.abstractmethod
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """Variance of one reward around its mean, for parameters as `sample` draws them."""
+
+    @abc.abstractmethod
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
 
@@ -117,6 +121,10 @@ class NormalGammaBelief(RewardBelief):
         """One draw of (mean, precision)."""
         return normal_gamma(key, self.loc, self.pseudo_count, self.concentration, self.rate)
 
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """1 / precision."""
+        return 1.0 / drawn[1]
+
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`."""
         count, posterior = statistics[..., 0], self.after(statistics)
@@ -167,6 +175,10 @@ class NormalBelief(RewardBelief):
         loc = jnp.asarray(self.loc)
         return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
 
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """noise_scale^2, which is known."""
+        return self.noise()
+
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`."""
         count, mean, ss = split(statistics)
@@ -205,6 +217,10 @@ class BetaBelief(RewardBelief):
         """One draw of (probs,)."""
         return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
 
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """probs (1 - probs)."""
+        return drawn[0] * (1.0 - drawn[0])
+
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`."""
         count, mean, _ = split(statistics)
@@ -242,6 +258,10 @@ class GammaBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
         return (gamma(key, self.concentration) / self.rate,)
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """The rate."""
+        return drawn[0]
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the log factorials."""

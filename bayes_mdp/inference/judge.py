@@ -121,14 +121,14 @@ def policy_values(
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
         shapes = eqx.filter_eval_shape(wide.sample, keys[0])
-        outline = _outline(keys[0], wide, shapes.reward.shape)
-        start, given = _start(outline, initial)
-        probs = _stack([_action_probs(name, policy, outline, objective) for name, policy in policies.items()])
-        draws = _evaluate_draws(_chunks(keys, shapes), wide, probs, aim, start)
+        mdp = outline(keys[0], wide, shapes.reward.shape)
+        start, given = read_start(mdp, initial)
+        probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
+        draws = _evaluate_draws(in_chunks(keys, shapes), wide, probs, aim, start)
         values, gaps, excess, ends = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
         if isinstance(objective, AverageReward):
-            _require_endless(ends)
-        _require_usable(values, gaps, excess, list(policies), objective)
+            require_endless(ends)
+        require_usable(values, gaps, excess, list(policies), objective)
         missing = _unvisited(wide, probs, aim, start)
     return {
         name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
@@ -180,7 +180,7 @@ def to_float64(tree: Any) -> Any:
     return jax.tree.map(widen, tree)
 
 
-def _chunks(keys: PRNGKeyArray, draw: MDP | SparseMDP) -> PRNGKeyArray:
+def in_chunks(keys: PRNGKeyArray, draw: Any) -> PRNGKeyArray:
     """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first."""
     chunk = max(1, NUMBERS_AT_ONCE // sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(draw)))
     rounds = -(-len(keys) // chunk)
@@ -203,15 +203,20 @@ def _evaluate_draws(
         answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
         first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
         values = answers.gain if isinstance(objective, AverageReward) else first @ start
-        rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
-        ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
-        possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
-        return values, answers.gap, jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
+        return values, answers.gap, *row_faults(mdp)
 
     return jax.lax.map(jax.vmap(one), keys)
 
 
-def _outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
+def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
+    """How far the rows are from summing to one, and the largest probability of an end."""
+    rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+    ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+    possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
+    return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
+
+
+def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
     """The sizes, legal actions and initial distribution of the draws, with rows that mean nothing.
 
     A draw would do; this compiles no sampler.
@@ -239,14 +244,15 @@ def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
     return jnp.stack(jnp.broadcast_arrays(*policies))
 
 
-def _action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
+def read_action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
+    """`policy` as action probabilities; what is wrong with it is told with its `name`."""
     try:
         return policy_probs(policy, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
 
 
-def _start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
+def read_start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
     """The distribution of the first state, and whether someone stated it."""
     if initial is None and mdp.initial is None:
         return np.full(mdp.n_states, 1 / mdp.n_states), False
@@ -256,7 +262,8 @@ def _start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
     return start / start.sum(), True
 
 
-def _require_endless(ends: np.ndarray) -> None:
+def require_endless(ends: np.ndarray) -> None:
+    """Refuse draws that can end, where the objective is the average reward."""
     draw = first_index(ends[:, 0] > 0)
     if draw is not None:
         raise ValueError(
@@ -265,7 +272,7 @@ def _require_endless(ends: np.ndarray) -> None:
         )
 
 
-def _require_usable(
+def require_usable(
     values: np.ndarray, gaps: np.ndarray, excess: np.ndarray, names: list[str], objective: Objective
 ) -> None:
     """Refuse rows that do not sum to one, and values that are not finite."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.inference.moments import statistics
+from bayes_mdp.inference.moments import log_rising, statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.mdp import Transitions, check_transitions
@@ -53,6 +53,27 @@ def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> F
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
+
+
+def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any) -> Float[Array, ""]:
+    """By how much `posterior.update(transition, weight)` of one transition raises the log evidence. Checks nothing.
+
+    It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
+    """
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space.n_states)
+    weight = jnp.asarray(weight, float)
+    concentration = rows.concentration[cell]
+    seen, total = concentration[outcome], concentration.sum(-1)
+    rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
+    gain = jnp.where(seen > 0, rising, weight * jnp.log(rows.mean()[(*cell, outcome)]))
+    gain = jnp.where(weight != 0, gain, 0.0)
+    if transition.reward is None or isinstance(rewards, KnownRewards):
+        return gain
+    weight, reward = transition.seen_rewards(weight)
+    belief, believed = rewards.belief_at(cell, outcome)
+    density = belief.log_marginal(statistics(weight, reward, 0.0)) + weight * rewards.prior.log_constant(reward)
+    return gain + jnp.where(believed & (weight != 0), density, 0.0)
 
 
 def _place(posterior: ConjugatePosterior, transitions: Transitions) -> tuple[Any, ...]:

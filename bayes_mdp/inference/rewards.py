@@ -84,6 +84,12 @@ class RewardCells(eqx.Module):
         """One draw of the mean rewards."""
         return self.gather(self.sample_leaves(key)[0])
 
+    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
+        """One draw of the mean rewards and of the variance of one reward around them; zero where a reward is known."""
+        belief = self.leaf_belief
+        drawn = belief.sample(key)
+        return self.gather(drawn[0]), self._select(belief.drawn_noise(drawn), 0.0)
+
     def at_step(self, step: Any) -> "RewardCells":
         """The cells of one step, each with a leaf of its own (right for independent cells only: see `layered`)."""
         shape = self.shape[1:]
@@ -159,6 +165,10 @@ class KnownRewards(eqx.Module):
     def sample(self, key: PRNGKeyArray) -> Cells:
         """The rewards; `key` is not used."""
         return self.mean()
+
+    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
+        """The rewards, and zero; `key` is not used."""
+        return self.mean(), self.noise()
 
     def at_step(self, step: Any) -> "KnownRewards":
         """The rewards of one step."""

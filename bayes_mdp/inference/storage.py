@@ -16,6 +16,7 @@ import numpy as np
 
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.layered import LayeredPosterior
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
@@ -40,16 +41,17 @@ _RECORDS = {
         KnownRewards,
         LayeredPosterior,
         MDP,
+        Mixture,
         NormalBelief,
         NormalGammaBelief,
         RewardCells,
         StateActionSpace,
     )
 }
-_STORABLE = (ConjugatePosterior, Draws)
+_STORABLE = (ConjugatePosterior, Draws, Mixture)
 
 
-def save(posterior: ConjugatePosterior | Draws, path: str | os.PathLike[str]) -> None:
+def save(posterior: ConjugatePosterior | Draws | Mixture, path: str | os.PathLike[str]) -> None:
     """Write `posterior` to `path`; the file appears whole (it is written beside and renamed).
 
     Raises:
@@ -58,7 +60,7 @@ def save(posterior: ConjugatePosterior | Draws, path: str | os.PathLike[str]) ->
         OSError: the file cannot be written.
     """
     if not isinstance(posterior, _STORABLE):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected a ConjugatePosterior or Draws")
+        raise TypeError(f"posterior is a {type(posterior).__name__}, expected a ConjugatePosterior, Draws or a Mixture")
     arrays: list[np.ndarray] = []
     tree = _encode(posterior, "posterior", arrays)
     header = {
@@ -73,7 +75,7 @@ def save(posterior: ConjugatePosterior | Draws, path: str | os.PathLike[str]) ->
     write_beside(path, lambda beside: beside.write_bytes(content))
 
 
-def load(path: str | os.PathLike[str]) -> ConjugatePosterior | Draws:
+def load(path: str | os.PathLike[str]) -> ConjugatePosterior | Draws | Mixture:
     """Read what `save` wrote, bit for bit; the arrays are numpy arrays.
 
     Raises:

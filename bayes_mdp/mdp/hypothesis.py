@@ -77,7 +77,8 @@ class _Hypothesis(eqx.Module):
         if self.legal is not None:
             check_shape("legal", self.legal, size[-2:], "state, action")
             if is_concrete(self.legal):
-                require(~self.legal.any(-1), "legal", self.legal.any(-1), "at least one legal action in every state")
+                exists = np.asarray(self.legal).any(-1)  # numpy: the mask of a layer is looked at inside a scan
+                require(~exists, "legal", exists, "at least one legal action in every state")
         _initial_state_checks(self.initial, size[-2])
         if is_concrete(self.reward):
             check_finite("reward", self.reward)

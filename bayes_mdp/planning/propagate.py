@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective, SparseMDP
@@ -19,7 +20,7 @@ def propagate(
 
     Args:
         mdp: the (mean) transition probabilities; its rewards are not used.
-        local: [*H S A], the variance that each pair adds.
+        local: [*H S A], the variance that each pair adds; it may depend on the step where `mdp` does not.
         policy: as in `evaluate`.
         objective: `Discounted`, `Episodic` or `FirstExit`.
 
@@ -30,4 +31,17 @@ def propagate(
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
+    if local.ndim > mdp.reward.ndim:
+        mdp = _at_every_step(mdp, local.shape[0])
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
+
+
+def _at_every_step(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
+    """The same rows at each of `horizon` steps, for a local variance that depends on the step."""
+
+    def rows(m: MDP | SparseMDP) -> list[Array]:
+        listed = [m.successor, m.probability] if isinstance(m, SparseMDP) else [m.transition_probs]
+        return [*listed, m.reward] if m.end_probs is None else [*listed, m.reward, m.end_probs]
+
+    repeated = [jnp.broadcast_to(x, (horizon, *x.shape)) for x in rows(mdp)]
+    return eqx.tree_at(rows, mdp, repeated)

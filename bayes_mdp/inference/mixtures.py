@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.predictive import log_predictive
+from bayes_mdp.inference.predictive import log_gain
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import check_shape, is_concrete, require
 
@@ -87,6 +87,9 @@ class Mixture(eqx.Module):
 
         Args and errors: as `ConjugatePosterior.bellman_variance`.
         """
+        if is_concrete(self):
+            for k in range(len(self.log_weights)):
+                jax.tree.map(lambda leaf, k=k: leaf[k], self.components).expected_reward_variance()
 
         def one(component: ConjugatePosterior) -> tuple[Pairs, Pairs]:
             mdp = component.mean_mdp()
@@ -118,10 +121,10 @@ class Mixture(eqx.Module):
 
     def _see(self, transition: Transitions, weight: Any) -> "Mixture":
         def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
-            return component.update(transition, weight), log_predictive(component, transition)
+            return component.update(transition, weight), log_gain(component, transition, weight)
 
-        components, log_density = jax.vmap(one)(self.components)
-        log_weights = self.log_weights + jnp.where(jnp.asarray(weight) != 0, weight * log_density, 0.0)
+        components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
+        log_weights = self.log_weights + gain
         return Mixture(components, log_weights - jnp.max(log_weights), self.space)
 
     def _mean(self, values: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
@@ -136,7 +139,8 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
         weights: [K], positive; normalised here. None: by `log_evidence` (Bayes' rule, values equally likely at first).
 
     Raises:
-        ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive.
+        ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive, a
+            log evidence that is not finite.
     """
     if not posteriors:
         raise ValueError("posteriors is empty, expected at least one posterior")
@@ -144,6 +148,9 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     _require_alike(posteriors)
     if weights is None:
         log_weights = np.array([posterior.log_evidence for posterior in posteriors])
+        require(
+            ~np.isfinite(log_weights), "log_evidence", log_weights, "a finite number for each posterior, or weights"
+        )
     else:
         array = np.asarray(weights, float)
         check_shape("weights", array, (len(posteriors),), "posterior")

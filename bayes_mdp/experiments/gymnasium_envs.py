@@ -1,0 +1,178 @@
+"""Gymnasium environments for `run`: made, checked, and their autoreset modes brought into one form. Host side."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Mask = np.ndarray
+
+
+class Step(NamedTuple):
+    """One step of parallel environments, an entry for each.
+
+    Args:
+        following: where the transition led, also where the episode is over.
+        reward, terminated, truncated: of the transition.
+        happened: false where the step only began a new episode (nothing to learn).
+        fresh: a new episode begins.
+        observation: what to act on next.
+    """
+
+    following: np.ndarray
+    reward: np.ndarray
+    terminated: Mask
+    truncated: Mask
+    happened: Mask
+    fresh: Mask
+    observation: np.ndarray
+
+
+class SingleEnv:
+    """One environment with `Discrete` spaces; states and actions are numbered from 0."""
+
+    lanes: int | None = None
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self._states, self._actions = _spaces(env)
+        (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
+
+    def reset(self, seed: int | None = None) -> int:
+        """The first state of an episode.
+
+        Raises:
+            ValueError: the environment has other spaces than before.
+        """
+        observation, _ = self.env.reset(seed=seed)
+        self._check_spaces()
+        return int(observation) - self._first
+
+    def step(self, action: int) -> tuple[int, float, bool, bool]:
+        """Next state, reward, terminated, truncated."""
+        observation, reward, terminated, truncated, _ = self.env.step(action + self._offset)
+        return int(observation) - self._first, reward, terminated, truncated
+
+    def _check_spaces(self) -> None:
+        states, actions = _spaces(self.env)
+        for name, now, before in (
+            ("action_space", actions, self._actions),
+            ("observation_space", states, self._states),
+        ):
+            if now is not before and _size(now) != _size(before):
+                raise ValueError(f"env.{name} is {now} after a reset, expected {before}, as at first")
+
+
+class ParallelEnvs:
+    """Parallel environments (a Gymnasium vector environment), whatever their autoreset mode."""
+
+    def __init__(self, env: Any) -> None:
+        from gymnasium.vector import AutoresetMode
+
+        self.env, self.lanes = env, int(env.num_envs)
+        self._states, self._actions = _spaces(env)
+        (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
+        mode = env.metadata.get("autoreset_mode")
+        try:
+            self.mode: Any = AutoresetMode(mode)
+        except ValueError as error:
+            modes = ", ".join(f"{m!s}" for m in AutoresetMode)
+            raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
+        self._modes = AutoresetMode
+        self._waiting = np.zeros(self.lanes, bool)
+
+    def reset(self, seed: int | None = None) -> np.ndarray:
+        """The first states."""
+        observation, _ = self.env.reset(seed=seed)
+        self._check_spaces()
+        self._waiting[:] = False
+        return self._numbered(observation)
+
+    def step(self, action: np.ndarray, last: Mask) -> Step:
+        """One step; where `last`, the episode ends with it.
+
+        Raises:
+            ValueError: the environment goes on there, and cannot be reset on its own.
+        """
+        observation, reward, terminated, truncated, info = self.env.step(action + self._offset)
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        observation = self._numbered(observation)
+        following, happened, fresh = observation, ~self._waiting, self._waiting.copy()
+        over = (terminated | truncated) & happened
+        cut = last & happened & ~over
+        if cut.any() and self.mode is not self._modes.DISABLED:
+            raise ValueError(
+                f"env[{int(np.argmax(cut))}] goes on after the last step of an episode of the objective, expected "
+                f"max_episode_steps of its horizon at most, or autoreset_mode {self._modes.DISABLED}"
+            )
+        if self.mode is self._modes.SAME_STEP and over.any():
+            following = observation.copy()
+            following[over] = [int(x) - self._first for x in np.asarray(info["final_obs"])[over]]
+        step = Step(following, np.asarray(reward), terminated, truncated, happened, fresh, observation)
+        over = over | cut
+        if over.any():
+            self._check_spaces()
+        if self.mode is self._modes.NEXT_STEP:
+            self._waiting = over
+            return step
+        if self.mode is self._modes.DISABLED and over.any():
+            observation = self._numbered(self.env.reset(options={"reset_mask": over})[0])
+        return step._replace(fresh=over, observation=observation)
+
+    def _numbered(self, observation: Any) -> np.ndarray:
+        """States from 0, in an array of our own (the environment may write into its own again)."""
+        return np.array(observation) - self._first
+
+    _check_spaces = SingleEnv._check_spaces
+
+
+def open_env(env: Any) -> SingleEnv | ParallelEnvs:
+    """Open an environment: as it is, a vector environment, an id, or a function that makes one.
+
+    Raises:
+        TypeError: none of them. ValueError: an id that Gymnasium cannot make; spaces that are not `Discrete`.
+    """
+    import gymnasium
+
+    made = env
+    if isinstance(env, str):
+        try:
+            made = gymnasium.make(env)
+        except gymnasium.error.Error as error:
+            why = " ".join(str(error).split())
+            raise ValueError(f"env is {env!r}, expected an id that Gymnasium can make ({why})") from error
+    elif callable(env):
+        made = env()
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        return ParallelEnvs(made)
+    if isinstance(made, gymnasium.Env):
+        return SingleEnv(made)
+    what = "env" if made is env else "env()"
+    raise TypeError(
+        f"{what} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
+        "id, or function that makes one"
+    )
+
+
+def is_made_anew(env: Any) -> bool:
+    """Whether every seed has an environment of its own (ids and functions)."""
+    return isinstance(env, str) or callable(env)
+
+
+def _spaces(env: Any) -> tuple[Any, Any]:
+    """Observation and action space of (each) environment.
+
+    Raises:
+        ValueError: one is not `Discrete`.
+    """
+    from gymnasium.spaces import Discrete
+
+    single = "single_" if hasattr(env, "single_action_space") else ""
+    spaces = [getattr(env, f"{single}{name}_space") for name in ("observation", "action")]
+    for name, space in zip(("observation", "action"), spaces, strict=True):
+        if not isinstance(space, Discrete):
+            raise ValueError(f"env.{single}{name}_space is {space}, expected Discrete")
+    return spaces[0], spaces[1]
+
+
+def _size(space: Any) -> tuple[int, int]:
+    return int(space.n), int(space.start)

@@ -1,0 +1,113 @@
+"""`reproduce`: run a published experiment, put its numbers beside the published ones, keep both."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.experiments.describe import describe, describe_key, versions
+from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
+from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
+from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
+from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.validation import check_key
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+REPRODUCTIONS = {
+    "ube-fig2": "bayes_mdp.experiments.papers.ube_fig2",
+}
+"""Name -> module with a `REPRODUCTION`, loaded when it is asked for."""
+
+
+def find_reproduction(name: str) -> Reproduction:
+    """The experiment of that name.
+
+    Raises:
+        ValueError: no such experiment.
+    """
+    if name not in REPRODUCTIONS:
+        raise ValueError(f"name is {name!r}, expected one of {', '.join(REPRODUCTIONS)}")
+    return import_module(REPRODUCTIONS[name]).REPRODUCTION
+
+
+def reproduce(
+    name: str, *, scale: Scale = "quick", key: PRNGKeyArray | None = None, path: str | Path | None = None
+) -> "tuple[xr.Dataset, Figure]":
+    """Run a published experiment and print a table: published value, ours, its interval, verdict. Host side.
+
+    A row agrees where our number lies in the band that the table names, differs where its whole 95 % interval lies
+    outside, and is undecided in between. The verdict that each row must have is kept in `expected_verdicts.toml` of
+    the package; what differs from it is printed and kept in the attribute `unexpected` of the Dataset (JSON, a list
+    of sentences; empty: all is as expected).
+
+    Args:
+        name: one of `REPRODUCTIONS`: "ube-fig2".
+        scale: "full", the numbers of seeds and steps of the paper; or "quick".
+        key: a typed key; None: `jax.random.key(0)`.
+        path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
+            neither.
+
+    Returns:
+        The Dataset (`load_result` reads its file; the attributes hold configuration, versions, key and verdicts as
+        JSON), and the figure.
+
+    Raises:
+        ValueError: no such experiment or scale. TypeError: `key` is no typed key.
+        FileNotFoundError: `path` lies in no folder that exists.
+    """
+    reproduction = find_reproduction(name)
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}, expected one of {', '.join(map(repr, SCALES))}")
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    if path is not None and not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    seconds = reproduction.seconds[scale]
+    print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores")
+    options = reproduction.options(scale)
+    result = reproduction.run(key=key, **options)
+    rows = reproduction.rows(result)
+    surprises = unexpected(rows, expected_verdicts(name), scale)
+    configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
+    result.attrs = _attributes(configuration, key, rows, surprises)
+    print(table(rows))
+    for sentence in surprises:
+        print(f"NOT AS EXPECTED: {sentence}")
+    figure = reproduction.figure(result)
+    if path is not None:
+        save_result(result, path)
+        write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
+    return result, figure
+
+
+def figure_path(path: str | Path) -> Path:
+    """Where the figure of the result under `path` is kept."""
+    return Path(path).with_suffix(".png")
+
+
+def _attributes(configuration: dict[str, Any], key: Any, rows: list[Row], surprises: list[str]) -> dict[str, str]:
+    verdicts = [
+        {
+            "quantity": row.quantity,
+            "published": float(row.published),
+            "ours": float(row.ours),
+            "half": float(row.half),
+            "band": None if row.band is None else [str(bound) for bound in row.band],
+            "verdict": row.verdict,
+        }
+        for row in rows
+    ]
+    attributes = {
+        "configuration": configuration,
+        "versions": versions(),
+        "key": describe_key(key),
+        "verdicts": verdicts,
+        "unexpected": surprises,
+    }
+    return {"format": REPRODUCTION_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}

@@ -1,0 +1,112 @@
+"""Speed of value uncertainty beside numpy: `OPENBLAS_NUM_THREADS=1 python benchmarks/value_uncertainty.py`.
+
+(Threads of OpenBLAS that wait spin, which would count as the CPU time of numpy.) Dense random Dirichlet posteriors,
+A = 4, discount .99. CPU time of the process, median over repeats after a warm-up, compilation apart. Three tasks at
+every size and width:
+
+* fixed point: u = local + discount^2 P u, given the mean rows and the policy;
+* UBE, moment matching: from the posterior's counts to mean and variance of Q and V.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from planning import compiled, cpu, show
+
+from bayes_mdp.agents import moment_matching, ube
+from bayes_mdp.experiments.beliefs import on_device
+from bayes_mdp.inference.families import NormalGammaBelief
+from bayes_mdp.inference.layered import conjugate_posterior
+from bayes_mdp.inference.rewards import reward_cells
+from bayes_mdp.inference.rows import dirichlet_rows
+from bayes_mdp.mdp import Discounted, StateActionSpace
+from bayes_mdp.planning.propagate import propagate
+
+SIZES, ACTIONS, DISCOUNT, Q_MAX = (50, 500, 1000), 4, 0.99, 100.0
+OBJECTIVE = Discounted(DISCOUNT)
+
+
+def problem(size: int) -> tuple[Any, np.ndarray]:
+    """A posterior and a policy."""
+    rng = np.random.default_rng(size)
+    space, pairs = StateActionSpace(size, ACTIONS), size * ACTIONS
+    rows = dirichlet_rows(rng.gamma(0.5, 2.0, (pairs, size)) + 1e-3, (size, ACTIONS, size))
+    prior = NormalGammaBelief(*(jnp.asarray(x) for x in (rng.normal(size=pairs), 2.0, 4.0, 3.0)))
+    cells = reward_cells(prior, (size, ACTIONS))
+    return conjugate_posterior(rows, cells, space), rng.integers(0, ACTIONS, size).astype(np.int32)
+
+
+class Plain:
+    """The numpy peer: LU for the two linear systems, no temporaries of the size of the rows but their mean."""
+
+    def __init__(self, posterior: Any, policy: np.ndarray, dtype: Any) -> None:
+        size = len(policy)
+        self.concentration = np.asarray(posterior.transition_probs.concentration).astype(dtype)
+        self.reward = np.asarray(posterior.reward_cells.mean()).astype(dtype)
+        self.variance = np.asarray(posterior.reward_cells.variance()).astype(dtype)
+        self.policy, self.states, self.eye = policy, np.arange(size), np.eye(size, dtype=dtype)
+
+    def evaluate(self, rows: np.ndarray, reward: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+        """q and v of the policy."""
+        chain = rows[self.states, self.policy]
+        v = np.linalg.solve(self.eye - discount * chain, reward[self.states, self.policy])
+        return reward + discount * (rows @ v), v
+
+    def ube(self) -> Any:
+        """Mean and bound, form "ratio"."""
+        total = self.concentration.sum(-1)
+        rows = self.concentration / total[..., None]
+        spread = ((self.concentration > 0).sum(-1) - 1) / (total + 1)
+        mean = self.evaluate(rows, self.reward, DISCOUNT)
+        local = self.variance + ((DISCOUNT * Q_MAX) ** 2 * spread).astype(rows.dtype)
+        return mean, self.evaluate(rows, local, DISCOUNT**2)
+
+    def moment_matching(self) -> Any:
+        """Mean and variance."""
+        total = self.concentration.sum(-1)
+        rows = self.concentration / total[..., None]
+        mean = self.evaluate(rows, self.reward, DISCOUNT)
+        x = mean[1] - mean[1].mean()
+        local = self.variance + DISCOUNT**2 * (rows @ (x * x) - (rows @ x) ** 2) / (total + 1)
+        return mean, self.evaluate(rows, local, DISCOUNT**2)
+
+
+def compare(size: int, dtype: Any) -> None:
+    """One size in one width."""
+    posterior, policy = problem(size)
+    plain, belief = Plain(posterior, policy, dtype), on_device(posterior)
+    mean = jax.jit(lambda p: p.mean_mdp())(belief)
+    local = jax.jit(lambda p: ube.local_uncertainty(p, OBJECTIVE, q_max=Q_MAX))(belief)
+    rows, added = np.asarray(mean.transition_probs), np.asarray(local)
+    solved = lambda p, a: ube.solve(p, a, OBJECTIVE, q_max=Q_MAX)  # noqa: E731
+    matched = lambda p, a: moment_matching.value_variance(p, a, OBJECTIVE)  # noqa: E731
+    fixed = lambda m, u, a: propagate(m, u, a, OBJECTIVE)  # noqa: E731
+    tasks = {
+        "fixed point": (fixed, (mean, local, policy), lambda: plain.evaluate(rows, added, DISCOUNT**2)),
+        "UBE": (solved, (belief, policy), plain.ube),
+        "moment matching": (matched, (belief, policy), plain.moment_matching),
+    }
+    for name, (function, arguments, peer) in tasks.items():
+        task = f"{name}, S = {size}, {np.dtype(dtype).name}"
+        call, compile_s = compiled(function, *(jax.tree.map(jnp.asarray, x) for x in arguments))
+        check(call(), peer())
+        show(task, "bayes_mdp", cpu(call, 21), "ms", 1e3, compile_s)
+        show(task, "numpy", cpu(peer, 9), "ms", 1e3)
+
+
+def check(ours: Any, theirs: Any) -> None:
+    """Both solve the same equation."""
+    expected = theirs[0] if not isinstance(theirs[0], tuple) else theirs[1][0]
+    found = ours.q if hasattr(ours, "q") else ours.q_variance
+    tolerance = 2e-3 if expected.dtype == np.float32 else 1e-8
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=tolerance)
+
+
+if __name__ == "__main__":
+    for size in SIZES:
+        compare(size, np.float32)
+    with jax.enable_x64(True):
+        for size in SIZES:
+            compare(size, np.float64)
