@@ -13,6 +13,7 @@ from bayes_mdp.mdp import CanSample, Episodic, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_count, check_key, is_concrete
 from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning.memory import computed_once
 
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
@@ -83,7 +84,8 @@ def over_draws(
 
     def one(index: Any) -> Any:
         keys = jax.random.split(jax.random.fold_in(key, index), chunk)
-        return statistics(jax.vmap(posterior.sample)(keys), index * chunk + jnp.arange(chunk) < num_draws)
+        draws = computed_once(jax.vmap(posterior.sample)(keys))
+        return statistics(draws, index * chunk + jnp.arange(chunk) < num_draws)
 
     if is_concrete(num_draws) and num_draws <= chunk:
         return one(0)

@@ -1,7 +1,6 @@
 """PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013)."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,6 +12,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning import backward_induction, solve
+from bayes_mdp.planning.memory import computed_once
 from bayes_mdp.planning.solution import Solution
 
 _LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is faster (DeepSea L = 10, not 20)
@@ -56,17 +56,5 @@ class PSRL(eqx.Module):
         require_ability(belief, CanSample, "PSRL")
         if isinstance(objective, Episodic):
             return Greedy(solve(belief.sample(key), objective).q, space.legal), None
-        solution = solve(_computed_once(belief.sample(key)), objective, start=state)
+        solution = solve(computed_once(belief.sample(key)), objective, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
-
-
-def _computed_once(draw: Any) -> Any:
-    """`draw`, in memory. XLA would fuse the generation of random numbers into each of the planner's uses of them.
-
-    A barrier does not stop it (it is removed before fusion), a loop whose start XLA cannot know does; this one always
-    runs once. Measured with jaxlib 0.10.
-    """
-    first = jnp.ravel(jax.tree.leaves(draw)[0])[0]
-    start = jnp.where(jnp.isnan(first), 1, 0)
-    nothing = jax.tree.map(jnp.zeros_like, draw)
-    return jax.lax.while_loop(lambda loop: loop[0] < 2, lambda loop: (loop[0] + 2, draw), (start, nothing))[1]

@@ -59,7 +59,8 @@ class Actor:
         self._key = plain_key(key)
         rule, self._belief = rule_for(agent.replan, objective), None
         if not isinstance(agent, Learner):
-            self._belief = initial_belief(jax.random.fold_in(self._key, len(Streams._fields)), prior, space)
+            key = jax.random.fold_in(self._key, len(Streams._fields))
+            self._belief = initial_belief(key, prior, space, agent)
         self._rule = host_rule(rule)
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._ledger = Ledger(space.shape)

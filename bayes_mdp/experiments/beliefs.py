@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from bayes_mdp.agents import ChecksBelief
 from bayes_mdp.mdp import CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 
@@ -21,19 +22,23 @@ class CanList(Protocol):
         ...
 
 
-def initial_belief(key: Any, prior: Any, space: StateActionSpace) -> Any:
+def initial_belief(key: Any, prior: Any, space: StateActionSpace, agent: Any) -> Any:
     """The belief before the first step: a prior program is inferred without data, a posterior is taken as it is.
 
     Raises:
         TypeError: `prior` is neither a program nor an object that can `update`.
+        ValueError, TypeError: the agent cannot use it (an agent that `ChecksBelief`).
     """
-    if isinstance(prior, CanUpdate):
-        return prior
-    if not callable(prior):
-        require_ability(prior, CanUpdate, "run")
-    from bayes_mdp.inference.route import infer
+    belief = prior
+    if not isinstance(prior, CanUpdate):
+        if not callable(prior):
+            require_ability(prior, CanUpdate, "run")
+        from bayes_mdp.inference.route import infer
 
-    return infer(key, prior, None, space=space)
+        belief = infer(key, prior, None, space=space)
+    if isinstance(agent, ChecksBelief):
+        agent.check_belief(belief)
+    return belief
 
 
 def listed(belief: Any, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Any:

@@ -103,7 +103,7 @@ def _prepare(case: Case, opened: SingleEnv | ParallelEnvs, known: Known) -> Tria
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
     belief = None
     if not isinstance(case.agent, Learner):
-        belief = initial_belief(key_belief, case.prior, case.space)
+        belief = initial_belief(key_belief, case.prior, case.space, case.agent)
         if known.ours:
             assert known.mdp is not None
             outcome = simulator(Environment(known.mdp, None)).outcome  # type: ignore[arg-type] - rewards do not matter

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from bayes_mdp.agents import ChecksBelief, Learner
+from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.beliefs import initial_belief, listed, on_device, split_constants
 from bayes_mdp.experiments.case import Case
 from bayes_mdp.experiments.layout import Layout, layout_of
@@ -49,9 +49,7 @@ def prepare(case: Case) -> Prepared:
 
 
 def _belief(key: Any, case: Case, space: StateActionSpace, sim: Simulator) -> tuple[Any, Any]:
-    belief = initial_belief(key, case.prior, space)
-    if isinstance(case.agent, ChecksBelief):
-        case.agent.check_belief(belief)
+    belief = initial_belief(key, case.prior, space, case.agent)
     if not case.own_world:
         belief = listed(belief, sim.outcome, space)
     number, index = jnp.zeros(()), jnp.zeros((), jnp.int32)

@@ -1,4 +1,4 @@
-"""`Actor`: the same actor_programs as a compiled run, the exact law of every policy, one compilation, bad input refused."""
+"""`Actor`: the same decisions as a compiled run, the exact law of every policy, one compilation, bad input refused."""
 
 from typing import Any
 
