@@ -27,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bayes-mdp: error: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        print("bayes-mdp: interrupted; what was finished is kept", file=sys.stderr)
+        kept = arguments.command is _run and arguments.out is not None
+        rest = "; the same command goes on from what was finished" if kept else ""
+        print(f"bayes-mdp: interrupted{rest}", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -219,7 +221,7 @@ def _levels(arguments: argparse.Namespace) -> None:
 
 def _add_reproduce(commands: Any) -> None:
     parser = _add(commands, "reproduce", _reproduce, "a published experiment, its numbers beside the published ones")
-    parser.add_argument("name", help="of the experiment, for instance ube-fig2")
+    parser.add_argument("name", help="a name of `list`")
     parser.add_argument("--full", action="store_true", help="at the scale of the paper")
     parser.add_argument("--seed", type=int, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
@@ -243,7 +245,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _add_list(commands: Any) -> None:
-    parser = _add(commands, "list", _list, "name the agents, environments and priors that come with the package")
+    parser = _add(
+        commands,
+        "list",
+        _list,
+        "name the agents, environments, priors and reproductions that come with the package",
+    )
     parser.add_argument("--claims", action="store_true", help="show what each variance of a value is worth instead")
     parser.add_argument("--measure", action="store_true", help="with --claims: measure again, compare with the stored")
 
@@ -265,14 +272,18 @@ def _list(arguments: argparse.Namespace) -> int | None:
         return _claims(arguments.measure)
     if arguments.measure:
         raise ValueError("--measure measures the claims, expected it with --claims")
+    from importlib import import_module
+
     from bayes_mdp.agents import AGENTS
     from bayes_mdp.envs import ENVS
+    from bayes_mdp.experiments.reproduce import REPRODUCTIONS
     from bayes_mdp.models import PRIORS
 
-    for title, registry in (("agents", AGENTS), ("environments", ENVS), ("priors", PRIORS)):
+    papers = {name: import_module(module) for name, module in REPRODUCTIONS.items()}
+    for title, registry in {"agents": AGENTS, "environments": ENVS, "priors": PRIORS, "reproductions": papers}.items():
         print(f"{title}:")
-        for name, factory in registry.items():
-            print(f"  {name:<24} {(factory.__doc__ or '').strip().splitlines()[0]}")
+        for name, described in registry.items():
+            print(f"  {name:<24} {(described.__doc__ or '').strip().splitlines()[0]}")
     return None
 
 

@@ -11,12 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.draws import DrawMoments, check_draws, chunk_size, draw_moments, read_probs
 from bayes_mdp.agents.factor import correlated_policy
 from bayes_mdp.agents.policies import GaussianThompson
-from bayes_mdp.agents.propagated import discount_of
+from bayes_mdp.agents.propagated import discount_of, require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_thompson, no_plan, plan_for_mean
+from bayes_mdp.agents.thompson import UsesDraws, check_thompson, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
-from bayes_mdp.mdp import CanMean, CanSample, Objective, Problem, Validity
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import CanSample, Objective, Problem, Validity
 from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.solution import Solution
@@ -39,7 +38,8 @@ def by_draws(
         num_draws: 2 or more.
 
     Raises:
-        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample.
+        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample, or that knows that
+            the variance of a mean reward does not exist.
     """
     moments, probs = _door(key, posterior, policy, objective, num_draws, "exact.by_draws")
     covariance = moments.covariance
@@ -67,6 +67,7 @@ def _door(
     key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, num_draws: int, who: str
 ) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
     check_draws(key, posterior, num_draws, who)
+    require_variances(posterior)
     discount_of(objective)
     probs = read_probs(posterior, policy, objective)
     chunk = chunk_size(posterior, num_draws)
@@ -80,7 +81,7 @@ def _moments(
     return draw_moments(key, posterior, probs, objective, (num_draws, chunk))
 
 
-class ThompsonByDraws(eqx.Module):
+class ThompsonByDraws(UsesDraws):
     """Gaussian Thompson sampling with mean and covariance of the values of the plan over draws of the belief.
 
     The plan is optimal in the mean MDP; its values are worked out in `num_draws` draws, and a Gaussian of their mean
@@ -108,25 +109,15 @@ class ThompsonByDraws(eqx.Module):
         check_count("num_draws", self.num_draws, 2)
         check_thompson(self.scale, self.noise)
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return no_plan(problem)
-
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
     ) -> tuple[GaussianThompson, Solution | None]:
         """The policy, and the plan of the mean MDP.
 
         Raises:
-            TypeError: the belief cannot sample, or has no mean.
+            ValueError, TypeError: as `check_belief`.
         """
-        require_ability(belief, CanSample, "ThompsonByDraws")
-        require_ability(belief, CanMean, "ThompsonByDraws")
+        self.check_belief(belief)
         key_draws, key_noise = jax.random.split(key)
         _, solution = plan_for_mean(problem, state, belief)
         probs = jax.nn.one_hot(solution.policy, problem.space.n_actions, dtype=solution.q.dtype)

@@ -9,14 +9,13 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
+from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
@@ -117,9 +116,8 @@ class CountBonus(eqx.Module):
     def __check_init__(self) -> None:
         for name in ("scale", "reward_sd", "unvisited"):
             value = getattr(self, name)
-            if value is not None and is_concrete(value):
-                array = np.asarray(value, float)
-                require(~(np.isfinite(array) & (array >= 0)), name, array, "a finite number, zero or greater")
+            if value is not None:
+                check_not_negative(name, value)
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}")
 

@@ -11,6 +11,7 @@ SPEC Part 3 and Part 7 (4) of the project.
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
@@ -28,7 +29,7 @@ class Rows(NamedTuple):
     policy: Float[Array, "*H S A"]
 
 
-class Structure(NamedTuple):
+class Structure(eqx.Module):
     """What the host knows of an acyclic chain.
 
     `order`: the states, the last ones first; `inside`: whether two states can lead back to each other by the policy (by
@@ -38,7 +39,7 @@ class Structure(NamedTuple):
     order: Int[Array, " S"]
     inside: Bool[Array, "S S"]
     once: Bool[Array, "S A"]
-    loops: bool
+    loops: bool = eqx.field(static=True)
 
 
 class Covariances(NamedTuple):

@@ -9,12 +9,12 @@ from bayes_mdp.agents.exact import value_covariance
 from bayes_mdp.agents.factor import correlated_policy
 from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_thompson, no_plan, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, check_thompson, plan_for_mean
 from bayes_mdp.mdp import Problem
 from bayes_mdp.planning.solution import Solution
 
 
-class CovarianceThompson(eqx.Module):
+class CovarianceThompson(UsesRows):
     """Draw the values of the actions of a state from a Gaussian with mean and covariance of `exact.value_covariance`.
 
     The plan is optimal in the mean MDP. The covariance of its values is exact for a belief with rows of its own at
@@ -40,15 +40,6 @@ class CovarianceThompson(eqx.Module):
     def __check_init__(self) -> None:
         check_thompson(self.scale, self.noise)
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return no_plan(problem)
-
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
     ) -> tuple[GaussianThompson, Solution | None]:
@@ -57,6 +48,7 @@ class CovarianceThompson(eqx.Module):
         Raises:
             ValueError, TypeError: as `value_covariance`.
         """
+        self.check_belief(belief)
         _, solution = plan_for_mean(problem, state, belief)
         answer = value_covariance(belief, solution.policy, problem.objective, allow_cycles=True)
         policy = correlated_policy(key, answer.q_mean, answer.q_covariance, problem, self)

@@ -14,7 +14,7 @@ from bayes_mdp.agents.covariance import Covariances, Rows, Structure, acyclic, l
 from bayes_mdp.agents.exact_ube import exact_ube
 from bayes_mdp.agents.factor import semidefinite_factor
 from bayes_mdp.agents.premise import met_again, unknown_pairs
-from bayes_mdp.agents.propagated import discount_of, next_values, only_legal, over_components, problem_of
+from bayes_mdp.agents.propagated import compiled, discount_of, next_values, only_legal, over_components, problem_of
 from bayes_mdp.agents.uncertainty import uncertainty_dataset
 from bayes_mdp.mdp import MDP, CanSplit, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.planning import evaluate
@@ -125,11 +125,7 @@ def value_covariance(
     mean, policy = problem_of(posterior, policy, objective, _WHO)
     probs = policy_probs(policy, mean, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
-
-    def solve(belief: Any) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
-        return _solve(belief, probs, objective, structure)
-
-    value, answer, gap = over_components(solve, posterior)
+    value, answer, gap = _parts(posterior, probs, objective, structure)
     status = answer.converged & value.converged, answer.iterations, gap
     if not isinstance(posterior, CanSplit):
         return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
@@ -196,6 +192,15 @@ def _solve(
     else:
         answer = layered(rows, discount) if isinstance(objective, Episodic) else unrolled(rows, discount)
     return value, answer, _gap(rows, value, answer, discount, objective, structure)
+
+
+def _all_parts(
+    posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
+) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
+    return over_components(lambda belief: _solve(belief, probs, objective, structure), posterior)
+
+
+_parts = compiled(_all_parts)
 
 
 def _rows(

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.draws import MOST_AT_ONCE, check_draws, chunk_size, over_draws
+from bayes_mdp.agents.draws import check_draws, chunk_size, over_draws
 from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.propagated import (
     Backup,
@@ -22,10 +22,11 @@ from bayes_mdp.agents.propagated import (
     only_legal,
     over_components,
     propagated,
+    require_variances,
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_thompson, gaussian_policy, no_plan, plan_for_mean
+from bayes_mdp.agents.thompson import UsesDraws, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import (
     MDP,
@@ -80,19 +81,25 @@ def exact_ube(
             draws. Without it only the solution U is kept from falling below zero.
 
     Raises:
-        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; an ability is missing.
+        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; an ability is missing; the variance of a mean
+            reward does not exist.
     """
     check_draws(key, posterior, num_draws, _WHO)
     require_ability(posterior, CanMean, _WHO)
+    require_variances(posterior)
     discount_of(objective)
     mean = posterior.mean_mdp()  # type: ignore[attr-defined]
     check_problem(mean, objective)
     probs = policy_probs(policy, mean, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
-    rows = posterior if not isinstance(posterior, CanSplit) else jax.tree.map(lambda x: x[0], posterior.components)
-    chunk = chunk_size(rows, num_draws)
+    chunk = chunk_size(_one_of(posterior), num_draws)
     parts = _compiled(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
     return combined(posterior, parts, validity)
+
+
+def _one_of(posterior: Any) -> Any:
+    """The belief, or the first component of a mixture."""
+    return jax.tree.map(lambda x: x[0], posterior.components) if isinstance(posterior, CanSplit) else posterior
 
 
 def _validity(
@@ -228,7 +235,7 @@ def _expected(mdp: MDP | SparseMDP, values: Float[Array, "*H S"]) -> Float[Array
     return jnp.einsum("...saz,...z->...sa", rows.transition_probs, values)
 
 
-class ExactUBE(eqx.Module):
+class ExactUBE(UsesDraws):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `exact_ube`.
 
     Args:
@@ -252,25 +259,15 @@ class ExactUBE(eqx.Module):
         check_count("num_draws", self.num_draws, 2)
         check_thompson(self.scale, self.noise)
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return no_plan(problem)
-
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
     ) -> tuple[GaussianThompson, Solution | None]:
         """The policy, and the plan of the mean MDP.
 
         Raises:
-            TypeError: the belief cannot sample, or has no mean.
+            ValueError, TypeError: as `check_belief`.
         """
-        require_ability(belief, CanSample, "ExactUBE")
-        require_ability(belief, CanMean, "ExactUBE")
+        self.check_belief(belief)
         key_draws, key_noise = jax.random.split(key)
         mean, solution = plan_for_mean(problem, state, belief)
         q, variance = self._moments(key_draws, belief, mean, solution, problem.objective)
@@ -280,7 +277,7 @@ class ExactUBE(eqx.Module):
     def _moments(
         self, key: PRNGKeyArray, belief: Any, mean: MDP | SparseMDP, plan: Solution, objective: Objective
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
-        how = _How(self.num_draws, min(self.num_draws, MOST_AT_ONCE), self.clip)
+        how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
         horizon = objective.horizon if isinstance(objective, Episodic) else None
         probs = policy_probs(plan.policy, mean, horizon=horizon)
         if isinstance(belief, CanSplit):

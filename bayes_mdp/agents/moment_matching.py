@@ -11,20 +11,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.policies import GaussianThompson
-from bayes_mdp.agents.premise import require_rows, validity
+from bayes_mdp.agents.premise import validity
 from bayes_mdp.agents.propagated import (
+    Backup,
     back_up,
     combined,
+    compiled,
     discount_of,
     moments_of_plan,
     next_values,
     over_components,
     problem_of,
-    require_variances,
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_thompson, gaussian_policy, no_plan, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import Objective, Problem
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -54,7 +55,7 @@ def value_variance(posterior: Any, policy: Any, objective: Objective) -> ValueUn
             `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, "moment_matching.value_variance")
-    parts = over_components(lambda belief: back_up(belief, _local(objective), policy, objective), posterior)
+    parts = _parts(posterior, policy, objective)
     again = why_met_again(posterior, mean, policy, objective)
     return combined(posterior, parts, validity("upper bound", _BOUND, again))
 
@@ -67,7 +68,14 @@ def _local(objective: Objective) -> Any:
     return local
 
 
-class MomentMatching(eqx.Module):
+def _back_up(posterior: Any, policy: Any, objective: Objective) -> Backup:
+    return over_components(lambda belief: back_up(belief, _local(objective), policy, objective), posterior)
+
+
+_parts = compiled(_back_up)
+
+
+class MomentMatching(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `value_variance`.
 
     Args:
@@ -85,24 +93,6 @@ class MomentMatching(eqx.Module):
 
     def __check_init__(self) -> None:
         check_thompson(self.scale, self.noise)
-
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return no_plan(problem)
-
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
-
-        Raises:
-            ValueError: tied rows; a variance of a mean reward that does not exist. TypeError: an ability is missing.
-        """
-        require_rows(belief, "MomentMatching")
-        require_variances(belief)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any

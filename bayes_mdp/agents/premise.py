@@ -1,9 +1,7 @@
 """The premises of the variance equations: independent rows, or a mixture of such; no unknown pair met twice."""
 
-from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -14,8 +12,6 @@ from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.planning.structure import find_cycle
 
-Moments = tuple[Float[Array, "*H S A"], Float[Array, "*H S"], Float[Array, "*H S A"], Float[Array, "*H S"]]
-
 
 def require_rows(posterior: Any, who: str) -> None:
     """Refuse a belief for which the equations are wrong: rows tied otherwise than by a mixture, or no variances.
@@ -24,12 +20,9 @@ def require_rows(posterior: Any, who: str) -> None:
         ValueError: rows are tied; the sentence names which, and what to use instead.
         TypeError: an ability is missing.
     """
-    if isinstance(posterior, CanSplit):
-        rows = posterior.components
-    else:
-        require_ability(posterior, CanMean, who)
-        require_ability(posterior, CanSpread, who)
-        rows = posterior
+    rows = posterior.components if isinstance(posterior, CanSplit) else posterior
+    require_ability(rows, CanMean, who)
+    require_ability(rows, CanSpread, who)
     if not rows.independent_rows:
         ties = posterior.ties if isinstance(posterior, CanNameTies) else None
         raise ValueError(
@@ -67,20 +60,6 @@ def met_again(mdp: MDP | SparseMDP, probs: Float[Array, "*H S A"], unknown: Bool
 def validity(kind: Kind, reason: str, again: str | None) -> Validity:
     """`kind` because of `reason` where no unknown pair is met again, else a heuristic."""
     return Validity(kind, reason) if again is None else Validity("heuristic", again)
-
-
-def by_component(solve: Callable[[Any], Moments], posterior: Any) -> Moments:
-    """(q_mean, v_mean, q_variance, v_variance) of `solve(posterior)`; of a mixture by the law of total variance.
-
-    Var = E_k[Var_k] + Var_k[mean_k] over the components k (SPEC 2.4 of the project). An illegal q_mean of -inf stays.
-    """
-    if not isinstance(posterior, CanSplit):
-        return solve(posterior)
-    weights = posterior.weights
-    q_mean, v_mean, q_variance, v_variance = jax.vmap(solve)(posterior.components)
-    q, q_total = total_variance(weights, q_mean, q_variance)
-    v, v_total = total_variance(weights, v_mean, v_variance)
-    return q, v, q_total, v_total
 
 
 def total_variance(

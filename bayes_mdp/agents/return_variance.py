@@ -5,7 +5,7 @@
 E Var[return | MDP].
 """
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from bayes_mdp.agents.propagated import (
     Backup,
     back_up,
     combined,
+    compiled,
     discount_of,
     horizon_of,
     next_values,
@@ -26,12 +27,16 @@ from bayes_mdp.agents.propagated import (
     problem_of,
     why_met_again,
 )
-from bayes_mdp.mdp import MDP, CanPredict, CanSplit, Objective, SparseMDP, Validity
+from bayes_mdp.agents.uncertainty import labelled
+from bayes_mdp.mdp import MDP, CanPredict, CanSplit, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_shape
+from bayes_mdp.mdp.validation import check_shape, is_concrete
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.policies import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Pairs = Float[Array, "*H S A"]
 States = Float[Array, "*H S"]
@@ -97,6 +102,14 @@ class ReturnVariance(eqx.Module):
         ]
         return "\n".join(["Variance of the return of a policy", *lines])
 
+    def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
+        """As xarray: dims `step` (where there is a horizon), `state`, `action`, labelled by the names of `space`."""
+        names = ("q_mean", "v_mean", "total", "v_total", "epistemic", "v_epistemic", "aleatoric", "v_aleatoric")
+        said = {"validity": self.validity, "epistemic_validity": self.epistemic_validity}
+        said["aleatoric_validity"] = self.aleatoric_validity
+        attributes = {name: str(validity) for name, validity in said.items()}
+        return labelled({name: getattr(self, name) for name in names}, space, attributes)
+
 
 def return_variance(
     posterior: Any, policy: Any, objective: Objective, *, epistemic: VarianceOfValues | None = None
@@ -129,7 +142,7 @@ def return_variance(
     mean, policy = problem_of(posterior, policy, objective, who)
     require_ability(posterior.components if isinstance(posterior, CanSplit) else posterior, CanPredict, who)
     probs = policy_probs(policy, mean, horizon=horizon_of(objective))
-    parts = over_components(lambda belief: _total(belief, policy, probs, objective), posterior)
+    parts = _parts(posterior, probs, objective)
     again = why_met_again(posterior, mean, policy, objective)
     total = combined(posterior, parts, validity("exact", _ONCE, again))
     if epistemic is None:
@@ -139,6 +152,7 @@ def return_variance(
         jnp.minimum(jnp.asarray(part, whole.dtype), whole)
         for part, whole in ((epistemic.q_variance, total.q_variance), (epistemic.v_variance, total.v_variance))
     )
+    believed = _of_the_cut(epistemic, q, v, total.validity)
     return ReturnVariance(
         total.q_mean,
         total.v_mean,
@@ -152,12 +166,12 @@ def return_variance(
         total.iterations,
         total.gap,
         total.validity,
-        epistemic.validity,
-        _of_the_rest(total.validity, epistemic.validity),
+        believed,
+        _of_the_rest(total.validity, believed),
     )
 
 
-def _total(posterior: Any, policy: Any, probs: Pairs, objective: Objective) -> Backup:
+def _total(posterior: Any, probs: Pairs, objective: Objective) -> Backup:
     """The equation of one posterior with independent rows; the variance of v includes that of the first action."""
     mean, discount = posterior.mean_mdp(), discount_of(objective)
 
@@ -169,8 +183,15 @@ def _total(posterior: Any, policy: Any, probs: Pairs, objective: Objective) -> B
         one_step = belief.predictive_variance(next_values(value.v, objective), discount)
         return one_step + discount**2 * _expected(mean, next_values(choice(value), objective))
 
-    solved = back_up(posterior, local, policy, objective)
+    solved = back_up(posterior, local, probs, objective)
     return eqx.tree_at(lambda backup: backup.variance.v, solved, solved.variance.v + choice(solved.value))
+
+
+def _totals(posterior: Any, probs: Pairs, objective: Objective) -> Backup:
+    return over_components(lambda belief: _total(belief, probs, objective), posterior)
+
+
+_parts = compiled(_totals)
 
 
 def _expected(mdp: MDP | SparseMDP, values: States) -> Pairs:
@@ -178,6 +199,18 @@ def _expected(mdp: MDP | SparseMDP, values: States) -> Pairs:
     if values.ndim == 1:
         return mdp.expected_next(values)
     return jax.vmap(lambda step, v: mdp.at(step).expected_next(v))(jnp.arange(len(values)), values)
+
+
+def _of_the_cut(epistemic: VarianceOfValues, q: Pairs, v: States, total: Validity) -> Validity:
+    """What the epistemic variance is once a total that may be too small has taken its place somewhere."""
+    said = epistemic.validity
+    if total.kind != "heuristic" or said.kind == "heuristic":
+        return said
+    if is_concrete(epistemic.q_variance, epistemic.v_variance, q, v) and not (
+        np.any(np.asarray(epistemic.q_variance, q.dtype) > q) or np.any(np.asarray(epistemic.v_variance, v.dtype) > v)
+    ):
+        return said
+    return Validity("heuristic", "it may be cut to a total variance that is a heuristic itself")
 
 
 def _of_the_rest(total: Validity, epistemic: Validity) -> Validity:

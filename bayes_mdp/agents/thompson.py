@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.policies import GaussianThompson
-from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.agents.premise import require_rows
+from bayes_mdp.agents.propagated import require_variances
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
@@ -21,10 +25,23 @@ def check_thompson(scale: Any, noise: str) -> None:
     Raises:
         ValueError: `scale` is negative or not finite, `noise` is no word of `NOISES`.
     """
-    if is_concrete(scale) and not (np.isfinite(scale) and np.all(np.asarray(scale) >= 0)):
-        raise ValueError(f"scale is {scale}, expected a finite number, zero or greater")
+    check_not_negative("scale", scale)
     if noise not in NOISES:
         raise ValueError(f"noise is {noise!r}, expected one of {', '.join(NOISES)}")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Refuse what is no finite number (or array of such, for a sweep), zero or greater. A traced one passes.
+
+    Raises:
+        ValueError, TypeError: as said.
+    """
+    if not is_concrete(value):
+        return
+    array, expected = np.asarray(value), "a finite number, zero or greater"
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} is {value!r}, expected {expected}")
+    require(~(np.isfinite(array) & (array >= 0)), name, array, expected)
 
 
 def no_plan(problem: Problem) -> Solution | None:
@@ -40,6 +57,46 @@ def no_plan(problem: Problem) -> Solution | None:
         kind = type(objective).__name__
         raise ValueError(f"objective is {kind}, expected Discounted or Episodic for an agent with variances of values")
     return Solution.blank(problem.space.shape, legal=problem.space.legal)
+
+
+class PlansForMean(eqx.Module):
+    """An agent that plans in the mean MDP of its belief."""
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        return no_plan(problem)
+
+
+class UsesRows(PlansForMean):
+    """An agent whose variances have a closed form for independent rows, and mixtures of such."""
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
+
+        Raises:
+            ValueError: tied rows; a variance of a mean reward that does not exist. TypeError: an ability is missing.
+        """
+        require_rows(belief, type(self).__name__)
+        require_variances(belief)
+
+
+class UsesDraws(PlansForMean):
+    """An agent whose variances are those of draws."""
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
+
+        Raises:
+            ValueError: a variance of a mean reward does not exist. TypeError: the belief cannot sample, or has no mean.
+        """
+        require_ability(belief, CanSample, type(self).__name__)
+        require_ability(belief, CanMean, type(self).__name__)
+        require_variances(belief)
 
 
 def plan_for_mean(problem: Problem, state: Solution | None, belief: CanMean) -> tuple[MDP | SparseMDP, Solution]:

@@ -18,17 +18,17 @@ from bayes_mdp.agents.propagated import (
     Backup,
     back_up,
     combined,
+    compiled,
     discount_of,
     moments_of_plan,
     next_values,
     only_legal,
     over_components,
     problem_of,
-    require_variances,
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_thompson, gaussian_policy, no_plan, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, check_not_negative, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import CanSplit, Episodic, FirstExit, Objective, Problem, Validity
 from bayes_mdp.mdp.validation import is_concrete
@@ -89,10 +89,7 @@ def solve(
     _check_options(q_max, form)
     mean, policy = problem_of(posterior, policy, objective, "ube.solve")
     bound = jnp.asarray(default_q_max(posterior, objective) if q_max is None else q_max, mean.reward.dtype)
-    parts = over_components(
-        lambda belief: back_up(belief, lambda each, _: _local(each, objective, bound, form), policy, objective),
-        posterior,
-    )
+    parts = _parts(posterior, policy, objective, bound, form=form)
     unseen = None
     if q_max is not None:
         seen = is_concrete(bound, parts.value)
@@ -126,6 +123,16 @@ def default_q_max(posterior: Any, objective: Objective) -> Float[Array, ""]:
     return reward * objective.horizon if isinstance(objective, Episodic) else reward / (1 - discount_of(objective))
 
 
+def _back_up(posterior: Any, policy: Any, objective: Objective, bound: Any, form: str) -> Backup:
+    def one(belief: Any) -> Backup:
+        return back_up(belief, lambda each, _: _local(each, objective, bound, form), policy, objective)
+
+    return over_components(one, posterior)
+
+
+_parts = compiled(_back_up, "form")
+
+
 def _row_term(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs:
     factor = q_max if posterior.rewards_by_outcome else discount_of(objective) * q_max
     return factor**2 * posterior.transition_spread(form)
@@ -138,12 +145,10 @@ def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs
 def _check_options(q_max: Any, form: str) -> None:
     if form not in FORMS:
         raise ValueError(f"form is {form!r}, expected one of {', '.join(FORMS)}")
-    if q_max is not None and is_concrete(q_max):
-        array = np.asarray(q_max)
-        if array.shape:
-            raise ValueError(f"q_max has shape {array.shape}, expected one number")
-        if not (np.isfinite(array) and array >= 0):
-            raise ValueError(f"q_max is {q_max}, expected a finite number, zero or greater")
+    if q_max is not None:
+        if np.shape(q_max):
+            raise ValueError(f"q_max has shape {np.shape(q_max)}, expected one number")
+        check_not_negative("q_max", q_max)
 
 
 def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:
@@ -206,7 +211,7 @@ def _validity(form: str, again: str | None, proven: bool, q_max: Any) -> Validit
     return Validity("upper bound", f'independent rows, no unknown pair is met again; form "{form}", {used}{interval}')
 
 
-class UBE(eqx.Module):
+class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
     Args:
@@ -229,24 +234,6 @@ class UBE(eqx.Module):
     def __check_init__(self) -> None:
         check_thompson(self.scale, self.noise)
         _check_options(self.q_max, self.form)
-
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return no_plan(problem)
-
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
-
-        Raises:
-            ValueError: tied rows; a variance of a mean reward that does not exist. TypeError: an ability is missing.
-        """
-        require_rows(belief, "UBE")
-        require_variances(belief)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any

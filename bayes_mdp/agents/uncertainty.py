@@ -78,21 +78,24 @@ class ValueUncertainty(eqx.Module):
 
 def uncertainty_dataset(answer: Any, space: StateActionSpace | None) -> "xr.Dataset":
     """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side."""
+    arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
+    attributes = {"validity": answer.validity.kind, "reason": answer.validity.reason}
+    if getattr(answer, "q_max", None) is not None:
+        attributes["q_max"] = float(np.asarray(answer.q_max))
+    return labelled(arrays, space, attributes)
+
+
+def labelled(arrays: dict[str, Any], space: StateActionSpace | None, attributes: dict[str, Any]) -> "xr.Dataset":
+    """Arrays [*H S A], the first one such, and [*H S] as a Dataset with the names of `space`. Host side."""
     import xarray as xr
 
     from bayes_mdp.mdp.labels import labels
 
-    shape = answer.q_mean.shape
+    shape = next(iter(arrays.values())).shape
     names = (range(shape[-2]), range(shape[-1])) if space is None else (space.state_names, space.action_names)
     coords: dict[str, Any] = {"state": labels(names[0]), "action": labels(names[1])}
     pairs = ("state", "action") if len(shape) == 2 else ("step", "state", "action")
     if len(shape) == 3:
         coords["step"] = np.arange(shape[0])
-    arrays = {"q_mean": answer.q_mean, "q_variance": answer.q_variance}
-    states = {"v_mean": answer.v_mean, "v_variance": answer.v_variance}
-    data = {name: (pairs, np.asarray(x)) for name, x in arrays.items()}
-    data |= {name: (pairs[:-1], np.asarray(x)) for name, x in states.items()}
-    attributes = {"validity": answer.validity.kind, "reason": answer.validity.reason}
-    if getattr(answer, "q_max", None) is not None:
-        attributes["q_max"] = float(np.asarray(answer.q_max))
+    data = {name: (pairs[: x.ndim], np.asarray(x)) for name, x in arrays.items()}
     return xr.Dataset(data, coords, attributes)

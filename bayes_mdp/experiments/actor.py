@@ -94,7 +94,7 @@ class Actor:
 
     def _first(self, observation: Any) -> None:
         shape = np.shape(observation)
-        if len(shape) > 1:
+        if len(shape) > 1 or shape == (0,):
             raise ValueError(f"observation has shape {shape}, expected a state, or one for each of B environments")
         self._lanes = shape[0] if shape else None
         for column in (self._times, self._table_times, self._steps, self._live):
@@ -106,6 +106,7 @@ class Actor:
         if self._live[lane] and self._steps[lane]:
             self._over(lane)
         self._steps[lane], self._live[lane], self._news = 0, True, True
+        self._ledger.starts += 1
 
     def _over(self, lane: int) -> None:
         """The episode of a lane is over; under `Episodic` the rest of its time passes."""

@@ -52,7 +52,10 @@ class ActorChecks:
             raise TypeError(f"action is {action!r}, expected the index of an action") from error
         if not 0 <= action < self._n_actions:
             raise ValueError(f"action is {action}, expected an action index from 0 to {self._n_actions - 1}")
-        reward = float(reward)
+        try:
+            reward = float(reward)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"reward is {reward!r}, expected a number") from error
         if not isfinite(reward):
             raise ValueError(f"reward is {reward}, expected a finite number")
         if following is not None:

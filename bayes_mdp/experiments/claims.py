@@ -122,19 +122,20 @@ def measure_claims(
     method_draws: int = METHOD_DRAWS,
     classes: Iterable[str] = CLASSES,
     rewards: Iterable[str] = REWARDS,
+    methods: Iterable[str] = METHODS,
 ) -> list[Claim]:
     """Measure the claims. Host-side, float64, with a progress bar; the problems are those of seeds 0, 1, 2, ..."""
-    cases = [(kind, law) for kind in classes for law in rewards]
+    cases, methods = [(kind, law) for kind in classes for law in rewards], tuple(methods)
     size = (num_problems, num_draws, method_draws)
     claims: list[Claim] = []
     with jax.enable_x64(True), Progress(1, num_problems * len(cases)) as bar:
         for number, (kind, law) in enumerate(cases):
             tables = []
             for seed in range(num_problems):
-                tables.append(_measure(kind, law, seed, num_draws, method_draws))
+                tables.append(_measure(kind, law, seed, methods, (num_draws, method_draws)))
                 bar.advance(number * num_problems + seed + 1)
             says = {**_stated(kind, law), **tables[-1].says}
-            claims += [_claim(method, (kind, law), tables, says[method], size) for method in METHODS]
+            claims += [_claim(method, (kind, law), tables, says[method], size) for method in methods]
     return claims
 
 
@@ -147,7 +148,8 @@ class _Measured(NamedTuple):
     says: dict[str, str]
 
 
-def _measure(kind: str, law: str, seed: int, num_draws: int, method_draws: int) -> _Measured:
+def _measure(kind: str, law: str, seed: int, methods: tuple[str, ...], size: tuple[int, int]) -> _Measured:
+    num_draws, method_draws = size
     belief, aim = random_problem(kind, law, seed)
     posterior, objective = to_float64(belief), to_float64(aim)
     key_truth, key_method = jax.random.split(jax.random.fold_in(jax.random.key(seed), CLASSES.index(kind)))
@@ -157,9 +159,8 @@ def _measure(kind: str, law: str, seed: int, num_draws: int, method_draws: int) 
     squares = (q - q.mean(0)) ** 2
     truth = squares.mean(0)
     error = squares.std(0) / np.maximum(truth, 1e-300) / np.sqrt(num_draws)
-    answers: dict[str, Any] = {
-        m: _by_draws(m, (key_method, posterior, policy, objective), method_draws) for m in _DRAWN
-    }
+    problem = key_method, posterior, policy, objective
+    answers: dict[str, Any] = {m: _by_draws(m, problem, method_draws) for m in _DRAWN if m in methods}
     variance = {method: answer.q_variance for method, answer in answers.items()}
     variance |= _closed(posterior, policy, objective, q_max)
     firsts = {

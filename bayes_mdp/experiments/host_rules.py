@@ -25,13 +25,14 @@ class Ledger:
     Attributes:
         time: steps so far; under `Episodic(H)` an episode takes H, whether or not it ends early.
         step: steps since an episode began (the least of all lanes).
+        starts: episodes that began (of all lanes).
         visits: of every pair, a flat list.
         planned_visits: the visits when the plan in force was made.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self.time, self.step = 0, 0
+        self.time, self.step, self.starts = 0, 0, 0
         self.visits = [0] * int(np.prod(shape))
         self.planned_visits = list(self.visits)
 
@@ -109,9 +110,16 @@ class Timed(_Quiet):
 class AtStarts(_Quiet):
     """Where an episode begins, in any lane."""
 
+    def __init__(self) -> None:
+        self._seen = 0
+
     def due(self, ledger: Ledger) -> int | None:
-        """Now, if one just began."""
-        return ledger.time if ledger.step == 0 else None
+        """Now, if one began since the last plan."""
+        return ledger.time if ledger.starts > self._seen else None
+
+    def planned(self, ledger: Ledger) -> None:
+        """These are known."""
+        self._seen = ledger.starts
 
 
 class Doubled(_Quiet):

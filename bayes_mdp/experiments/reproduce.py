@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REPRODUCTIONS = {
     "ube-fig2": "bayes_mdp.experiments.papers.ube_fig2",
+    "wide-narrow": "bayes_mdp.experiments.papers.wide_narrow",
 }
 """Name -> module with a `REPRODUCTION`, loaded when it is asked for."""
 
@@ -47,7 +48,7 @@ def reproduce(
     of sentences; empty: all is as expected).
 
     Args:
-        name: one of `REPRODUCTIONS`: "ube-fig2".
+        name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
@@ -95,7 +96,7 @@ def _attributes(configuration: dict[str, Any], key: Any, rows: list[Row], surpri
     verdicts = [
         {
             "quantity": row.quantity,
-            "published": float(row.published),
+            "published": row.published,
             "ours": float(row.ours),
             "half": float(row.half),
             "band": None if row.band is None else [str(bound) for bound in row.band],

@@ -20,14 +20,14 @@ class Row:
 
     Args:
         quantity: what it is; names the row in `expected_verdicts.toml`.
-        published: the number of the paper or of its specification.
+        published: the number of the paper or of its specification; None: it prints none.
         ours: our number.
         half: half the width of its 95 % interval; 0 where it is exact.
         band: (low, high), where ours must lie to agree; None: the row is shown for orientation, without a verdict.
     """
 
     quantity: str
-    published: float
+    published: float | None
     ours: float
     half: float = 0.0
     band: tuple[float, float] | None = None

@@ -41,7 +41,7 @@ def table(rows: Sequence[Row]) -> str:
     lines += [
         (
             row.quantity,
-            f"{row.published:.5g}",
+            "" if row.published is None else f"{row.published:.5g}",
             f"{row.ours:.5g}",
             f"+- {row.half:.2g}" if row.half else "exact",
             "" if row.band is None else _band(*row.band),

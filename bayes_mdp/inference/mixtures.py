@@ -49,7 +49,7 @@ class Mixture(eqx.Module):
         """What is tied within a component, in words; None: nothing, the mixture can be taken component by component."""
         if self.components.independent_rows:
             return None
-        return jax.tree.map(lambda leaf: leaf[0], self.components).ties
+        return self._component(0).ties
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
@@ -89,7 +89,7 @@ class Mixture(eqx.Module):
         """
         if is_concrete(self):
             for k in range(len(self.log_weights)):
-                jax.tree.map(lambda leaf, k=k: leaf[k], self.components).expected_reward_variance()
+                self._component(k).expected_reward_variance()
 
         def one(component: ConjugatePosterior) -> tuple[Pairs, Pairs]:
             mdp = component.mean_mdp()
@@ -112,12 +112,28 @@ class Mixture(eqx.Module):
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
         if is_concrete(transitions, weight, self.log_weights):
-            jax.tree.map(lambda leaf: leaf[0], self.components).check(transitions, weight)
+            self.check(transitions, weight)
         if jnp.ndim(transitions.state) == 0:
             return self._see(transitions, weight)
         weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         start, block = jax.tree.map(jnp.asarray, (self, transitions))
         return lax.scan(lambda belief, x: (belief._see(*x), None), start, (block, weights))[0]
+
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
+
+        What is impossible in one component alone only tells that it does not hold.
+        """
+        refusals: list[Exception] = []
+        for k in np.flatnonzero(np.isfinite(self.log_weights)):
+            try:
+                return self._component(int(k)).check(transitions, weight)
+            except (ValueError, TypeError) as error:
+                refusals.append(error)
+        raise refusals[0]
+
+    def _component(self, k: int) -> ConjugatePosterior:
+        return jax.tree.map(lambda leaf: leaf[k], self.components)
 
     def _see(self, transition: Transitions, weight: Any) -> "Mixture":
         def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
@@ -142,6 +158,9 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
         ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive, a
             log evidence that is not finite.
     """
+    if not isinstance(posteriors, Sequence):
+        kind = type(posteriors).__name__
+        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each value of the parent")
     if not posteriors:
         raise ValueError("posteriors is empty, expected at least one posterior")
     first = posteriors[0]

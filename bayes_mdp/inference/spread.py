@@ -5,6 +5,7 @@ Sources: SPEC 2.4 and Part 3 of the project (worked out and checked there); [UBE
 """
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int
 
 SPREAD_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
@@ -42,7 +43,13 @@ def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
 
 
 def row_variance(probs: Rows, inverse_total: Pairs, values: Rows) -> Pairs:
-    """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1)."""
+    """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1).
+
+    `values` may have an axis of steps in front that `probs` has not: one step after the other, because all at once
+    would hold rows of every step.
+    """
+    if jnp.ndim(values) > jnp.ndim(probs):
+        return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
     centred = values - (probs * values).sum(-1, keepdims=True)
     return inverse_total * (probs * centred**2).sum(-1)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,13 +57,23 @@ def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*H S A"]) -> F
 
 
 def induce(
-    mdp: MDP | SparseMDP, horizon: int, rounding: Rounding, policy: Float[Array, "*H S A"] | None = None
+    mdp: MDP | SparseMDP,
+    horizon: int,
+    rounding: Rounding,
+    policy: Float[Array, "*H S A"] | None = None,
+    *,
+    reward: Float[Array, "H S A"] | None = None,
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
     """q, v and a bound on their rounding error, of the best policy or of `policy`.
 
+    `reward` stands in for that of `mdp` where it alone depends on the step.
     Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
     """
-    backup = lambda values, layer: action_values(mdp.at(layer), values)  # noqa: E731
+
+    def backup(values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        now = mdp.at(layer)
+        return action_values(now if reward is None else eqx.tree_at(lambda m: m.reward, now, reward[layer]), values)
+
     dtype = mdp.reward.dtype
     q = backward_induction(backup, horizon, mdp.n_states, policy=policy, dtype=dtype)
     v = jnp.max(q, -1) if policy is None else policy_values(q, policy)

@@ -6,7 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.validation import check_shape
+from bayes_mdp.planning.episodic import induce
+from bayes_mdp.planning.policies import policy_probs
+from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation
 from bayes_mdp.planning.solve import evaluate
 
@@ -31,17 +35,16 @@ def propagate(
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
-    if local.ndim > mdp.reward.ndim:
-        mdp = _at_every_step(mdp, local.shape[0])
+    if isinstance(objective, Episodic) and local.ndim > mdp.reward.ndim:
+        return _by_step(mdp, local, policy, objective.horizon)
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
 
 
-def _at_every_step(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
-    """The same rows at each of `horizon` steps, for a local variance that depends on the step."""
-
-    def rows(m: MDP | SparseMDP) -> list[Array]:
-        listed = [m.successor, m.probability] if isinstance(m, SparseMDP) else [m.transition_probs]
-        return [*listed, m.reward] if m.end_probs is None else [*listed, m.reward, m.end_probs]
-
-    repeated = [jnp.broadcast_to(x, (horizon, *x.shape)) for x in rows(mdp)]
-    return eqx.tree_at(rows, mdp, repeated)
+def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: Any, horizon: int) -> PolicyEvaluation:
+    """One row for all steps, a local variance for each: the rows are not repeated."""
+    check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
+    largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))
+    probs = policy_probs(policy, mdp, horizon=horizon)
+    q, v, gap = induce(mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local)
+    gain = jnp.full((), jnp.nan, q.dtype)
+    return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(horizon), gap)

@@ -1,10 +1,7 @@
-"""Can a policy meet a state twice? Host side: cycles and a topological order of the possible transitions."""
-
-from collections.abc import Iterable
-from graphlib import CycleError, TopologicalSorter
+"""Can a policy meet a state twice? Host side: the possible transitions, and cycles in them."""
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -54,21 +51,3 @@ def _path(graph: csr_matrix, start: int, goal: int) -> tuple[int, ...]:
     while path[-1] != start:
         path.append(came[path[-1]])
     return tuple(path[::-1])
-
-
-def topological_order(mdp: MDP | SparseMDP, pairs: Bool[np.ndarray, "S A"]) -> Int[np.ndarray, " S"]:
-    """The states, every one after all that it can lead to by the `pairs` given; loops at a state itself are left out.
-
-    Raises:
-        ValueError: states can lead back to each other; names a cycle.
-    """
-    graph = reachable_pairs(mdp, pairs)
-    after: dict[int, Iterable[int]] = {
-        state: [int(j) for j in graph.indices[graph.indptr[state] : graph.indptr[state + 1]] if j != state]
-        for state in range(mdp.n_states)
-    }
-    try:
-        return np.fromiter(TopologicalSorter(after).static_order(), dtype=int, count=mdp.n_states)
-    except CycleError as error:
-        cycle = error.args[1][::-1]
-        raise ValueError(f"mdp has the cycle {' -> '.join(map(str, cycle))}, expected no cycle") from None

@@ -2,8 +2,8 @@
 # pyright: reportOptionalMemberAccess=false
 """Variances by draws against the covariance recursion, where that is exact, and for beliefs where nothing else is.
 
-Statistical tests: Z = 6 standard errors an entry, false-alarm rate below 1e-6 a test; with 60,000 draws a relative
-error of a variance of 6 sqrt(2 / N) = 3.5 % is caught.
+Statistical tests: Z = 6 standard errors an entry, false-alarm rate below 1e-6 a test; with 20,000 draws a relative
+error of a variance of 6 sqrt(2 / N) = 6 % is caught.
 """
 
 import jax
@@ -22,7 +22,7 @@ from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace
 from tests.agents.believed import Z, layered
 
-NUMBER = 60_000
+NUMBER = 20_000
 
 
 def _relative(ours, exact, number):
@@ -35,12 +35,12 @@ def test_it_is_the_exact_covariance(key):
     case, objective = layered(), Episodic(4)
     exact = value_covariance(case.posterior, case.policy, objective)
     answer = by_draws(key, case.posterior, case.policy, objective, num_draws=NUMBER)
-    assert answer.validity.kind == "exact" and "60000 draws, about 0.6% of a variance" in answer.validity.reason
+    assert answer.validity.kind == "exact" and "20000 draws, about 1.0% of a variance" in answer.validity.reason
     assert bool(answer.converged) and answer.gap < 1e-3
     assert _relative(answer.q_variance, exact.q_variance, NUMBER) < Z
     assert _relative(answer.v_variance, exact.v_variance, NUMBER) < Z
     assert np.max(np.abs(answer.q_mean - exact.q_mean) / answer.q_sd) < Z / NUMBER**0.5
-    assert abs(np.sum(answer.q_variance) / np.sum(exact.q_variance) - 1) < 0.015
+    assert abs(np.sum(answer.q_variance) / np.sum(exact.q_variance) - 1) < 0.03
     covariance = action_covariance(key, case.posterior, case.policy, objective, num_draws=NUMBER)
     np.testing.assert_allclose(np.diagonal(covariance, axis1=-2, axis2=-1), answer.q_variance, rtol=1e-5)
     scale = np.sqrt(np.prod(np.asarray(exact.q_variance), -1))
@@ -104,7 +104,8 @@ def test_the_policy_is_the_gaussian_of_the_draws(key):
     """Joint: L L' has the variances of the factored policy of the same key, and rank num_draws - 1 is no trouble."""
     posterior = layered().posterior
     problem = Problem(posterior.space, Episodic(4))
-    plan = lambda **options: ThompsonByDraws(2, noise="fresh", **options).plan(key, problem, None, posterior)[0]  # noqa: E731
+    agent = lambda **options: ThompsonByDraws(2, noise="fresh", **options)  # noqa: E731
+    plan = lambda **options: jax.jit(agent(**options).plan)(key, problem, None, posterior)[0]  # noqa: E731
     joint, factored = plan(joint=True, scale=0.5), plan(joint=False, scale=0.5)
     product = joint.factor @ joint.factor.swapaxes(-1, -2)
     np.testing.assert_allclose(np.diagonal(product, axis1=-2, axis2=-1), factored.sd**2, rtol=1e-3, atol=1e-6)

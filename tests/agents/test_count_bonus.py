@@ -176,7 +176,7 @@ def test_a_sweep_over_scales_is_one_vmap(key):
 PRIOR = dirichlet_normal(concentration=1e-3, scale=1e3, noise_scale=0.1)
 
 
-@pytest.mark.parametrize("objective", [Discounted(0.95), Episodic(10)])
+@pytest.mark.parametrize("objective", [Discounted(0.95), pytest.param(Episodic(10), marks=pytest.mark.slow)])
 def test_it_learns_the_chain_under_run(objective, key):
     """Silent rewards of Chain over 10: at least 80 % of the optimal gain after 1500 steps (uniform play: 38 %)."""
     env: Environment = scaled(chain(), 0.1)

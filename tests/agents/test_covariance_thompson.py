@@ -19,7 +19,7 @@ from tests.agents.believed import layered
 def _plan(agent, case, key, objective):
     posterior = case.posterior
     problem = Problem(posterior.space, objective)
-    return agent.plan(key, problem, agent.init(key, problem), posterior)[0]
+    return jax.jit(agent.plan)(key, problem, agent.init(key, problem), posterior)[0]
 
 
 def test_the_policy_is_the_gaussian_of_the_recursion(key):

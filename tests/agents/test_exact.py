@@ -2,7 +2,7 @@
 """The covariance recursion against plain numpy draws of the values, and against twins with one step done wrong.
 
 Statistical tests compare every entry with its own standard error at Z = 6: false-alarm rate below 1e-6 a test (at most
-100 entries, 2e-9 each). With 200,000 draws a relative error of a variance of 6 sqrt(2 / N) = 1.9 % is caught.
+100 entries, 2e-9 each). With 100,000 draws a relative error of a variance of 6 sqrt(2 / N) = 2.7 % is caught.
 """
 
 import equinox as eqx
@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import covariance
+from bayes_mdp.agents import covariance, exact
 from bayes_mdp.agents.exact import value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
-from bayes_mdp.planning.condensation import condensation
-from tests.agents.believed import Case, Z, layered, moments, not_levelled, with_known_cycles, worst
+from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
 
-NUMBER = 200_000
+NUMBER = 100_000
 CASES = {
     "layered": lambda: (layered(), Episodic(4)),
     "layered, by outcome, ends": lambda: (layered(1, by_outcome=True, ends=True), Episodic(4)),
@@ -53,13 +52,13 @@ def _errors(answer, drawn):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CASES])
 def test_it_is_the_covariance_of_draws(name, drawn):
-    """Means and covariances of q and v; all variances together within 1 %."""
+    """Means and covariances of q and v; all variances together within 1.5 %."""
     case, objective = CASES[name]()
     answer = value_covariance(case.posterior, case.policy, objective)
     assert answer.validity.kind == "exact" and bool(answer.converged) and answer.gap < 1e-9
     assert max(_errors(answer, drawn(name))) < Z
     estimate = drawn(name)[0].var(0)
-    assert abs(np.sum(answer.q_variance) / np.sum(estimate) - 1) < 0.01
+    assert abs(np.sum(answer.q_variance) / np.sum(estimate) - 1) < 0.015
 
 
 @pytest.mark.usefixtures("x64")
@@ -68,6 +67,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
     """The twins differ from the recursion in one step, and fail the test above by far."""
     name = "layered" if fault == "pbar for E[p^2]" else "acyclic"
     case, objective = CASES[name]()
+    monkeypatch.setattr("bayes_mdp.agents.exact._parts", exact._all_parts)  # what is compiled would not see the fault
     if fault == "pbar for E[p^2]":
         real = covariance.layered
         jensen = lambda rows, g: real(rows._replace(spread=jnp.ones_like(rows.spread)), g)  # noqa: E731
@@ -76,7 +76,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
         monkeypatch.setattr("bayes_mdp.agents.exact.acyclic", lambda rows, _, g: covariance.unrolled(rows, g))
     else:
         real = covariance.acyclic
-        forgets = lambda rows, s, g: real(rows, s._replace(once=jnp.zeros_like(s.once)), g)  # noqa: E731
+        forgets = lambda rows, s, g: real(rows, eqx.tree_at(lambda s: s.once, s, jnp.zeros_like(s.once)), g)  # noqa: E731
         monkeypatch.setattr("bayes_mdp.agents.exact.acyclic", forgets)
     assert max(_errors(value_covariance(case.posterior, case.policy, objective), drawn(name))) > 2 * Z
 
@@ -222,12 +222,3 @@ def test_samples_are_joint(key):
     assert worst(answer.q_covariance, *moments(draws)) < Z
     diagonal = np.asarray(answer.q_covariance) * np.eye(2)
     assert worst(diagonal, *moments(draws)) > 2 * Z
-
-
-def test_condensation():
-    """A ring 1 -> 2 -> 1 that leaves to 0: its states stand together, after 0."""
-    case: Case = with_known_cycles()
-    order, component = condensation(case.posterior.mean_mdp(), case.policy > 0)
-    place = {int(s): i for i, s in enumerate(order)}
-    assert component[1] == component[2] and abs(place[1] - place[2]) == 1 and len(set(component)) == 5
-    assert place[0] > max(place[1], place[2]) > min(place[1], place[2]) > max(place[3], place[4], place[5])

@@ -3,7 +3,7 @@
 """The uncertainty Bellman equation whose solution is the variance, against the covariance recursion.
 
 Z = 6 standard errors an entry (false-alarm rate below 1e-6 a test) with the errors of a plain variance of Gaussian
-values, sqrt(2 / N): the equation has about that. With 60,000 draws a fault of 3.5 % of a variance is caught.
+values, sqrt(2 / N): the equation has about that. With 20,000 draws a fault of 6 % of a variance is caught.
 """
 
 import jax
@@ -17,7 +17,7 @@ from bayes_mdp.inference import draws, mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.believed import Z, layered, not_levelled, with_known_cycles
 
-NUMBER = 60_000
+NUMBER = 20_000
 ERROR = (2 / NUMBER) ** 0.5
 
 
@@ -36,13 +36,13 @@ def _worst(ours, exact):
     ids=["layered", "acyclic", "known cycles"],
 )
 def test_it_is_the_exact_variance(case, objective, key):
-    """Q and V (stochastic policies too) as by the covariance recursion; all variances together within 1.5 %."""
+    """Q and V (stochastic policies too) as by the covariance recursion; all variances together within 3 %."""
     exact = value_covariance(case.posterior, case.policy, objective)
     answer = exact_ube(key, case.posterior, case.policy, objective, num_draws=NUMBER)
-    assert answer.validity.kind == "exact" and "60000 draws" in answer.validity.reason and bool(answer.converged)
+    assert answer.validity.kind == "exact" and "20000 draws" in answer.validity.reason and bool(answer.converged)
     assert _worst(answer.q_variance, exact.q_variance) < Z * ERROR
     assert _worst(answer.v_variance, exact.v_variance) < Z * ERROR
-    assert abs(np.sum(answer.q_variance) / np.sum(exact.q_variance) - 1) < 0.015
+    assert abs(np.sum(answer.q_variance) / np.sum(exact.q_variance) - 1) < 0.03
     np.testing.assert_allclose(answer.q_mean, exact.q_mean, rtol=1e-4, atol=1e-5)
 
 
@@ -58,6 +58,7 @@ def test_without_the_last_term_it_is_an_upper_bound(key):
     assert _worst(pombu.q_variance, exact.q_variance) > 4 * Z * ERROR
 
 
+@pytest.mark.slow
 def test_a_mixture_by_total_variance(key):
     """Component by component: E[Var] + Var[E]."""
     one = layered()

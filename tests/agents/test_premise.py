@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.premise import by_component, met_again, require_rows, total_variance, unknown_pairs, validity
+from bayes_mdp.agents.premise import met_again, require_rows, total_variance, unknown_pairs, validity
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.families import NormalBelief
 from bayes_mdp.inference.layered import conjugate_posterior
@@ -113,17 +113,3 @@ def test_an_illegal_value_stays_and_has_no_variance():
     mean, variance = total_variance(np.array([0.5, 0.5]), means, np.array([[2.0, 7.0], [4.0, np.nan]]))
     np.testing.assert_allclose(mean, [2.0, -np.inf])
     np.testing.assert_allclose(variance, [4.0, 0.0])
-
-
-def test_by_component_joins_what_each_component_says():
-    """A solver that says mean and variance of the unknown reward; jitted, as agents do."""
-
-    def solve(p):
-        reward, variance = p.mean_mdp().reward, p.expected_reward_variance()
-        return reward, reward.max(-1), variance, variance.max(-1)
-
-    belief = mixture([chain(loc=1.0), chain(loc=4.0)], weights=[2, 1])
-    q, v, q_variance, v_variance = jax.jit(lambda p: by_component(solve, p))(belief)
-    np.testing.assert_allclose([q[0, 1], v[0], q_variance[0, 1], v_variance[0]], [2.0, 2.0, 3.0, 3.0], rtol=1e-5)
-    alone = by_component(solve, chain(loc=1.0))
-    np.testing.assert_allclose([alone[0][0, 1], alone[2][0, 1]], [1.0, 1.0], rtol=1e-6)

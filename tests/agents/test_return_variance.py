@@ -9,7 +9,7 @@ import pytest
 from bayes_mdp.agents import exact
 from bayes_mdp.agents.return_variance import return_variance
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import Discounted, Episodic
+from bayes_mdp.mdp import Discounted, Episodic, Validity
 from tests.agents.value_problems import belief, chain, off_by, variance_and_error
 
 H, S, A = 3, 3, 2
@@ -51,7 +51,7 @@ def _returns(key, posterior, probs, number):
     return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, number)))
 
 
-@pytest.mark.parametrize("by_outcome", [False, True])
+@pytest.mark.parametrize("by_outcome", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_total_against_simulated_returns(by_outcome, key):
     """Six standard errors over 30,000 returns from each of 6 pairs: chance 2e-8, catches an error of 6 %.
 
@@ -125,6 +125,14 @@ def test_on_cycles_it_is_a_heuristic(x64):
     cut = return_variance(posterior, policy, objective, epistemic=Huge())
     np.testing.assert_allclose(cut.epistemic, cut.total)
     np.testing.assert_allclose(cut.aleatoric, 0.0)
+    Huge.validity = Validity("exact", "so it says")
+    cut = return_variance(posterior, policy, objective, epistemic=Huge())
+    assert cut.epistemic_validity.kind == "heuristic" and "cut to a total" in cut.epistemic_validity.reason
+    Huge.q_variance, Huge.v_variance = np.full((S, A), 1e-6), np.full(S, 1e-6)
+    assert return_variance(posterior, policy, objective, epistemic=Huge()).epistemic_validity.kind == "exact"
+    table = cut.to_dataset(posterior.space)
+    assert table["total"].dims == ("state", "action") and table["v_aleatoric"].dims == ("state",)
+    assert table.attrs["validity"] == str(cut.validity)
 
 
 def test_bad_input():
@@ -132,11 +140,9 @@ def test_bad_input():
     posterior, policy = _belief(False), np.zeros(S, int)
     with pytest.raises(TypeError, match="return_variance needs a posterior that has"):
         return_variance(object(), policy, Episodic(H))
-    stationary = belief(np.ones((S, A, S)), np.ones((S, A)), 1.0)
-    other = split(stationary, policy, Discounted(0.5))
 
     class Other:
-        q_variance, v_variance, validity = other.total, other.v_total, other.validity
+        q_variance, v_variance, validity = np.ones((S, A)), np.ones(S), Validity("exact", "so it says")
 
     with pytest.raises(ValueError, match=r"epistemic.q_variance has shape \(3, 2\), expected \(3, 3, 2\)"):
         return_variance(posterior, policy, Episodic(H), epistemic=Other())

@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import UBE, ube
+from bayes_mdp.agents import UBE, moment_matching, ube
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import World
 from tests.agents.value_problems import (
     absorbing,
@@ -154,7 +154,7 @@ def test_a_collapsed_self_loop_is_no_chain(x64, key):
 
 
 def test_bounds_on_ten_thousand_acyclic_beliefs(x64):
-    """`ratio` and its like are never below the truth, by the default q_max and by the least that is allowed.
+    """The forms that are bounds are never below the truth, by the default q_max and by the least that is allowed.
 
     The rewards are normal-gamma, so unbounded. The broken twin, half the least q_max, falls below somewhere.
     """
@@ -176,10 +176,12 @@ def test_bounds_on_ten_thousand_acyclic_beliefs(x64):
         return answer.q_variance, answer.v_variance
 
     batched = jax.jit(jax.vmap(solved, (0, 0, 0, 0, 0, None)), static_argnums=5)
-    for form in ("ratio", "dirichlet", "twice"):
+    for form in ("dirichlet", "twice"):  # "ratio" is never below "dirichlet"
         u, u_v = batched(prior, *leaves, probs, least, form)
         assert np.all(np.asarray(u) >= truth * (1 - 1e-9)) and np.all(np.asarray(u_v) >= v_truth * (1 - 1e-9))
-    default = np.asarray(batched(prior, *leaves, probs, np.abs(loc[:, :-1]).max((1, 2)) / (1 - discount), "ratio")[0])
+    default = np.asarray(
+        batched(prior, *leaves, probs, np.abs(loc[:, :-1]).max((1, 2)) / (1 - discount), "dirichlet")[0]
+    )
     assert np.all(default >= truth * (1 - 1e-9))
     broken, _ = batched(prior, *leaves, probs, least / 2, "dirichlet")
     assert np.mean(np.any(np.asarray(broken) < truth * (1 - 1e-9), axis=(1, 2))) > 0
@@ -229,6 +231,44 @@ def test_q_max_must_bound_the_values(x64):
     assert traced.validity.kind == "heuristic" and "not compared" in traced.validity.reason
 
 
+class Own:
+    """A person's own belief, no pytree, that changes in place: one unknown row of two doors, known values."""
+
+    independent_rows, rewards_by_outcome, reward = True, False, 1.0
+
+    def mean_mdp(self):
+        rows = np.stack([[0, 0.5, 0.5], [0, 1, 0], [0, 0, 1]])[:, None]
+        return MDP(rows, self.reward * np.array([[0.0], [1.0], [-1.0]]))
+
+    def expected_reward_variance(self):
+        return jnp.zeros((3, 1))
+
+    reward_variance = expected_reward_variance
+
+    def transition_spread(self, form):
+        del form
+        return jnp.array([[0.25], [0.0], [0.0]])
+
+    def bellman_variance(self, values, discount):
+        mean = self.mean_mdp().expected_next(values)
+        return self.transition_spread("") * discount**2 * (self.mean_mdp().expected_next(values**2) - mean**2)
+
+    transition_variance = bellman_variance
+
+    def row_bound(self, values, discount):
+        return jnp.max(jnp.abs(values)) * discount * jnp.ones((3, 1))
+
+
+def test_a_belief_with_the_abilities_alone(x64):
+    """q_max^2 g^2 / 4 in state 0, and moment matching the same; what changed in place is seen."""
+    own, objective = Own(), Discounted(0.5)
+    for reward in (1.0, 3.0):
+        own.reward = reward
+        for answer in (ube.solve(own, FIRST, objective), moment_matching.value_variance(own, FIRST, objective)):
+            np.testing.assert_allclose(answer.v_variance, [(2 * reward) ** 2 / 16, 0, 0], rtol=1e-9)
+            assert answer.validity.kind == "upper bound"
+
+
 def test_bad_input(key):
     """One sentence each."""
     posterior, policy, objective = small(), np.zeros(3, int), Discounted(0.9)
@@ -237,6 +277,10 @@ def test_bad_input(key):
             ube.solve(posterior, policy, objective, q_max=q_max)
         with pytest.raises(ValueError, match=f"q_max .*{words}"):
             UBE(q_max=q_max)
+    with pytest.raises(TypeError, match="q_max is '20', expected a finite number, zero or greater"):
+        ube.solve(posterior, policy, objective, q_max="20")
+    with pytest.raises(TypeError, match=r"objective is 0.9, expected Discounted, Episodic or FirstExit"):
+        ube.local_uncertainty(posterior, 0.9)
     with pytest.raises(ValueError, match="form is 'other', expected one of ratio"):
         ube.local_uncertainty(posterior, objective, form="other")
     with pytest.raises(ValueError, match=r"q_max is None, expected a bound on \|values\| under FirstExit"):

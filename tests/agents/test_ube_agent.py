@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import AGENTS, UBE, MomentMatching
+from bayes_mdp.agents import AGENTS, UBE, CovarianceThompson, ExactUBE, MomentMatching, ThompsonByDraws
 from bayes_mdp.envs import riverswim
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted, Episodic, Problem
@@ -28,6 +28,10 @@ def test_the_agent_acts_on_mean_and_scaled_deviation(agent, key):
     sweep = jax.jit(jax.vmap(lambda scale: UBE(scale).plan(key, problem, plan, posterior)[0].sd))(jnp.array([0.0, 1.0]))
     assert np.all(sweep[0] == 0) and np.all(sweep[1] > 0)
     assert AGENTS["ube"] is UBE
+    with pytest.raises(ValueError, match=r"scale\[1\] is -1\.0, expected a finite number, zero or greater"):
+        UBE(np.array([1.0, -1.0]))
+    with pytest.raises(TypeError, match="scale is '1', expected a finite number"):
+        UBE("1")
 
 
 def test_the_agent_in_episodes_and_with_a_mixture(key):
@@ -44,7 +48,9 @@ def test_the_agent_in_episodes_and_with_a_mixture(key):
     np.testing.assert_allclose(policy.mean, answer.q_mean, atol=1e-6)
 
 
-@pytest.mark.parametrize("agent", [UBE(), MomentMatching()])
+@pytest.mark.parametrize(
+    "agent", [UBE(), MomentMatching(), CovarianceThompson(), ExactUBE(num_draws=2), ThompsonByDraws(2)]
+)
 def test_a_run_refuses_an_infinite_reward_variance_before_it_starts(agent, key):
     """Inside the compiled loop it would be a nan that nobody sees."""
     prior = bm.models.dirichlet_normal_gamma(reward_concentration=1.0)

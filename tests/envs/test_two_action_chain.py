@@ -11,7 +11,7 @@ from jax import lax
 from bayes_mdp.envs import two_action_chain
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.planning.structure import topological_order
+from bayes_mdp.planning.condensation import condensation
 
 NUM_DRAWS = 40_000
 
@@ -40,8 +40,9 @@ def test_it_is_a_chain_without_a_cycle_that_ends(depth):
     mdp: Any = two_action_chain(depth).mdp
     assert mdp.reward.shape == (depth, 2)
     np.testing.assert_array_equal(np.asarray(mdp.legal).sum(-1), [2] + [1] * (depth - 1))
-    order = topological_order(mdp, np.ones((depth, 2), bool))
+    order, component = condensation(mdp, np.ones((depth, 2), bool))
     np.testing.assert_array_equal(order, np.arange(depth)[::-1])
+    assert len(set(component)) == depth
     rows, ends = np.asarray(mdp.transition_probs), np.asarray(mdp.end_probs)
     assert set(np.unique(rows)) <= {0.0, 1.0}
     np.testing.assert_array_equal(rows.sum(-1) + ends, 1.0)

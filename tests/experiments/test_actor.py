@@ -181,6 +181,20 @@ def test_parallel_environments_feed_one_belief():
     assert times == [t for t in np.cumsum([0] + [3, 2] * 4)[:-1] if t == 0 or t % 4 == 0]
 
 
+def test_every_episode_of_any_environment_is_planned_for_once():
+    """Also while another environment waits at its first state; a new episode of either is due again."""
+    actor, times = _actor(PSRL("episode")), []
+    plan = actor._rule.planned
+    actor._rule.planned = lambda ledger: (times.append(ledger.time), plan(ledger))  # type: ignore[method-assign]
+    actor.reset([0, 0])
+    for i in range(4):
+        action = actor.act([0, 0])
+        actor.observe([0, 0], action, [0.0] * 2, [0, 0], [False] * 2, [i == 2, False], mask=[True, False])
+        if i == 2:
+            actor.reset([0, 0], mask=[True, False])
+    assert times == [0, 3]
+
+
 def test_actors_share_what_is_compiled():
     """Another key, another discount: nothing is traced again."""
     _walk(_actor(), 12, np.random.default_rng(0))
@@ -240,6 +254,7 @@ MASKED = StateActionSpace(
         ((0.0, 0, 0.0, 0, False, False), "observation is 0.0, expected the index of a state"),
         ((0, 2, 0.0, 0, False, False), "action is 2, expected an action index from 0 to 1"),
         ((0, None, 0.0, 0, False, False), "action is None, expected the index of an action"),
+        ((0, 0, None, 0, False, False), "reward is None, expected a number"),
         ((0, 0, np.nan, 0, False, False), "reward is nan, expected a finite number"),
         ((0, 0, 0.0, -1, False, False), "next_observation is -1, expected a state index from 0 to 2"),
         ((0, 0, 0.0, 0, True, False), "terminated is True, expected a space with ends=True"),
@@ -282,8 +297,9 @@ def test_the_order_of_calls():
     for call in (lambda: actor.act(0), lambda: actor.observe(0, 0, 0.0, 0, False, False)):
         with pytest.raises(ValueError, match=r"no episode goes on, expected reset\(observation\) first"):
             call()
-    with pytest.raises(ValueError, match=r"observation has shape \(1, 2\), expected a state, or one for each"):
-        actor.reset(np.zeros((1, 2), int))
+    for shape in ((1, 2), (0,)):
+        with pytest.raises(ValueError, match=r"observation has shape \(\d,.*\), expected a state, or one for each"):
+            actor.reset(np.zeros(shape, int))
     actor.reset(0)
     actor.observe(0, 0, 0.0, 0, False, True)
     with pytest.raises(ValueError, match="no episode goes on"):

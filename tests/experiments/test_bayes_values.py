@@ -160,6 +160,7 @@ def test_agents_are_ranked_with_intervals(result, optimum):
     assert [line.split()[0] for line in shown[3:]] == ["mean", "Thompson"]
 
 
+@pytest.mark.slow
 def test_bernoulli_rewards_of_a_bandit():
     """One arm for good, drawn by one sample: mean n / 2, variance n (n + 2) / 12 (beta-binomial).
 

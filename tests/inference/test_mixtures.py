@@ -84,6 +84,22 @@ def test_weight_zero_may_hold_anything(cases):
         belief.update(junk)
 
 
+def test_an_outcome_that_one_component_rules_out_rules_it_out(cases):
+    """Where the first component has no such outcome the second one learns; what neither has is refused."""
+
+    def two(first):
+        rows = dirichlet_rows(np.array([[first, 1.0, 0.0]] * 3), (3, 1, 3))
+        return conjugate_posterior(rows, known_rewards(np.zeros((3, 1))), StateActionSpace(3, 1))
+
+    belief = mixture([two(0.0), two(1.0)], weights=[0.9, 0.1])
+    after = belief.update(Transitions(0, 0, 0.0, 0))
+    np.testing.assert_allclose(after.weights, [0.0, 1.0])
+    np.testing.assert_allclose(after.mean_mdp().transition_probs[0, 0], [2 / 3, 1 / 3, 0], rtol=1e-6)
+    for data in (belief, after):
+        with pytest.raises(ValueError, match="leads to outcome 2, expected an outcome of positive probability"):
+            data.update(Transitions(0, 0, 0.0, 2))
+
+
 def _z(sample, expected):
     return np.abs(sample.mean(0) - expected) / (sample.std(0) / np.sqrt(len(sample)) + 1e-12)
 

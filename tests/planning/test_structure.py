@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false
-"""Cycles and topological orders, on drawn graphs with known answers."""
+"""Cycles, on drawn graphs with known answers."""
 
 import itertools
 
@@ -9,7 +9,7 @@ import pytest
 from planning_problems import listed
 
 from bayes_mdp.mdp import MDP
-from bayes_mdp.planning.structure import find_cycle, reachable_pairs, topological_order
+from bayes_mdp.planning.structure import find_cycle, reachable_pairs
 
 
 def graph(edges, n, n_actions=1):
@@ -109,20 +109,3 @@ def test_reachable_pairs_sparse_is_dense():
     dense, sparse = reachable_pairs(mdp, pairs).toarray() > 0, reachable_pairs(listed(mdp), pairs).toarray() > 0
     np.testing.assert_array_equal(dense, sparse)
     np.testing.assert_array_equal(dense, ((np.asarray(mdp.transition_probs) > 0) & pairs[..., None]).any(1))
-
-
-def test_topological_order_of_random_acyclic_graphs():
-    for seed in range(20):
-        mdp, _ = _random(np.random.default_rng(seed), acyclic=True)
-        for form in (mdp, listed(mdp)):
-            order = topological_order(form, np.ones((6, 2), bool))
-            place = np.argsort(order)
-            assert sorted(order) == list(range(6))
-            step = (np.asarray(mdp.transition_probs) > 0).any(1) & ~np.eye(6, dtype=bool)
-            assert all(place[j] < place[i] for i, j in zip(*np.nonzero(step), strict=True))
-
-
-def test_a_cycle_has_no_topological_order():
-    mdp = graph({(0, 0): [1], (1, 0): [2], (2, 0): [1, 3]}, 4)
-    with pytest.raises(ValueError, match=r"mdp has the cycle (1 -> 2 -> 1|2 -> 1 -> 2), expected no cycle"):
-        topological_order(mdp, np.ones((4, 1), bool))
