@@ -1,6 +1,10 @@
 """Shared fixtures: one key per test, float64 on request."""
 
+import os
 import zlib
+
+# Most of a run is compilation, and LLVM's last level pays for itself in longer programs only.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
 import jax
 import pytest

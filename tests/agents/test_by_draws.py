@@ -48,6 +48,7 @@ def test_it_is_the_exact_covariance(key):
     assert np.max(off) < Z * (2 / NUMBER) ** 0.5
 
 
+@pytest.mark.slow
 def test_chunks_are_merged_as_one_sample(key, monkeypatch):
     """Three chunks, the last one not full, against numpy's moments of the same draws."""
     monkeypatch.setattr(draws, "MOST_AT_ONCE", 7)
@@ -85,6 +86,7 @@ def _run(agent, prior, key):
     return bm.run(agent, env, prior=prior, objective=Discounted(0.9), num_steps=30, num_seeds=2, key=key)
 
 
+@pytest.mark.slow
 def test_the_agent_runs_with_a_mixture(key):
     """Deterministic by key, legal actions only, finite; joint and factored differ."""
     space = StateActionSpace(3, 3, legal=bm.envs.wide_narrow(3).mdp.legal)
@@ -100,6 +102,7 @@ def test_the_agent_runs_with_a_mixture(key):
     assert np.asarray(one.visits)[:, 1:, 1:].sum() == 0
 
 
+@pytest.mark.slow
 def test_the_policy_is_the_gaussian_of_the_draws(key):
     """Joint: L L' has the variances of the factored policy of the same key, and rank num_draws - 1 is no trouble."""
     posterior = layered().posterior

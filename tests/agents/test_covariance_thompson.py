@@ -56,6 +56,7 @@ def test_factor_of_equal_actions_in_float32():
     np.testing.assert_array_equal(factor[..., 1:], 0.0)
 
 
+@pytest.mark.slow
 def test_runs_on_a_cycle_and_is_deterministic_by_key(key):
     """A few steps in a ring, where the belief is cyclic; legal actions only."""
     env = bm.envs.wide_narrow(3)

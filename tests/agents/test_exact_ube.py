@@ -29,7 +29,7 @@ def _worst(ours, exact):
 @pytest.mark.parametrize(
     ("case", "objective"),
     [
-        (layered(), Episodic(4)),
+        pytest.param(layered(), Episodic(4), marks=pytest.mark.slow),
         (not_levelled(), Discounted(0.9)),
         pytest.param(with_known_cycles(), Discounted(0.9), marks=pytest.mark.slow),
     ],
@@ -46,6 +46,7 @@ def test_it_is_the_exact_variance(case, objective, key):
     np.testing.assert_allclose(answer.q_mean, exact.q_mean, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_the_last_term_it_is_an_upper_bound(key):
     """Clipping, and leaving the term out (moment matching has that local variance), can only add: the broken twins."""
     case, objective = layered(), Episodic(4)
@@ -92,6 +93,7 @@ def test_what_is_not_exact_says_why(key):
     assert again.validity.kind == "heuristic" and "can be met again" in again.validity.reason
 
 
+@pytest.mark.slow
 def test_the_agent_runs_and_is_deterministic_by_key(key):
     """A few episodes; every pair keeps a finite spread."""
     env = bm.envs.deep_sea(3)

@@ -72,6 +72,7 @@ def test_total_against_simulated_returns(by_outcome, key):
     assert off_by(from_state, (probs * answer.total[0]).sum(-1)) > 6
 
 
+@pytest.mark.slow
 def test_the_split_is_that_of_the_law_of_total_variance(x64, key):
     """With the exact epistemic variance: aleatoric = E Var[return | MDP], each MDP's by its own recursion."""
     posterior, policy, objective = _belief(False), np.array([0, 1, 0]), Episodic(H)
@@ -101,6 +102,7 @@ def test_the_split_is_that_of_the_law_of_total_variance(x64, key):
     assert "total: sd from" in str(rough)
 
 
+@pytest.mark.slow
 def test_a_chain_by_hand_and_a_mixture(x64):
     """Deterministic moves: epistemic sum g^2h v, aleatoric sum g^2h noise (twice v); an offset of +-1 is epistemic."""
     length, discount, objective = 2, 0.9, Discounted(0.9)

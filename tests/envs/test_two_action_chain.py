@@ -70,6 +70,7 @@ def check_moments(samples, mean, variance):
     assert abs(samples.var() / variance - 1) < 6 * np.sqrt(2 / NUM_DRAWS)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_its_values():
     env = two_action_chain(30, mean_stop=1.5, mean_chain=0.2)

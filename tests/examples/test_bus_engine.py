@@ -160,7 +160,8 @@ def agree(first, second):
         assert first.prob_best[name] == pytest.approx(second.prob_best[name], abs=0.01)
 
 
-@pytest.mark.parametrize("prior", ["alike", pytest.param("each_bin", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", ["alike", "each_bin"])
 def test_draws_agree_with_nuts(bus, exact, prior):
     program, space = getattr(bus, prior), bus.bus_space()
     closed = bm.infer(jax.random.key(0), program, exact[0], space=space)

@@ -115,6 +115,7 @@ def test_a_reset_that_is_learnt_would_be_seen(monkeypatch):
         _play_lanes(AutoresetMode.NEXT_STEP, None, 3, rows)
 
 
+@pytest.mark.slow
 def test_other_vector_environments():
     """An episode that goes on past its horizon where it cannot be cut; an unknown mode; lanes that differ."""
     with pytest.raises(ValueError, match=r"env\[\d\] goes on after the last step of an episode of the objective"):

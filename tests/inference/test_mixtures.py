@@ -134,6 +134,7 @@ def _labelled():
     return [conjugate_posterior(rows, known_rewards([[float(k)]]), space) for k in range(3)]
 
 
+@pytest.mark.slow
 def test_components_are_drawn_by_weight():
     """False alarm: |z| > 6 in three counts, below 1e-8. Catches 1 % of a weight; equal weights are the broken twin."""
     belief, number = mixture(_labelled(), weights=5 * WEIGHTS), 100_000
@@ -199,6 +200,7 @@ def test_a_variance_that_does_not_exist_is_refused():
     assert np.isinf(jax.jit(lambda b: b.bellman_variance(jnp.zeros(1), 0.9))(belief)).all()
 
 
+@pytest.mark.slow
 def test_policies_are_judged_under_a_mixture(key):
     """Values of the two known worlds, mixed."""
     belief = mixture(_labelled(), weights=WEIGHTS)

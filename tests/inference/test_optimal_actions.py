@@ -76,6 +76,7 @@ def test_thompson_sampling_takes_actions_with_these_probabilities(key):
     assert (np.abs(share - ours) < 6 * np.sqrt(2 * ours * (1 - ours) / number)).all()
 
 
+@pytest.mark.slow
 def test_episodes_are_the_numpy_recursion_on_the_same_draws(key, monkeypatch):
     """Steps, ends, chunks that do not divide the number of draws, a posterior that only samples."""
     belief, number, horizon = posterior(ends=True), 50, 3

@@ -47,6 +47,7 @@ def test_a_two_armed_gaussian_bandit_in_closed_form(key):
     assert _close(gain, expected)
 
 
+@pytest.mark.slow
 def test_a_bernoulli_bandit_by_quadrature(key):
     belief = bandit(BetaBelief(np.array([2.0, 1.0]), np.array([3.0, 1.0])))
     tail = lambda x: 1 - stats.beta.cdf(x, 2, 3) * stats.beta.cdf(x, 1, 1)  # noqa: E731
@@ -58,6 +59,7 @@ def test_a_bernoulli_bandit_by_quadrature(key):
     assert "upper bound: it is measured from the policy given" in str(worse)
 
 
+@pytest.mark.slow
 def test_the_same_draws_in_numpy(key):
     """Discounted, one policy, all policies enumerated in each draw."""
     belief, number = posterior(), 40
@@ -106,7 +108,7 @@ def test_validity_names_what_is_in_the_way():
     assert cyclic.kind == "upper bound"
     assert "the unknown rows of states start -> start can be met again" in cyclic.reason
     several = validity_of(mixture([_chain(), _chain()], weights=[1, 1]), True)
-    assert several.kind == "upper bound" and "does not say which rows" in several.reason
+    assert several.kind == "upper bound" and "rows of a mixture" in several.reason
     rows = _chain().transition_probs
     row = np.where(np.asarray(rows.row) < 0, -1, 0)
     tied = dirichlet_rows(rows.prior[:1], rows.shape, row=row, column=rows.column, known=rows.known)

@@ -47,7 +47,15 @@ def z(answer, returns):
     return abs(squares.mean() - answer.total) / np.hypot(squares.std() / np.sqrt(len(returns)), answer.total_error)
 
 
-@pytest.mark.parametrize(("name", "horizon"), [("outcome", None), ("tied", 4), ("support", 2), ("poisson", 3)])
+@pytest.mark.parametrize(
+    ("name", "horizon"),
+    [
+        ("outcome", None),
+        ("tied", 4),
+        pytest.param("support", 2, marks=pytest.mark.slow),
+        pytest.param("poisson", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_simulated_returns(cases, key, name, horizon):
     """Cycles, ties, ends, known rows and rewards, mixed policies. False alarm: |z| > 6.5, below 1e-9. Catches 8 %."""
     case = cases(name, number=10)
@@ -63,6 +71,7 @@ def test_simulated_returns(cases, key, name, horizon):
         assert abs(part - answer.total) > 4 * answer.total_error, "either part alone would be caught"
 
 
+@pytest.mark.slow
 def test_the_epistemic_part_is_the_variance_of_the_value(cases, key):
     """With the key of `policy_value` the draws are the same."""
     prior = cases("outcome").prior
@@ -102,6 +111,7 @@ def test_one_reward_in_closed_form(key):
     assert "start: uniform over the 1 states" in str(answer)
 
 
+@pytest.mark.slow
 def test_a_mixture_adds_the_variance_between_its_components(key):
     """Two components, 4 apart, weights 1/4 and 3/4: 3 more."""
     belief = mixture([_one_step(_normal_gamma(loc)) for loc in (0.0, 4.0)], weights=[1, 3])

@@ -20,8 +20,9 @@ def test_an_ability_that_is_there_is_accepted():
 
 def test_what_is_missing_is_named():
     sentence = (
-        "moment matching needs a posterior that has bellman_variance, independent_rows, reward_variance, "
-        "transition_spread, got a OnlySamples without bellman_variance"
+        "moment matching needs a posterior that has bellman_variance, expected_reward_variance, independent_rows, "
+        "reward_variance, rewards_by_outcome, row_bound, transition_spread, transition_variance, "
+        "got a OnlySamples without bellman_variance"
     )
     with pytest.raises(TypeError, match=sentence):
         require_ability(OnlySamples(), CanSpread, "moment matching")
