@@ -72,6 +72,7 @@ def _shared_offset():
     return conjugate_posterior(rows, rewards, StateActionSpace(4, 1))
 
 
+@pytest.mark.slow
 def test_a_shared_reward_on_a_cycle(key):
     """Var V = 1 / (1 - g)^2 exactly, where the equations for independent rows refuse."""
     posterior, policy = _shared_offset(), np.zeros(4, int)

@@ -104,6 +104,7 @@ def test_four_layers_by_hand():
         np.testing.assert_allclose(answer.v_covariance[h], c, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_a_mixture_by_total_covariance():
     """A chain of two layers under a latent shift: E[Cov] + Cov[E], and it is far from either component."""
@@ -177,6 +178,7 @@ def test_under_a_trace():
     np.testing.assert_allclose(several[1], solve(0.9).q_covariance, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_vmapped_discount_keeps_the_structure():
     """vmap over the discount alone does not hide the structure of a concrete belief."""
     case = not_levelled()

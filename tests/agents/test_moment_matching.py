@@ -136,6 +136,7 @@ def test_a_bound_on_ten_thousand_acyclic_beliefs(x64):
     assert np.any((s2 - 0.05 * s2)[:, :-1] < q_truth[:, :-1])  # a term 5 % short would show
 
 
+@pytest.mark.slow
 def test_on_cycles_it_is_too_small(x64, key):
     """The same posteriors as one stationary MDP: SPEC finds truth 1.9-3.5 where moment matching says 1.1-1.6."""
     c, m, v = _arrays(True)

@@ -50,6 +50,7 @@ def test_a_shared_offset_is_refused_by_name(key):
         UBE().plan(key, problem, UBE().init(key, problem), posterior)
 
 
+@pytest.mark.slow
 def test_a_mixture_goes_by_component(x64):
     """An offset of +-1 shared by a chain of 6, variance .1 each beside it: truth 22.33, on the marginals 4.15.
 

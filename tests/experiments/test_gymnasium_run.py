@@ -56,7 +56,7 @@ RULES = {
     "function": PSRL(_seldom),
     "q": EpsilonGreedyQ(0.5, 0.3),
 }
-FAST = ("doubling-steps", "function-episodes", "q-episodes")
+FAST = ("function-episodes", "q-episodes")
 CASES = [
     pytest.param(agent, length, id=f"{rule}-{name}", marks=[] if f"{rule}-{name}" in FAST else pytest.mark.slow)
     for rule, agent in RULES.items()

@@ -104,6 +104,7 @@ def _z(sample, expected):
     return np.abs(sample.mean(0) - expected) / (sample.std(0) / np.sqrt(len(sample)) + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["outcome"])
 def test_moments_are_those_of_draws(cases, name):
     """Mean MDP and total variance. False alarm: |z| > 6.5 in some 60 statistics, below 1e-8; catches 8 % of a variance.

@@ -95,6 +95,7 @@ def _chain(horizon=None, loop=False):
     return conjugate_posterior(rows, known_rewards([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), space)
 
 
+@pytest.mark.slow
 def test_validity_says_whether_greedy_is_the_best_fixed_policy(key):
     """Arms with Beta(1, 1) probabilities of the good state: E max - max E = 2/3 - 1/2."""
     exact = expected_value_of_perfect_information(

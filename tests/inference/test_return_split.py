@@ -50,7 +50,7 @@ def z(answer, returns):
 @pytest.mark.parametrize(
     ("name", "horizon"),
     [
-        ("outcome", None),
+        pytest.param("outcome", None, marks=pytest.mark.slow),
         ("tied", 4),
         pytest.param("support", 2, marks=pytest.mark.slow),
         pytest.param("poisson", 3, marks=pytest.mark.slow),
@@ -102,6 +102,7 @@ def _normal_gamma(loc, concentration=4.0):
     return reward_cells(NormalGammaBelief(*(np.array([x]) for x in (loc, 2.0, concentration, 3.0))), (1, 1))
 
 
+@pytest.mark.slow
 def test_one_reward_in_closed_form(key):
     """Epistemic rate / (pseudo_count (concentration - 1)) = 1/2, aleatoric rate / (concentration - 1) = 1."""
     answer = split_return_variance(key, _one_step(_normal_gamma(0.0)), np.zeros(1, int), Discounted(0.9))
