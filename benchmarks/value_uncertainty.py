@@ -2,8 +2,9 @@
 
 (Threads of OpenBLAS that wait spin, which would count as the CPU time of numpy. At S = 1000 most of the time of either
 side can be page faults: glibc gives buffers of more than 32 MB back after every call. MALLOC_MMAP_THRESHOLD_=4294967296
-MALLOC_TRIM_THRESHOLD_=8589934592 keeps them: moment matching then took 10.5 ms in place of 38.) Dense random Dirichlet posteriors,
-A = 4, discount .99. CPU time of the process, median over repeats after a warm-up, compilation apart. Three tasks at
+MALLOC_TRIM_THRESHOLD_=8589934592 keeps them: moment matching then took 10.5 ms in place of 38.)
+
+Dense random Dirichlet posteriors, A = 4, discount .99. CPU time of the process, median over repeats after a warm-up, compilation apart. Three tasks at
 every size and width:
 
 * fixed point: u = local + discount^2 P u, given the mean rows and the policy;
