@@ -4,8 +4,8 @@
 side can be page faults: glibc gives buffers of more than 32 MB back after every call. MALLOC_MMAP_THRESHOLD_=4294967296
 MALLOC_TRIM_THRESHOLD_=8589934592 keeps them: moment matching then took 10.5 ms in place of 38.)
 
-Dense random Dirichlet posteriors, A = 4, discount .99. CPU time of the process, median over repeats after a warm-up, compilation apart. Three tasks at
-every size and width:
+Dense random Dirichlet posteriors, A = 4, discount .99. CPU time of the process, median over repeats after a warm-up,
+compilation apart. Three tasks at every size and width:
 
 * fixed point: u = local + discount^2 P u, given the mean rows and the policy;
 * UBE, moment matching: from the posterior's counts to mean and variance of Q and V.
