@@ -183,6 +183,7 @@ def test_ends():
     assert result["visits"].values.sum() < 4 * 600
 
 
+@pytest.mark.slow
 def test_a_prior_program_and_bayes_regret():
     """A NumPyro prior over steps: PSRL solves DeepSea; with a world for every seed the regret is not negative."""
     from bayes_mdp.models import dirichlet_normal

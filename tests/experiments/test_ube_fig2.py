@@ -26,6 +26,7 @@ def small():
     return fig2.ube_fig2(key=jax.random.key(1), num_episodes=60, num_seeds=30, betas=(0.1, 0.5), depth=CHAIN)
 
 
+@pytest.mark.slow
 def test_the_uncertainties_are_those_of_the_paper(small):
     """Thompson sampling explores both actions alike; the bonus holds the chain to be sqrt(19) times as uncertain."""
     np.testing.assert_allclose(small["spread"], [[1, 1], [1, np.sqrt(19)]], rtol=1e-4 + 0.9**CHAIN)
@@ -115,6 +116,7 @@ def test_the_bandit_is_the_chain_in_law(kind, key):
     assert worst_distance(real, bandit_pulls(wrong, keys[2])) > 5.5
 
 
+@pytest.mark.slow
 def test_the_dataset_is_labelled_and_regret_counts_the_chain(small):
     assert dict(small.sizes) == {"agent": 3, "seed": 30, "checkpoint": small.sizes["checkpoint"], "rule": 2, "arm": 2}
     assert small["agent"].values.tolist() == ["UBE", "bonus, beta 0.1", "bonus, beta 0.5"]
@@ -125,6 +127,7 @@ def test_the_dataset_is_labelled_and_regret_counts_the_chain(small):
     assert np.all((steps >= 0) & (steps <= np.diff(time))) and np.all(regret == regret.round())
 
 
+@pytest.mark.slow
 def test_more_seeds_leave_the_first_as_they_are(small, monkeypatch):
     monkeypatch.setattr(fig2, "SEEDS_AT_ONCE", 8)
     again = fig2.ube_fig2(key=jax.random.key(1), num_episodes=60, num_seeds=12, betas=(0.1, 0.5), depth=CHAIN)
@@ -147,6 +150,7 @@ def test_the_first_checkpoints_have_their_exact_mean(key):
     )
 
 
+@pytest.mark.slow
 def test_the_table_and_the_figure(small):
     table = fig2.rows(small)
     assert [row.quantity for row in table][:4] == [
