@@ -9,11 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp import CanSample, Episodic, Objective
+from bayes_mdp.agents.propagated import horizon_of
+from bayes_mdp.mdp import CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_count, check_key, is_concrete
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.memory import computed_once
+from bayes_mdp.planning.outline import outline
 
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
@@ -51,15 +53,10 @@ def check_draws(key: Any, posterior: Any, num_draws: Any, who: str) -> None:
 
 
 def read_probs(posterior: CanSample, policy: Any, objective: Objective) -> Float[Array, "*H S A"]:
-    """The policy as probabilities, checked against a draw of the belief. Host side where the belief is concrete."""
+    """The policy as probabilities, checked against what the draws of the belief have in common. Host side."""
     key = jax.random.key(0)
-    draw = _one(posterior, key) if is_concrete(posterior) else posterior.sample(key)
-    return policy_probs(policy, draw, horizon=objective.horizon if isinstance(objective, Episodic) else None)
-
-
-@jax.jit
-def _one(posterior: CanSample, key: PRNGKeyArray) -> Any:
-    return posterior.sample(key)
+    shape = jax.eval_shape(posterior.sample, key).reward.shape
+    return policy_probs(policy, outline(key, posterior, shape), horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:

@@ -14,7 +14,15 @@ from bayes_mdp.agents.covariance import Covariances, Rows, Structure, acyclic, l
 from bayes_mdp.agents.exact_ube import exact_ube
 from bayes_mdp.agents.factor import semidefinite_factor
 from bayes_mdp.agents.premise import met_again, unknown_pairs
-from bayes_mdp.agents.propagated import compiled, discount_of, next_values, only_legal, over_components, problem_of
+from bayes_mdp.agents.propagated import (
+    compiled,
+    discount_of,
+    horizon_of,
+    next_values,
+    only_legal,
+    over_components,
+    problem_of,
+)
 from bayes_mdp.agents.uncertainty import uncertainty_dataset
 from bayes_mdp.mdp import MDP, CanSplit, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.planning import evaluate
@@ -123,7 +131,7 @@ def value_covariance(
             a variance that does not exist; `AverageReward`; as `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, _WHO)
-    probs = policy_probs(policy, mean, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
     status = answer.converged & value.converged, answer.iterations, gap

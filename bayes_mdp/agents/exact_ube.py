@@ -18,6 +18,7 @@ from bayes_mdp.agents.propagated import (
     Backup,
     combined,
     discount_of,
+    horizon_of,
     next_values,
     only_legal,
     over_components,
@@ -35,7 +36,6 @@ from bayes_mdp.mdp import (
     CanSample,
     CanSplit,
     CanSpread,
-    Episodic,
     Objective,
     Problem,
     SparseMDP,
@@ -90,7 +90,7 @@ def exact_ube(
     discount_of(objective)
     mean = posterior.mean_mdp()  # type: ignore[attr-defined]
     check_problem(mean, objective)
-    probs = policy_probs(policy, mean, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
     chunk = chunk_size(_one_of(posterior), num_draws)
     parts = _compiled(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
@@ -278,8 +278,7 @@ class ExactUBE(UsesDraws):
         self, key: PRNGKeyArray, belief: Any, mean: MDP | SparseMDP, plan: Solution, objective: Objective
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
-        horizon = objective.horizon if isinstance(objective, Episodic) else None
-        probs = policy_probs(plan.policy, mean, horizon=horizon)
+        probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
         if isinstance(belief, CanSplit):
             parts = over_components(lambda rows: _back_up(key, rows, probs, objective, how), belief)
             answer = combined(belief, parts, Validity("heuristic", "not judged"))

@@ -89,13 +89,8 @@ def labelled(arrays: dict[str, Any], space: StateActionSpace | None, attributes:
     """Arrays [*H S A], the first one such, and [*H S] as a Dataset with the names of `space`. Host side."""
     import xarray as xr
 
-    from bayes_mdp.mdp.labels import labels
+    from bayes_mdp.mdp.labels import pair_axes
 
-    shape = next(iter(arrays.values())).shape
-    names = (range(shape[-2]), range(shape[-1])) if space is None else (space.state_names, space.action_names)
-    coords: dict[str, Any] = {"state": labels(names[0]), "action": labels(names[1])}
-    pairs = ("state", "action") if len(shape) == 2 else ("step", "state", "action")
-    if len(shape) == 3:
-        coords["step"] = np.arange(shape[0])
+    pairs, coords = pair_axes(next(iter(arrays.values())).shape, space)
     data = {name: (pairs[: x.ndim], np.asarray(x)) for name, x in arrays.items()}
     return xr.Dataset(data, coords, attributes)

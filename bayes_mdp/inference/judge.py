@@ -32,6 +32,7 @@ from bayes_mdp.mdp.validation import (
     first_index,
 )
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
+from bayes_mdp.planning.outline import outline
 
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses that are held at once: 64 MiB
@@ -214,22 +215,6 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
     ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
     possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
-
-
-def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
-    """The sizes, legal actions and initial distribution of the draws, with rows that mean nothing.
-
-    A draw would do; this compiles no sampler.
-    """
-    legal, initial = _stated(key, posterior)
-    stay = jnp.broadcast_to(jnp.arange(shape[-2])[:, None, None], (*shape, 1))
-    return SparseMDP(stay, jnp.ones(stay.shape), jnp.zeros(shape), legal=legal, initial=initial)
-
-
-@eqx.filter_jit
-def _stated(key: PRNGKeyArray, posterior: CanSample) -> tuple[Array | None, Array | None]:
-    mdp = posterior.sample(key)
-    return mdp.legal, mdp.initial
 
 
 @eqx.filter_jit

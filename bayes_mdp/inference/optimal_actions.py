@@ -1,6 +1,6 @@
 """`probability_optimal`: how sure the posterior is of which action is optimal. Host-side."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.inference.judge import (
     describe_objective,
     in_chunks,
-    outline,
     require_endless,
     require_usable,
     row_faults,
@@ -19,9 +18,10 @@ from bayes_mdp.inference.judge import (
 )
 from bayes_mdp.mdp import AverageReward, CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.labels import labels
+from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.validation import check_count, check_key
 from bayes_mdp.planning import solve
+from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def probability_optimal(
         "monte_carlo_error": error,
         "objective": describe_objective(objective),
     }
-    dims, coords = _axes(mean.shape, getattr(posterior, "space", None))
+    dims, coords = pair_axes(mean.shape, getattr(posterior, "space", None))
     return xr.DataArray(mean, coords, dims, name="probability_optimal", attrs=attributes)
 
 
@@ -112,11 +112,3 @@ def _require_solved(checks: list[np.ndarray], objective: Objective) -> None:
     if isinstance(objective, AverageReward):
         require_endless(ends)
     require_usable(values, gaps, excess, ["the best policy"], objective)
-
-
-def _axes(shape: tuple[int, ...], space: Any) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
-    names = (range(shape[-2]), range(shape[-1])) if space is None else (space.state_names, space.action_names)
-    coords = {"state": labels(names[0]), "action": labels(names[1])}
-    if len(shape) == 2:
-        return ("state", "action"), coords
-    return ("step", "state", "action"), {"step": np.arange(shape[0]), **coords}

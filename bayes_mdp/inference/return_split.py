@@ -20,7 +20,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.inference.judge import (
     describe_objective,
     in_chunks,
-    outline,
     read_action_probs,
     read_start,
     require_usable,
@@ -32,6 +31,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
 from bayes_mdp.mdp.validation import check_count, check_key
 from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.propagate import propagate
 
 

@@ -26,3 +26,12 @@ def coordinates(space: StateActionSpace) -> dict[str, np.ndarray]:
     if space.horizon is not None:
         axes = {"step": np.arange(space.horizon), **axes}
     return {**axes, OUTCOME: labels(space.outcome_names)}
+
+
+def pair_axes(shape: tuple[int, ...], space: StateActionSpace | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """Dims and coordinates of an array [*H S A] by its shape; the names of `space`, where there is one."""
+    names = (range(shape[-2]), range(shape[-1])) if space is None else (space.state_names, space.action_names)
+    coords = {"state": labels(names[0]), "action": labels(names[1])}
+    if len(shape) == 2:
+        return ("state", "action"), coords
+    return ("step", "state", "action"), {"step": np.arange(shape[0]), **coords}

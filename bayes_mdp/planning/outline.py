@@ -1,0 +1,23 @@
+"""What the draws of a belief have in common, without drawing one."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from bayes_mdp.mdp import CanSample, SparseMDP
+
+
+def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
+    """The sizes, legal actions and initial distribution of the draws, with rows that mean nothing.
+
+    A draw would do; this compiles no sampler.
+    """
+    legal, initial = _stated(key, posterior)
+    stay = jnp.broadcast_to(jnp.arange(shape[-2])[:, None, None], (*shape, 1))
+    return SparseMDP(stay, jnp.ones(stay.shape), jnp.zeros(shape), legal=legal, initial=initial)
+
+
+@eqx.filter_jit
+def _stated(key: PRNGKeyArray, posterior: CanSample) -> tuple[Array | None, Array | None]:
+    mdp = posterior.sample(key)
+    return mdp.legal, mdp.initial
