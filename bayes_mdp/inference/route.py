@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.certify import certify
 from bayes_mdp.inference.detect import detect
+from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.trace import Program, trace_program
@@ -94,6 +95,14 @@ def _belief(prior: Any, space: StateActionSpace) -> ConjugatePosterior:
             "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
             "make these arrays inside the program"
         ) from error
+
+
+def fit_of_program(prior: Any, space: StateActionSpace, method: Any) -> Fit:
+    """See `fit_for`."""
+    _check_arguments(prior, space, method)
+    with _room():
+        posterior = jax.tree.map(np.array, _belief(prior, space))
+    return Fit("exact", space, lambda transitions: posterior.update(transitions), lambda key, data: data)
 
 
 def _code(prior: Any) -> Any:

@@ -121,6 +121,19 @@ class CanNameTies(Protocol):
 
 
 @runtime_checkable
+class CanRefit(Protocol):
+    """A belief by weighted draws, which wear out as data come in: it can be inferred anew from all that it has seen."""
+
+    def needs_refit(self) -> Bool[Array, ""]:
+        """Whether the effective sample size of its weights has fallen below its own threshold. Traceable."""
+        ...
+
+    def refit(self, key: PRNGKeyArray) -> "CanRefit":
+        """The same belief, inferred anew: same structure, shapes and dtypes, equal weights. Traceable, and slow."""
+        ...
+
+
+@runtime_checkable
 class CanSampleBackup(Protocol):
     """Draws a hypothesis layer by layer while it is planned with (independent steps)."""
 

@@ -1,0 +1,47 @@
+"""`fit_for`: inference with the data as arguments, so that one compiled program serves many data sets and seeds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.inference.methods import Method
+from bayes_mdp.mdp import StateActionSpace, Transitions
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The inference of one prior by one method. Pure and traceable: jit it once, vmap it over keys and data.
+
+    Args:
+        method: "exact", "collapsed", "nuts", "svi" or "laplace".
+        space: of the prior.
+        summarise: transitions -> data, arrays whose shapes do not depend on what the transitions hold.
+        infer: (key, data) -> posterior.
+    """
+
+    method: str
+    space: StateActionSpace
+    summarise: Callable[[Transitions], Any]
+    infer: Callable[[PRNGKeyArray, Any], Any]
+
+    def __call__(self, key: PRNGKeyArray, data: Any) -> Any:
+        """The posterior after `data`, as `summarise` gives them. An exact fit does not use the key."""
+        return self.infer(key, data)
+
+
+def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto") -> Fit:
+    """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
+
+    Args:
+        prior: a NumPyro program, space -> `World`.
+        space: what is known before any data.
+        method: as for `infer`.
+
+    Raises:
+        ValueError, TypeError: as `infer`, but for what depends on the data.
+    """
+    from bayes_mdp.inference.route import fit_of_program
+
+    return fit_of_program(prior, space, method)

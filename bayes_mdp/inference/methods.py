@@ -1,0 +1,85 @@
+"""How `infer` may sample: records of options, one for each family of algorithms."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bayes_mdp.mdp.validation import check_count, check_positive
+
+
+@dataclass(frozen=True)
+class NUTS:
+    """Hamiltonian Monte Carlo by NumPyro (Hoffman and Gelman 2014), several chains side by side.
+
+    Args:
+        num_warmup: steps of adaptation of each chain, not kept.
+        num_samples: draws kept of each chain.
+        num_chains: chains; r-hat needs two.
+        kernel: model -> a NumPyro `MCMCKernel` of your own. None: `numpyro.infer.NUTS`, inside `DiscreteHMCGibbs` where
+            the program has discrete sites.
+
+    Raises:
+        ValueError: a number that is no positive integer (`num_warmup` may be 0).
+    """
+
+    num_warmup: int = 500
+    num_samples: int = 500
+    num_chains: int = 4
+    kernel: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_count("num_warmup", self.num_warmup, 0)
+        check_count("num_samples", self.num_samples)
+        check_count("num_chains", self.num_chains)
+
+
+@dataclass(frozen=True)
+class SVI:
+    """Stochastic variational inference by NumPyro (Hoffman et al. 2013).
+
+    Args:
+        guide: model -> a guide, a NumPyro autoguide or a program of your own with the sites of the prior. None:
+            `AutoNormal`.
+        num_steps: of the optimiser (Adam).
+        learning_rate: of the optimiser.
+        num_samples: draws from the fitted guide.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    guide: Callable[[Any], Any] | None = None
+    num_steps: int = 5000
+    learning_rate: float = 0.01
+    num_samples: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("num_steps", self.num_steps)
+        check_positive("learning_rate", self.learning_rate)
+        check_count("num_samples", self.num_samples)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A normal distribution at the mode of the unconstrained posterior (NumPyro's `AutoLaplaceApproximation`).
+
+    Args:
+        num_steps: of the optimiser (Adam) that looks for the mode.
+        learning_rate: of the optimiser.
+        num_samples: draws from the normal.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    num_steps: int = 5000
+    learning_rate: float = 0.01
+    num_samples: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("num_steps", self.num_steps)
+        check_positive("learning_rate", self.learning_rate)
+        check_count("num_samples", self.num_samples)
+
+
+Method = NUTS | SVI | Laplace
