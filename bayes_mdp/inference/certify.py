@@ -5,6 +5,7 @@ joint density is NumPyro's, of `bayes_mdp.models.joint`; q is written out here f
 the closed form's. All three agree only if the tables are right: a bent density, a factor, a wrong tie show.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from bayes_mdp.inference.detect import Detected
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.selection import rounding
 from bayes_mdp.inference.trace import Program
@@ -28,20 +30,32 @@ NUM_POINTS = 4
 TOLERANCE = 1e-9
 
 
-def certify(program: Program, detected: Detected, rng: np.random.Generator) -> None:
+def certify(
+    program: Program,
+    detected: Detected,
+    rng: np.random.Generator,
+    *,
+    marginal: Callable[[ConjugatePosterior], float] | None = None,
+) -> None:
     """Prove `detected` on invented transitions to every possible outcome of every legal pair. Host side, float64.
 
+    Args:
+        program: the program, the parents of its leaves held.
+        detected: its closed form.
+        rng: draws points and transitions.
+        marginal: posterior -> log p(held sites, data) that is to be proven; None: the log evidence (nothing is held).
+
     Raises:
-        ValueError: the closed form is not the posterior of the program.
+        NotConjugate: the closed form is not the posterior of the program.
     """
     transitions = invent(detected, rng)
     posterior = refit(detected.posterior, transitions)
     constants = log_evidences(program, detected, posterior, transitions, rng)
-    expected = posterior.log_evidence
+    expected = posterior.log_evidence if marginal is None else marginal(posterior)
     slack = _tolerance(program, detected) * (1.0 + np.abs(expected) + np.abs(constants).max())
     if not np.all(np.abs(constants - expected) <= slack):
         names = ", ".join(repr(site.name) for site in program.latents)
-        raise ValueError(
+        raise NotConjugate(
             f"prior: its density is not that of conjugate leaves ({names}): log joint - log posterior is "
             f"{constants.min():.12g} to {constants.max():.12g} at random points, expected {expected:.12g} at all; "
             "a handler or a distribution of the program changes the density"
@@ -63,7 +77,8 @@ def log_evidences(
         return log_density(model, (data,), {}, values)[0]
 
     points = [_draw(detected, rng) for _ in range(NUM_POINTS)]
-    densities = [float(log_joint(detected.layout.split(point), transitions)) for point in points]
+    values = [{**program.held, **detected.layout.split(point)} for point in points]
+    densities = [float(log_joint(value, transitions)) for value in values]
     return np.array(densities) - np.array([log_posterior(detected, posterior, point) for point in points])
 
 
@@ -115,7 +130,8 @@ def _draw(detected: Detected, rng: np.random.Generator) -> Float[np.ndarray, " N
 
 def _tolerance(program: Program, detected: Detected) -> float:
     """float64 rounding, or that of the narrowest array of the program (a float32 constant in its laws)."""
-    values = jax.eval_shape(program.evaluate, detected.layout.split(np.zeros(detected.layout.size)))
+    zeros = detected.layout.split(np.zeros(detected.layout.size))
+    values = jax.eval_shape(program.evaluate, {**program.held, **zeros})
     return max(TOLERANCE, *(100.0 * rounding(x.dtype) for x in jax.tree.leaves(values)))
 
 

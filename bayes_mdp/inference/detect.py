@@ -5,11 +5,12 @@ elements form whole rows (here) and whole cells (`detect_rewards`). What comes o
 on the conditioned model.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
 
+from bayes_mdp.inference.assemble import Assembly
 from bayes_mdp.inference.detect_rewards import detect_rewards
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.posterior import ConjugatePosterior
@@ -30,6 +31,7 @@ class Detected(NamedTuple):
         rows: [M K], the element behind each entry of the stacked Dirichlet rows, -1 for padding.
         possible: [*H S A O], outcomes of legal pairs that can be seen.
         cells: for each parameter of the reward law (the mean first) [L], the element behind each stacked reward leaf.
+        assembly: how the parameters of the sites make the prior of `posterior`.
     """
 
     posterior: ConjugatePosterior
@@ -37,24 +39,27 @@ class Detected(NamedTuple):
     rows: Int[np.ndarray, "M K"]
     possible: Bool[np.ndarray, "*H S A O"]
     cells: tuple[Int[np.ndarray, " L"], ...]
+    assembly: Assembly
 
 
 def detect(program: Program, rng: np.random.Generator) -> Detected:
     """The closed form of a traced prior, not yet proven (see `certify`). Host side, in float64.
 
     Raises:
-        ValueError: there is none, and which site is in the way; or a parameter of a leaf is out of its range.
+        NotConjugate: there is none, and which site is in the way.
+        ValueError: a parameter of a leaf is out of its range.
     """
     check_sites(program)
     probe = Probe(program, rng)
-    rows, row_elements, possible = detect_rows(probe)
-    rewards, cell_elements = detect_rewards(probe, possible)
+    assembly = Assembly(probe.sites("Dirichlet"), program.space.n_outcomes)
+    rows, row_elements, possible = detect_rows(probe, assembly)
+    rewards, cell_elements, assembly = detect_rewards(probe, assembly, possible)
     posterior = conjugate_posterior(rows, rewards, program.space)
-    return Detected(posterior, probe.layout, row_elements, possible, cell_elements)
+    return Detected(posterior, probe.layout, row_elements, possible, cell_elements, assembly)
 
 
 def detect_rows(
-    probe: Probe,
+    probe: Probe, assembly: Assembly
 ) -> tuple[DirichletRows, Int[np.ndarray, "M K"], Bool[np.ndarray, "*H S A O"]]:
     """The Dirichlet rows behind the transition law, the elements behind them, the outcomes that legal pairs can have.
 
@@ -62,12 +67,12 @@ def detect_rows(
         ValueError: see `detect`.
     """
     program, law = probe.program, probe.answers["transition"]
-    sites = probe.sites("Dirichlet")
+    sites = assembly.rows
     elements = [probe.layout.elements(site.name).reshape(-1, site.shape[-1]) for site in sites]
-    prior = [probe.parameters(site)["concentration"].reshape(-1, site.shape[-1]) for site in sites]
     if not sites:  # Every row is known: one leaf row that nothing uses, of one outcome and so without a density.
-        elements, prior = [np.full((1, program.space.n_outcomes), -1)], [np.eye(1, program.space.n_outcomes)]
+        elements = [np.full((1, program.space.n_outcomes), -1)]
     stacked = _stack(elements, -1)
+    prior = assembly.concentration({site.name: probe.parameters(site) for site in sites})
     index = probe.select("the transition law", lambda answers: answers["transition"], program.law_parents["transition"])
     row_of, column_of = np.full((2, probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)
@@ -80,11 +85,11 @@ def detect_rows(
     names = tuple((site.name, site.shape[:-1]) for site in sites)
     shape = (*program.space.shape, program.space.n_outcomes)
     legal = True if program.space.legal is None else program.space.legal[..., None]
-    rows = dirichlet_rows(_stack(prior, 0.0), shape, row=row, column=column, known=known, sites=names)
+    rows = dirichlet_rows(prior, shape, row=row, column=column, known=known, sites=names)
     return rows, stacked, legal & ((index >= 0) | (known > 0))
 
 
-def _stack(blocks: list[np.ndarray], padding: Any) -> np.ndarray:
+def _stack(blocks: list[np.ndarray], padding: int) -> np.ndarray:
     """Blocks [m k] one above the other, padded on the right to the widest."""
     width = max(block.shape[1] for block in blocks)
     return np.concatenate([np.pad(b, ((0, 0), (0, width - b.shape[1])), constant_values=padding) for b in blocks])

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from bayes_mdp.inference.assemble import Assembly
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells, known_rewards, reward_cells
 from bayes_mdp.inference.trace import KNOWN, Site
 from bayes_mdp.mdp.validation import first_index
@@ -14,11 +16,14 @@ from bayes_mdp.mdp.validation import first_index
 Elements = tuple[Int[np.ndarray, " L"], ...]
 
 
-def detect_rewards(probe: Probe, possible: Bool[np.ndarray, "*H S A O"]) -> tuple[RewardCells | KnownRewards, Elements]:
-    """The belief about rewards, and for each parameter of the law the elements behind its leaves.
+def detect_rewards(
+    probe: Probe, assembly: Assembly, possible: Bool[np.ndarray, "*H S A O"]
+) -> tuple[RewardCells | KnownRewards, Elements, Assembly]:
+    """The belief about rewards, the elements behind its leaves for each parameter of the law, and its assembly.
 
     Args:
         probe: the program.
+        assembly: of the rows.
         possible: the outcomes that can be seen; the reward of another needs no leaf.
 
     Raises:
@@ -26,21 +31,23 @@ def detect_rewards(probe: Probe, possible: Bool[np.ndarray, "*H S A O"]) -> tupl
     """
     program, law = probe.program, probe.program.law
     if law.family == KNOWN:
-        return known_rewards(probe.answers["reward"]["mean"].zero, by_outcome=law.by_outcome), ()
-    if program.law_parents["reward"].get("precision"):
-        belief, sites, elements, table = _normal_gamma(probe)
-    else:
-        belief, sites, elements, table = _one_parameter(probe)
+        return known_rewards(probe.answers["reward"]["mean"].zero, by_outcome=law.by_outcome), (), assembly
+    paired = program.law_parents["reward"].get("precision")
+    assembly, elements, table = (_normal_gamma if paired else _one_parameter)(probe, assembly)
     index = first_index((possible if law.by_outcome else possible.any(-1)) & (table < 0))
     if index is not None:
-        raise ValueError(
+        raise NotConjugate(
             f"prior: the {law.family} law of the reward of {probe.cell(index)} depends on no site while others do, "
             "expected a conjugate site in every cell"
         )
     known = np.nan_to_num(next(iter(probe.answers["reward"].values())).zero)
+    sites = (*assembly.joint, *assembly.plain)
+    parameters = {site.name: probe.parameters(site) for site in (*sites, *assembly.gammas)}
+    precision = probe.answers["reward"].get("precision")
+    belief: Any = assembly.belief(parameters, None if precision is None else precision.zero)
     names = tuple((site.name, site.shape[: len(site.shape) - (site.family == "NormalGamma")]) for site in sites)
     cells = reward_cells(belief, table.shape, by_outcome=law.by_outcome, cell=table, known=known, sites=names)
-    return cells, elements
+    return cells, elements, assembly
 
 
 def _select(probe: Probe, parameter: str) -> Int[np.ndarray, "*cells"]:
@@ -55,62 +62,61 @@ def _number(probe: Probe, elements: Int[np.ndarray, " L"]) -> Int[np.ndarray, " 
     return leaf_of
 
 
-def _stack(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, Any], Int[np.ndarray, " L"]]:
-    """Parameters and elements (of the first entry of an event) of sites of one family, one after the other."""
-    parameters = [probe.parameters(site) for site in sites]
-    stacked = {name: np.concatenate([p[name].ravel() for p in parameters]) for name in parameters[0]}
+def _elements(probe: Probe, sites: tuple[Site, ...]) -> Int[np.ndarray, " L"]:
+    """The elements (of an event: its first entry) of sites, one after the other."""
     elements = [probe.layout.elements(site.name) for site in sites]
     firsts = [e[..., 0] if site.family == "NormalGamma" else e for e, site in zip(elements, sites, strict=True)]
-    return stacked, np.concatenate([e.ravel() for e in firsts])
+    return np.concatenate([e.ravel() for e in firsts])
 
 
-def _one_parameter(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.ndarray]:
+def _one_parameter(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, np.ndarray]:
     """Beta under Bernoulli, Gamma under Poisson, Normal under Normal of known noise."""
-    parameter = "loc" if probe.program.law.family == "Normal" else "mean"
+    law = probe.program.law.family
+    parameter = "loc" if law == "Normal" else "mean"
     wanted = probe.program.law_parents["reward"][parameter]
     sites = tuple(site for site in probe.program.latents if site.name in wanted)
     index = _select(probe, parameter)
     if sites[0].family == "NormalGamma":
         raise probe.refuse(sites[0].name, "the scale of the reward law does not depend on its precision")
-    leaves, elements = _stack(probe, sites)
+    elements = _elements(probe, sites)
     table = _number(probe, elements)[index]
-    if probe.program.law.family == "Normal":
-        noise = _noise(probe, table, len(elements))
-        belief: Any = NormalBelief(leaves["loc"], leaves["precision"] ** -0.5, noise)
-    else:
-        belief = (BetaBelief if sites[0].family == "Beta" else GammaBelief)(**leaves)
-    return belief, sites, (elements,), table
+    noise_cell = _noise(probe, table, len(elements)) if law == "Normal" else None
+    family = NormalBelief if law == "Normal" else BetaBelief if sites[0].family == "Beta" else GammaBelief
+    assembly = assembly._replace(family=family, joint=sites, noise_cell=noise_cell)
+    return assembly, (elements,), table
 
 
-def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Any:
-    """The known standard deviation of the rewards of each leaf; one leaf has one."""
+def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Int[np.ndarray, " L"]:
+    """A cell of each leaf; all cells of a leaf have the same known noise."""
     scale = probe.answers["reward"]["precision"].zero ** -0.5
-    noise = np.ones(size)
-    noise[table[table >= 0]] = scale[table >= 0]
+    cell = np.zeros(size, np.int32)
+    cell[table[table >= 0]] = np.flatnonzero(table >= 0)
+    noise = scale.ravel()[cell]
     index = first_index((table >= 0) & (np.abs(noise[table] - scale) > 1e-12 * scale))
     if index is not None:
         site = probe.layout.site(int(_select(probe, "loc")[index]))
         raise probe.refuse(
             site, f"one of its elements is the mean of cells of different noise ({probe.cell(index)} is one)"
         )
-    return noise
+    return cell
 
 
-def _normal_gamma(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.ndarray]:
+def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, np.ndarray]:
     """Normal-gamma leaves, joint sites first, then pairs of plain sites."""
     joint, plain, parts = probe.sites("NormalGamma"), probe.sites("Normal"), []
+    gammas = probe.sites("Gamma") if plain else ()
     if not joint and not plain:
         raise probe.refuse(
             probe.sites("Gamma")[0].name, "the precision of the rewards is unknown while their mean is known"
         )
     if joint:
-        leaves, elements = _stack(probe, joint)
-        parts.append((leaves, elements, elements + 1))
+        elements = _elements(probe, joint)
+        parts.append((elements, elements + 1))
+    order = None
     if plain:
-        parts.append(_pairs(probe, plain))
-    stacked: dict[str, Any] = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
-    belief = NormalGammaBelief(**stacked)
-    mean, precision = (np.concatenate([p[i] for p in parts]) for i in (1, 2))
+        order, *pair = _pairs(probe, plain)
+        parts.append(tuple(pair))
+    mean, precision = (np.concatenate(column) for column in zip(*parts, strict=True))
     loc, scale = _select(probe, "loc"), _select(probe, "precision")
     table = _number(probe, mean)[loc]
     index = first_index((table != _number(probe, precision)[scale]) | ((table < 0) & ((loc >= 0) | (scale >= 0))))
@@ -118,24 +124,25 @@ def _normal_gamma(probe: Probe) -> tuple[Any, tuple[Site, ...], Elements, np.nda
         element = loc[index] if loc[index] >= 0 else scale[index]
         why = f"in the reward law of {probe.cell(index)} mean and precision do not belong to one normal-gamma leaf"
         raise probe.refuse(probe.layout.site(int(element)), why)
-    return belief, (*joint, *plain), (mean, precision), table
+    assembly = assembly._replace(family=NormalGammaBelief, joint=joint, plain=plain, gammas=gammas, order=order)
+    return assembly, (mean, precision), table
 
 
-def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Normal sites whose precision is a known multiple of one element of a Gamma site each: normal-gamma leaves."""
+def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Normal sites whose precision is a known multiple of one element of a Gamma site each: normal-gamma leaves.
+
+    Returns the Gamma leaf of each, and the elements of both.
+    """
     rates = probe.sites("Gamma")
     for site in sites:
         entries = probe.answers["leaves"][site.name]["precision"]
         if not (entries.single() & (entries.index() >= 0)).all():
             raise probe.refuse(site.name, "its precision is no multiple of one element of the precision of the rewards")
     precision = np.concatenate([probe.answers["leaves"][site.name]["precision"].index().ravel() for site in sites])
-    elements = np.concatenate([probe.layout.elements(site.name).ravel() for site in rates])
+    elements = _elements(probe, rates)
     uses = np.bincount(precision, minlength=probe.layout.size)[elements]
     index = first_index(uses != 1)
     if index is not None:
         site = probe.layout.site(int(elements[index]))
         raise probe.refuse(site, f"one of its elements scales {uses[index]} means, expected one each")
-    leaves, mean = _stack(probe, sites)
-    gammas, order = _stack(probe, rates)[0], _number(probe, elements)[precision]
-    parameters = {"loc": leaves["loc"], "pseudo_count": leaves["precision"]}
-    return parameters | {name: value[order] for name, value in gammas.items()}, mean, precision
+    return _number(probe, elements)[precision].astype(np.int32), _elements(probe, sites), precision

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from bayes_mdp.inference.refusals import first, in_the_way
+from bayes_mdp.inference.refusals import NotConjugate, first, in_the_way
 from bayes_mdp.inference.selection import POINTS, POSITIVE, REAL, UNIT, Entries, Layout, entries
-from bayes_mdp.inference.trace import Program, Site
+from bayes_mdp.inference.trace import Program, Site, compiled
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
 DOMAINS = {"Dirichlet": REAL, "NormalGamma": (REAL, POSITIVE), "Normal": REAL, "Gamma": POSITIVE, "Beta": UNIT}
@@ -27,13 +27,16 @@ class Probe:
         shapes = {site.name: site.shape for site in program.latents}
         domains = {site.name: DOMAINS[site.family] for site in program.latents}
         self.program, self.layout = program, Layout(shapes, domains)
-        self._rng, self._evaluate = rng, jax.jit(program.evaluate)
+        self._rng = rng
         self.answers = self._entries()
 
     def _entries(self, only: str | None = None) -> Any:
         points = self.layout.points(self._rng, only)
-        answers = [jax.tree.map(np.asarray, self._evaluate(self.layout.split(points[name]))) for name in POINTS]
+        answers = [jax.tree.map(np.asarray, self._evaluate(points[name])) for name in POINTS]
         return jax.tree.map(lambda *arrays: entries(arrays, self.layout.size), *answers)
+
+    def _evaluate(self, point: np.ndarray) -> Any:
+        return compiled(self.program.evaluate)({**self.program.held, **self.layout.split(point)})
 
     def sites(self, *families: str) -> tuple[Site, ...]:
         """The latent sites of these families, in order."""
@@ -73,6 +76,6 @@ class Probe:
         words = ("state", "action", "outcome") if space.horizon is None else ("step", "state", "action", "outcome")
         return ", ".join(f"{word} {i}" for word, i in zip(words, index, strict=False))
 
-    def refuse(self, name: str, why: str) -> ValueError:
+    def refuse(self, name: str, why: str) -> NotConjugate:
         """See `in_the_way`."""
         return in_the_way(self.program, name, why)

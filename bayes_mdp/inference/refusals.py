@@ -13,20 +13,34 @@ MEAN_LEAVES = {
 PRECISION_LEAVES = ("Gamma", "NormalGamma")
 
 
-def in_the_way(program: Program, name: str, why: str) -> ValueError:
+class NotConjugate(ValueError):
+    """There is no closed form.
+
+    Args:
+        message: one sentence.
+        site: what is in the way, where it is one site.
+    """
+
+    def __init__(self, message: str, site: str | None = None) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+def in_the_way(program: Program, name: str, why: str) -> NotConjugate:
     """The error for site `name`; `why` continues "is in the way of an exact posterior: "."""
     family = next(site.family for site in program.sites if site.name == name)
-    return ValueError(
+    message = (
         f"prior: site {name!r} ({family}) is in the way of an exact posterior: {why}. "
-        "NumPyro's own algorithms run on bayes_mdp.models.joint(prior, space)"
+        "method='auto' samples what has no closed form"
     )
+    return NotConjugate(message, name)
 
 
 def check_sites(program: Program) -> None:
     """Refuse programs whose sites rule out a closed form.
 
     Raises:
-        ValueError: factors, observations and parameters inside the prior; scaled or masked sites; leaves with latent
+        NotConjugate: factors, observations and parameters inside the prior; scaled or masked sites; leaves with latent
             parents; laws that depend on another kind of site; sites that nothing uses.
     """
     for site in program.sites:
@@ -76,7 +90,7 @@ def _check_laws(program: Program) -> None:
     for parameter, parents in program.law_parents["reward"].items():
         _check_law(program, name, parents, PRECISION_LEAVES if parameter == "precision" else means)
     if law not in (KNOWN, *(kind.__name__ for kind in LAWS)) or (not _reward_parents(program) and law != KNOWN):
-        raise ValueError(
+        raise NotConjugate(
             f"prior: the reward law is {law} and depends on no site, expected known rewards as an array, or a Normal, "
             "Bernoulli or Poisson law of a conjugate site"
         )

@@ -1,8 +1,9 @@
 """`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
 
 import gc
+import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -11,18 +12,24 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from bayes_mdp.inference import collapsed_fit
 from bayes_mdp.inference.certify import certify
+from bayes_mdp.inference.chains import warn_of
+from bayes_mdp.inference.collapse import prove_hierarchy
 from bayes_mdp.inference.detect import detect
 from bayes_mdp.inference.fitting import Fit
+from bayes_mdp.inference.hierarchy import Hierarchy
+from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.trace import Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import check_key, check_labels
 
-METHODS = ("auto", "exact")
+METHODS = ("auto", "exact", "collapsed", "nuts", "svi", "laplace")
 _NARROW: set[Any] = set()
 """Prior functions (their code, which closures share) that hold 32-bit arrays of their own."""
+_LOG = logging.getLogger(__name__)
 
 
 def infer(
@@ -31,34 +38,89 @@ def infer(
     data: Transitions | Log | Counts | None = None,
     *,
     space: StateActionSpace,
-    method: Any = "auto",
-) -> ConjugatePosterior:
+    method: str | Method = "auto",
+) -> Any:
     """The posterior of `prior`, a NumPyro program space -> `World`, after `data`.
 
-    Conjugacy is detected from the traced program, and certified: the posterior density, its constant (the log evidence)
-    and the density of `bayes_mdp.models.joint(prior, space)` agree at random points to 1e-9. The proof is made once for
-    a program (what it computes, not what it is called); data cost their counting.
+    "auto" takes the best route that it can prove on the traced program:
+
+    * exact: all leaves (rows, rewards) are conjugate. Detected from the trace, and certified: the posterior density,
+      its constant (the log evidence) and the density of `bayes_mdp.models.joint(prior, space)` agree at random points
+      to 1e-9. The answer is a `ConjugatePosterior`.
+    * collapsed: the leaves are conjugate given latent parents. They are integrated out of the program, certified
+      likewise, and NUTS draws the parents: a `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
+    * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
+
+    The proof is made once for a program (what it computes, not what it is called), and what samples is compiled once
+    for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
+    divergences) is a `SamplingWarning` that says what to do; the chains are kept as `posterior.mcmc`.
 
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
         data: transitions, a log or counts; None: the prior as a posterior.
         space: what is known before any data.
-        method: "auto" or "exact".
+        method: "auto", "exact", "collapsed", or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)` ("nuts", "svi" and
+            "laplace" are these with their defaults). A method that cannot be proven is refused.
 
     Raises:
-        ValueError: the prior has no exact posterior (names the site in the way), a parameter is out of range, data that
-            the space or the prior cannot hold, an empty log, a method that is not there.
+        ValueError: the prior has no posterior by this method (names the site in the way), a parameter is out of range,
+            data that the space or the prior cannot hold, an empty log, a method that is not there.
         TypeError: `data` or what the prior returns is of another type.
     """
     check_key("key", key)
-    _check_arguments(prior, space, method)
+    fit = fit_of_program(prior, space, method)
     transitions = _check_data(data, space)
     with _room():
-        posterior = jax.tree.map(np.array, _belief(prior, space))
-        if isinstance(transitions, Counts):
-            posterior = jax.tree.map(np.asarray, posterior.update(transitions))
-    return posterior if transitions is None or isinstance(transitions, Counts) else refit(posterior, transitions)
+        posterior = fit.on_host(key, transitions)
+    if fit.method == "exact":
+        return posterior
+    if posterior.mcmc is not None:
+        warn_of(posterior.mcmc)
+    return posterior
+
+
+def fit_of_program(prior: Any, space: StateActionSpace, method: Any) -> Fit:
+    """See `bayes_mdp.inference.fitting.fit_for`."""
+    _check_arguments(prior, space, method)
+    with _room():
+        return _in_precision_of_the_room(prior, space, lambda program: _fit(program, method))
+
+
+def _fit(program: Program, method: Any) -> Fit:
+    if method in ("auto", "exact"):
+        try:
+            return _exact_fit(program)
+        except NotConjugate as error:
+            if method == "exact":
+                raise
+            _LOG.info("not exact: %s", error)
+    if method in ("auto", "collapsed"):
+        try:
+            return collapsed_fit.fit_of(_prove_hierarchy(program))
+        except NotConjugate as error:
+            if method == "collapsed":
+                raise
+            _LOG.info("not collapsed: %s", error)
+    from bayes_mdp.inference.sampled.fits import sampled_fit
+
+    named = {"auto": NUTS(), "nuts": NUTS(), "svi": SVI(), "laplace": Laplace()}
+    return sampled_fit(program.prior, program.space, named[method] if isinstance(method, str) else method)
+
+
+@lru_cache(maxsize=64)
+def _exact_fit(program: Program) -> Fit:
+    posterior = _prove(program)
+
+    def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
+        del key
+        copy = jax.tree.map(np.array, posterior)
+        return copy if data is None else collapsed_fit.seen_on_host(copy, data)
+
+    def summarise(transitions: Transitions) -> ConjugatePosterior:
+        return jax.tree.map(np.array, posterior).update(transitions)
+
+    return Fit("exact", program.space, summarise, lambda key, data: data, on_host)
 
 
 @contextmanager
@@ -69,8 +131,8 @@ def _room() -> Iterator[None]:
         yield
 
 
-def _belief(prior: Any, space: StateActionSpace) -> ConjugatePosterior:
-    """The belief before any data, with the numpy constants of the program in the precision of the room.
+def _in_precision_of_the_room(prior: Any, space: StateActionSpace, prove: Callable[[Program], Any]) -> Any:
+    """`prove` of the traced prior, with the numpy constants of the program in the precision of the room.
 
     JAX keeps the 32-bit copy of a numpy constant as long as a computation made from it outside the room lives, and
     takes it for the constant in here (seen in 0.10 and 0.12). Where that shows, it is made to forget them, once.
@@ -78,7 +140,7 @@ def _belief(prior: Any, space: StateActionSpace) -> ConjugatePosterior:
     try:
         program = trace_program(prior, space)
         if not program.narrow or _code(prior) in _NARROW:
-            return _prove(program)
+            return prove(program)
     except (TypeError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, TypeError) and "same dtypes" not in str(error):
             raise
@@ -88,21 +150,13 @@ def _belief(prior: Any, space: StateActionSpace) -> ConjugatePosterior:
     if program.narrow:
         _NARROW.add(_code(prior))
     try:
-        return _prove(program)
+        return prove(program)
     except jax.errors.JaxRuntimeError as error:
         # What JAX cannot be made to forget: a trace that failed half-way is never given back.
         raise ValueError(
             "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
             "make these arrays inside the program"
         ) from error
-
-
-def fit_of_program(prior: Any, space: StateActionSpace, method: Any) -> Fit:
-    """See `fit_for`."""
-    _check_arguments(prior, space, method)
-    with _room():
-        posterior = jax.tree.map(np.array, _belief(prior, space))
-    return Fit("exact", space, lambda transitions: posterior.update(transitions), lambda key, data: data)
 
 
 def _code(prior: Any) -> Any:
@@ -118,13 +172,22 @@ def _prove(program: Program) -> ConjugatePosterior:
     return detected.posterior
 
 
+@lru_cache(maxsize=64)
+def _prove_hierarchy(program: Program) -> Hierarchy:
+    """Likewise for conjugate leaves under latent parents."""
+    return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
+
+
 def _check_arguments(prior: Any, space: Any, method: Any) -> None:
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
     if not isinstance(space, StateActionSpace):
         raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
-    if not (isinstance(method, str) and method in METHODS):
-        raise ValueError(f"method is {method!r}, expected 'auto' or 'exact'")
+    if not isinstance(method, Method) and not (isinstance(method, str) and method in METHODS):
+        names = ", ".join(repr(name) for name in METHODS)
+        raise ValueError(
+            f"method is {method!r}, expected one of {names}, or a record NUTS(...), SVI(...), Laplace(...)"
+        )
 
 
 def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | None:

@@ -131,7 +131,7 @@ class DirichletRows(eqx.Module):
         total = jnp.asarray(self.counts).sum(-1)
         return total.reshape(self.shape[:-1]) if self.row is None else total[self.row]
 
-    def _place(self, cell: tuple[Any, ...], outcome: Any) -> tuple[Any, Any]:
+    def place(self, cell: tuple[Any, ...], outcome: Any) -> tuple[Any, Any]:
         """Indices into `counts` of the outcomes of cells; out of range where there is nothing to count."""
         row = leaf_index(self.row, cell, self.shape[:-1], len(self.prior))
         column = outcome if self.column is None else jnp.asarray(self.column)[(*cell, outcome)]
@@ -144,7 +144,7 @@ class DirichletRows(eqx.Module):
     def update(self, cell: tuple[Any, ...], outcome: Any, weight: Any) -> "DirichletRows":
         """The belief after `weight` transitions from `cell` to the index `outcome` (scalars or arrays of one shape)."""
         counts = jnp.asarray(self.counts)
-        place = self._place(cell, outcome)
+        place = self.place(cell, outcome)
         return eqx.tree_at(lambda rows: rows.counts, self, counts.at[place].add(weight, mode="drop"))
 
     def log_known(self, cell: tuple[Any, ...], outcome: Any) -> Float[Array, "*N"]:

@@ -5,8 +5,9 @@ computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from numpyro import handlers
+from numpyro.infer import init_to_uniform
 from numpyro.ops.provenance import eval_provenance
 
 from bayes_mdp.mdp import StateActionSpace
@@ -76,6 +78,7 @@ class Program:
             "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
         fingerprint: digest of all of the above.
         narrow: whether it holds arrays of 32-bit numbers.
+        held: values of sites that count as known (see `given`).
     """
 
     prior: Any
@@ -87,6 +90,7 @@ class Program:
     evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
     fingerprint: str
     narrow: bool
+    held: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -98,6 +102,36 @@ class Program:
     def latents(self) -> tuple[Site, ...]:
         """The sites that are neither observed nor parameters."""
         return tuple(site for site in self.sites if not site.observed)
+
+    def given(self, values: Mapping[str, Any]) -> "Program":
+        """The same program with some sites held at `values`: they, and sites that are observed, are no sites any more.
+
+        Not to be used as a key: it compares equal to the program itself.
+        """
+
+        def others(parents: frozenset[str]) -> frozenset[str]:
+            return parents - frozenset(values)
+
+        def is_set(x: Any) -> bool:
+            return isinstance(x, frozenset)
+
+        return replace(
+            self,
+            sites=tuple(site for site in self.latents if site.name not in values),
+            parents={
+                name: jax.tree.map(others, parents, is_leaf=is_set)
+                for name, parents in self.parents.items()
+                if name not in values
+            },
+            law_parents=jax.tree.map(others, self.law_parents, is_leaf=is_set),
+            held=dict(values),
+        )
+
+
+@lru_cache(maxsize=64)
+def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`Program.evaluate`, jitted: one compilation for all values, and leaves at values that are no probabilities."""
+    return jax.jit(evaluate)
 
 
 def trace_program(prior: Any, space: StateActionSpace) -> Program:
@@ -130,7 +164,8 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its leaves and laws."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=0), handlers.substitute(data=values):
+    somewhere = handlers.substitute(substitute_fn=_somewhere)
+    with handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0), handlers.substitute(data=values):
         world = prior(space)
     check_world(world, space)
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
@@ -140,6 +175,12 @@ def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts
     leaves = {name: _parameters(message) for name, message in latents.items()}
     facts["law"], reward = _reward(reward_table(world, space))
     return {"leaves": leaves, "transition": transition_table(world, space), "reward": reward}
+
+
+def _somewhere(message: dict[str, Any]) -> Any:
+    """A value for a site that has no draws, an improper one; None: it draws its own."""
+    latent = message["type"] == "sample" and message["value"] is None
+    return init_to_uniform(message) if latent and isinstance(unwrap(message["fn"]), dist.ImproperUniform) else None
 
 
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:

@@ -168,10 +168,15 @@ def test_the_face_of_the_room_is_the_function():
     assert face is infer
 
 
-@pytest.mark.parametrize("method", ["collapsed", "nuts", 3, object()])
+@pytest.mark.parametrize("method", ["hmc", 3, object()])
 def test_a_method_that_is_not_there_is_refused(method):
-    with pytest.raises(ValueError, match=r"method is .*, expected 'auto' or 'exact'"):
+    with pytest.raises(ValueError, match=r"method is .*, expected one of 'auto', 'exact', 'collapsed'"):
         infer(KEY, FLAT, space=SPACE, method=method)
+
+
+def test_a_method_that_cannot_be_proven_is_refused():
+    with pytest.raises(ValueError, match="no leaf has a latent parent"):
+        infer(KEY, FLAT, space=SPACE, method="collapsed")
 
 
 SUPPORT = np.ones((3, 2, 3), bool)

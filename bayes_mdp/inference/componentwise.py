@@ -1,0 +1,143 @@
+"""What every weighted mixture of conjugate posteriors can do: component by component, then total variance."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.validation import is_concrete
+
+Pairs = Float[Array, "*H S A"]
+NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
+
+
+class Componentwise(eqx.Module):
+    """A mixture of conjugate posteriors over one space, with weights.
+
+    Its rows are not independent, but those of each component may be: what theorems say of independent rows holds
+    component by component, and the law of total variance joins them.
+    """
+
+    components: eqx.AbstractVar[ConjugatePosterior]
+    log_weights: eqx.AbstractVar[Float[Array, " K"]]
+    space: eqx.AbstractVar[StateActionSpace]
+
+    @abc.abstractmethod
+    def component(self, k: Any) -> ConjugatePosterior:
+        """Component `k`, an integer or a traced one."""
+
+    @property
+    def weights(self) -> Float[Array, " K"]:
+        """Probabilities of the components."""
+        return jax.nn.softmax(jnp.asarray(self.log_weights))
+
+    def effective_sample_size(self) -> Float[Array, ""]:
+        """1 / sum of the squared weights, from 1 to K: how many components carry the mixture."""
+        return 1.0 / jnp.sum(self.weights**2)
+
+    @property
+    def independent_rows(self) -> bool:
+        """False: what is seen of one row tells which component holds, and so of the others."""
+        return False
+
+    @property
+    def ties(self) -> str | None:
+        """What is tied within a component, in words; None: nothing, the mixture can be taken component by component."""
+        first = self.component(0)
+        return None if first.independent_rows else first.ties
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        draw = self._draw
+        for _ in sample_shape:
+            draw = jax.vmap(draw)
+        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+    def _draw(self, key: PRNGKeyArray) -> MDP:
+        key_component, key_mdp = jax.random.split(key)
+        return self.draw_component(key_component).sample(key_mdp)
+
+    def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
+        """A component, by weight."""
+        return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
+
+    def mean_mdp(self) -> MDP:
+        """Posterior mean of the transition probabilities and of the expected rewards."""
+        mdp = self.average(lambda component: component.mean_mdp())
+        return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        return self.component(0).visit_counts()
+
+    def reward_variance(self) -> Pairs:
+        """Epistemic variance of the expected reward of one step.
+
+        Raises:
+            ValueError: it does not exist in a component (normal-gamma concentration <= 1).
+        """
+        return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
+
+        Args and errors: as `ConjugatePosterior.bellman_variance`.
+        """
+        self._refuse_infinite()
+
+        def worth(component: ConjugatePosterior) -> Pairs:
+            mdp = component.mean_mdp()
+            return mdp.reward + discount * (mdp.transition_probs * jnp.expand_dims(values, (-3, -2))).sum(-1)
+
+        values = jnp.asarray(values)
+        mean = self.average(worth)
+        return self.average(lambda c: c.bellman_variance(values, discount) + (worth(c) - mean) ** 2)
+
+    def _refuse_infinite(self) -> None:
+        """Let the first component whose variance of a mean reward does not exist say so (not inside a trace)."""
+        if is_concrete(self):
+            infinite = jax.vmap(lambda c: jnp.isinf(c.reward_cells.variance()).any())(self.components)
+            for k in np.flatnonzero(infinite):
+                self.component(int(k)).expected_reward_variance()
+
+    @property
+    def num_components(self) -> int:
+        """K."""
+        return self.log_weights.shape[0]
+
+    def average(self, function: Callable[[ConjugatePosterior], Any]) -> Any:
+        """The weighted mean over the components of a function with arrays as answer."""
+        size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
+        if size <= NUMBERS_AT_ONCE:
+            answers = jax.vmap(function)(self.components)
+            return jax.tree.map(lambda x: jnp.tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
+
+        def add(total: Any, k: Any) -> tuple[Any, None]:
+            answer = function(self.component(k))
+            return jax.tree.map(lambda t, x: t + self.weights[k].astype(x.dtype) * x, total, answer), None
+
+        shapes = jax.eval_shape(lambda: function(self.component(0)))
+        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return lax.scan(add, zero, jnp.arange(self.num_components))[0]
+
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
+
+        What is impossible in one component alone only tells that it does not hold.
+        """
+        refusals: list[Exception] = []
+        for k in np.flatnonzero(np.isfinite(self.log_weights)):
+            try:
+                return self.component(int(k)).check(transitions, weight)
+            except (ValueError, TypeError) as error:
+                refusals.append(error)
+        raise refusals[0]
