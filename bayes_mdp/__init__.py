@@ -12,11 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_mdp import agents, envs, inference, models, planning
-    from bayes_mdp.calibration import dataset, to_arviz
+    from bayes_mdp.calibration import (
+        check,
+        dataset,
+        diagnose,
+        loo_pit,
+        plot_check,
+        predictive_check,
+        prior_sensitivity,
+        sbc,
+        to_arviz,
+    )
     from bayes_mdp.envs import from_gymnasium, read_log, to_gymnasium
     from bayes_mdp.experiments import Actor, load_result, plot_posterior, plot_regret, plot_values, reproduce, run
     from bayes_mdp.inference import (
+        NUTS,
+        SVI,
         BayesOptimal,
+        Laplace,
         bayes_optimal,
         behaviour_policy,
         compare_policies,
@@ -56,17 +69,21 @@ _HOMES = {
     ),
     "bayes_mdp.planning": "solve evaluate",
     "bayes_mdp.inference": (
-        "infer merge save load policy_value compare_policies greedy behaviour_policy BayesOptimal bayes_optimal "
-        "probability_optimal expected_value_of_perfect_information split_return_variance"
+        "infer NUTS SVI Laplace merge save load policy_value compare_policies greedy behaviour_policy BayesOptimal "
+        "bayes_optimal probability_optimal expected_value_of_perfect_information split_return_variance"
     ),
     "bayes_mdp.envs": "read_log from_gymnasium to_gymnasium",
-    "bayes_mdp.calibration": "to_arviz dataset",
+    "bayes_mdp.calibration": (
+        "to_arviz dataset check plot_check sbc predictive_check loo_pit prior_sensitivity diagnose"
+    ),
     "bayes_mdp.experiments": "run Actor load_result plot_regret plot_values plot_posterior reproduce",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "MDP",
+    "NUTS",
+    "SVI",
     "Actor",
     "AverageReward",
     "BayesOptimal",
@@ -75,14 +92,17 @@ __all__ = [
     "Environment",
     "Episodic",
     "FirstExit",
+    "Laplace",
     "SparseMDP",
     "StateActionSpace",
     "Transitions",
     "agents",
     "bayes_optimal",
     "behaviour_policy",
+    "check",
     "compare_policies",
     "dataset",
+    "diagnose",
     "envs",
     "evaluate",
     "expected_value_of_perfect_information",
@@ -92,18 +112,23 @@ __all__ = [
     "inference",
     "load",
     "load_result",
+    "loo_pit",
     "merge",
     "models",
     "planning",
+    "plot_check",
     "plot_posterior",
     "plot_regret",
     "plot_values",
     "policy_value",
+    "predictive_check",
+    "prior_sensitivity",
     "probability_optimal",
     "read_log",
     "reproduce",
     "run",
     "save",
+    "sbc",
     "solve",
     "split_return_variance",
     "to_arviz",

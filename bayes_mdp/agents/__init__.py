@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from bayes_mdp.agents.bql import BQL
 from bayes_mdp.agents.by_draws import ThompsonByDraws
 from bayes_mdp.agents.count_bonus import CountBonus
 from bayes_mdp.agents.covariance_thompson import CovarianceThompson
@@ -18,6 +19,7 @@ from bayes_mdp.agents.ube import UBE
 AGENTS: dict[str, Callable[..., Any]] = {
     "psrl": PSRL,
     "epsilon_greedy_q": EpsilonGreedyQ,
+    "bql": BQL,
     "ube": UBE,
     "moment_matching": MomentMatching,
     "count_bonus": CountBonus,
@@ -28,6 +30,7 @@ AGENTS: dict[str, Callable[..., Any]] = {
 
 __all__ = [
     "AGENTS",
+    "BQL",
     "PSRL",
     "UBE",
     "Boltzmann",

@@ -1,6 +1,38 @@
-"""A posterior for ArviZ: groups with the names of the space, as one tree (`to_arviz`) or one by one (`dataset`)."""
+"""Proof that a posterior's uncertainty is true, and every posterior for ArviZ.
 
-from bayes_mdp.calibration.diagnostics import Loo, predictive_loo, save_draws, summary
+`check` and `sbc` draw worlds from a prior, simulate data, infer, and compare with the truth; `predictive_check`,
+`loo_pit`, `prior_sensitivity` and `diagnose` look at one posterior and its data; `to_arviz` and `dataset` hand it over.
+"""
+
+from bayes_mdp.calibration.check_plots import plot_check
+from bayes_mdp.calibration.check_result import Check
+from bayes_mdp.calibration.checking import check
+from bayes_mdp.calibration.diagnostics import Diagnosis, Loo, diagnose, predictive_loo, save_draws, summary
 from bayes_mdp.calibration.export import dataset, to_arviz
+from bayes_mdp.calibration.pit import LooPit, loo_pit
+from bayes_mdp.calibration.ppc import PredictiveCheck, predictive_check
+from bayes_mdp.calibration.prior_sbc import sbc
+from bayes_mdp.calibration.sbc_result import SBC
+from bayes_mdp.calibration.sensitivity import PriorSensitivity, prior_sensitivity
 
-__all__ = ["Loo", "dataset", "predictive_loo", "save_draws", "summary", "to_arviz"]
+__all__ = [
+    "SBC",
+    "Check",
+    "Diagnosis",
+    "Loo",
+    "LooPit",
+    "PredictiveCheck",
+    "PriorSensitivity",
+    "check",
+    "dataset",
+    "diagnose",
+    "loo_pit",
+    "plot_check",
+    "predictive_check",
+    "predictive_loo",
+    "prior_sensitivity",
+    "save_draws",
+    "sbc",
+    "summary",
+    "to_arviz",
+]

@@ -4,6 +4,9 @@ import warnings
 from importlib.metadata import version
 from types import ModuleType
 
+import numpy as np
+from jaxtyping import Float
+
 
 def generation() -> int:
     """0 or 1."""
@@ -17,3 +20,20 @@ def arviz() -> ModuleType:
         warnings.simplefilter("ignore", FutureWarning)
         import arviz as module
     return module
+
+
+def pareto_smoothed(
+    log_weights: Float[np.ndarray, "*T N"],
+) -> tuple[Float[np.ndarray, "*T N"], Float[np.ndarray, "*T"]]:
+    """Log weights of independent draws after Pareto smoothing (Vehtari et al. 2024), normalised; Pareto k."""
+    if generation() >= 1:
+        import xarray as xr
+
+        arviz()  # registers the accessor
+        smoothed, pareto_k = xr.DataArray(log_weights).azstats.psislw(dim=f"dim_{log_weights.ndim - 1}", r_eff=1.0)
+        return np.asarray(smoothed), np.asarray(pareto_k)
+    with warnings.catch_warnings():
+        # What it warns of is in `pareto_k`.
+        warnings.simplefilter("ignore", UserWarning)
+        smoothed, pareto_k = arviz().psislw(log_weights, reff=1.0)
+    return np.asarray(smoothed), np.asarray(pareto_k)

@@ -1,6 +1,6 @@
 """A posterior as the groups of the InferenceData schema: one `xarray.Dataset` each, named as the space. Host-side."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,13 @@ from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.draws import Draws, draw
+from bayes_mdp.calibration.beliefs import MAX_BYTES, check_posterior, draw_prior, method_of, program_of
+from bayes_mdp.calibration.draws import Draws, draw, generator, reference
 from bayes_mdp.calibration.labels import item_coordinates
-from bayes_mdp.calibration.observed import Data, before_data, observe
-from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.calibration.observed import Data, known_rewards, observe, rewards_by_outcome
+from bayes_mdp.calibration.programs import site_dims
+from bayes_mdp.calibration.runs import NOTHING, Run
+from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.mdp.labels import OUTCOME, coordinates
 from bayes_mdp.mdp.space import PLATE_NAMES
 
@@ -29,10 +32,10 @@ GROUPS = (
     "prior_predictive",
     "observed_data",
     "constant_data",
+    "sample_stats",
 )
 UNITS = ("transition", "cell")
 SAMPLE_DIMS = ("chain", "draw")
-MAX_BYTES = 4 * 2**30
 
 
 def groups(
@@ -45,10 +48,7 @@ def groups(
     data: Data,
 ) -> "dict[str, xr.Dataset]":
     """The `wanted` groups (of `GROUPS`). Arguments and errors: see `bayes_mdp.calibration.to_arviz`."""
-    if not (hasattr(posterior, "transition_probs") and hasattr(posterior, "reward_cells")):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected one in closed form, as infer returns it")
-    if num_draws < 1:
-        raise ValueError(f"num_draws is {num_draws}, expected at least 1")
+    check_posterior(posterior, num_draws)
     if log_likelihood not in UNITS and ("log_likelihood" in wanted or log_likelihood is not None):
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition' or 'cell'")
     builder = _Builder(posterior, num_draws, jax.random.key(0) if key is None else key, log_likelihood, data)
@@ -61,7 +61,8 @@ class _Builder:
 
     def __init__(self, posterior: Any, num_draws: int, key: PRNGKeyArray, unit: str | None, data: Data) -> None:
         self._posterior, self._num_draws, self._unit = posterior, num_draws, unit
-        rows, self._cells = observe(posterior, data)
+        self._seen = reference(posterior)
+        rows, self._cells = observe(self._seen, data)
         self._rows: Any = rows
         if unit == "transition" and rows is None:
             raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
@@ -69,7 +70,7 @@ class _Builder:
         self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
-        reward = (*pair, OUTCOME) if posterior.reward_cells.by_outcome else pair
+        reward = (*pair, OUTCOME) if rewards_by_outcome(self._seen) else pair
         self._dims = {
             **dict.fromkeys(("transition_probs", "transition_counts"), (*pair, OUTCOME)),
             **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
@@ -77,6 +78,7 @@ class _Builder:
             "observed_cell": ("cell",),
             "visit_counts": pair,
         }
+        self._taken = frozenset(self._dims)
 
     @cached_property
     def _draws(self) -> Draws:
@@ -84,41 +86,45 @@ class _Builder:
 
     @cached_property
     def _prior_draws(self) -> Draws:
-        return draw(self._keys["prior"], before_data(self._posterior), self._num_draws)
+        return draw_prior(self._keys["prior"], self._posterior, self._num_draws)
 
     @cached_property
-    def _log_evidence(self) -> float:
-        return float(self._posterior.log_evidence)
+    def _own_attributes(self) -> dict[str, Any]:
+        """How the posterior was inferred."""
+        if isinstance(self._posterior, ConjugatePosterior):
+            return {"inference_method": "exact", "log_evidence": float(self._posterior.log_evidence)}
+        return {"inference_method": method_of(self._posterior)}
 
     def posterior(self) -> "xr.Dataset":
-        return self._sampled(_parameters(self._draws))
+        return self._sampled(self._parameters(self._draws), self._draws.run)
 
     def prior(self) -> "xr.Dataset":
-        return self._sampled(_parameters(self._prior_draws))
+        return self._sampled(self._parameters(self._prior_draws), self._prior_draws.run)
 
     def posterior_predictive(self) -> "xr.Dataset":
-        return self._sampled(self._replicates("posterior_predictive", self._draws))
+        return self._sampled(self._replicates("posterior_predictive", self._draws), self._draws.run)
 
     def prior_predictive(self) -> "xr.Dataset":
-        return self._sampled(self._replicates("prior_predictive", self._prior_draws))
+        return self._sampled(self._replicates("prior_predictive", self._prior_draws), self._prior_draws.run)
 
     def log_likelihood(self) -> "xr.Dataset":
+        draws = self._draws
         if self._unit == "transition":
-            return self._sampled({"observed_transition": predictive.log_likelihood_rows(self._draws, self._rows)})
-        return self._sampled({"observed_cell": predictive.log_likelihood_cells(self._draws, self._cells)})
+            return self._sampled({"observed_transition": predictive.log_likelihood_rows(draws, self._rows)}, draws.run)
+        return self._sampled({"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}, draws.run)
+
+    def sample_stats(self) -> "xr.Dataset":
+        return self._sampled(dict(self._draws.run.stats), self._draws.run)
 
     def observed_data(self) -> "xr.Dataset":
-        has_rewards = not isinstance(self._posterior.reward_cells, KnownRewards)
+        has_rewards = known_rewards(self._seen) is None
         if self._rows is not None:
             return self._dataset(predictive.observed_rows(self._rows, has_rewards), ())
         return self._dataset(predictive.observed_cells(self._cells, has_rewards), ())
 
     def constant_data(self) -> "xr.Dataset":
-        rewards, counts = self._posterior.reward_cells, self._cells.transition_counts
-        if isinstance(rewards, KnownRewards):
-            held = {"reward_mean": np.asarray(rewards.known)}
-        else:
-            held = {"reward_count": self._cells.rewards.count}
+        known, counts = known_rewards(self._seen), self._cells.transition_counts
+        held = {"reward_count": self._cells.rewards.count} if known is None else {"reward_mean": known}
         return self._dataset({"visit_counts": counts.sum(-1), **held}, ())
 
     def check_size(self, wanted: Collection[str]) -> None:
@@ -137,27 +143,48 @@ class _Builder:
             )
 
     def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(self._keys[group])))
+        rng = generator(self._keys[group])
         if self._rows is not None:
             return predictive.replicate_rows(rng, draws, self._rows)
         return predictive.replicate_cells(rng, draws, self._cells)
 
-    def _sampled(self, variables: dict[str, np.ndarray]) -> "xr.Dataset":
-        """Arrays [N ...] as one chain of independent draws."""
-        return self._dataset({name: values[None] for name, values in variables.items()}, SAMPLE_DIMS)
+    def _parameters(self, draws: Draws) -> dict[str, np.ndarray]:
+        """What is unknown, as variables: rows and rewards, then the sites of the program."""
+        named = zip(draws.names, draws.parameters[: len(draws.names)], strict=True)
+        shown = {"transition_probs": draws.transition_probs, **dict(named)}
+        for name, values in draws.run.sites.items():
+            variable = f"{name}_site" if name in self._taken else name
+            shown[variable] = values
+            self._dims[variable] = self._site_dims(name, values.shape[1:])
+        return shown
 
-    def _dataset(self, variables: dict[str, np.ndarray], lead: tuple[str, ...]) -> "xr.Dataset":
+    def _site_dims(self, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+        """Plates of the space by their names; any other axis as ArviZ calls it."""
+        axes = self._plates.get(name, (None,) * len(shape))
+        return tuple(axis or f"{name}_dim_{i}" for i, axis in enumerate(axes))
+
+    @cached_property
+    def _plates(self) -> dict[str, tuple[str | None, ...]]:
+        program = program_of(self._posterior)
+        return {} if program is None else site_dims(program, self._posterior.space)
+
+    def _sampled(self, variables: dict[str, np.ndarray], run: Run) -> "xr.Dataset":
+        """Arrays [N ...] by chain and draw."""
+        split = {name: x.reshape(run.num_chains, -1, *x.shape[1:]) for name, x in variables.items()}
+        return self._dataset(split, SAMPLE_DIMS, run.attributes)
+
+    def _dataset(self, variables: dict[str, Any], lead: tuple[str, ...], said: Mapping[str, Any] = NOTHING) -> Any:
         import xarray as xr
 
-        arrays = {name: ((*lead, *self._dims[name]), values) for name, values in variables.items()}
-        used = {dim for dims, _ in arrays.values() for dim in dims}
-        axes: dict[str, Any] = {**self._axes, "chain": [0], "draw": np.arange(self._num_draws)}
-        coords = {name: axis for name, axis in axes.items() if name in used}
-        if "transition" in used:
+        arrays = {name: ((*lead, *self._dims.get(name, ())), values) for name, values in variables.items()}
+        sizes = {dim: size for dims, x in arrays.values() for dim, size in zip(dims, x.shape, strict=True)}
+        axes = {**{dim: np.arange(size) for dim, size in sizes.items()}, **self._axes}
+        coords: dict[str, Any] = {name: axis for name, axis in axes.items() if name in sizes}
+        if "transition" in sizes:
             coords.update(item_coordinates("transition", self._rows.cell, self._axes))
-        if "cell" in used:
+        if "cell" in sizes:
             coords.update(item_coordinates("cell", self._cells.tried, self._axes))
-        return xr.Dataset(arrays, coords=coords, attrs=self._attributes(lead))
+        return xr.Dataset(arrays, coords=coords, attrs={**self._attributes(lead), **said})
 
     def _attributes(self, lead: tuple[str, ...]) -> dict[str, Any]:
         """What the schema asks of a group."""
@@ -167,13 +194,6 @@ class _Builder:
             "creation_library_version": bayes_mdp.__version__,
             "inference_library": "bayes_mdp",
             "inference_library_version": bayes_mdp.__version__,
-            "inference_method": self._posterior.method,
-            "log_evidence": self._log_evidence,
+            **self._own_attributes,
             "sample_dims": list(lead),
         }
-
-
-def _parameters(draws: Draws) -> dict[str, np.ndarray]:
-    """What is unknown, as variables."""
-    named = zip(draws.names, draws.parameters[: len(draws.names)], strict=True)
-    return {"transition_probs": draws.transition_probs, **dict(named)}

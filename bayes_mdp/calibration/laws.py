@@ -1,7 +1,7 @@
 """Laws of one reward, for draws of their parameters: log density, and sums of fresh rewards. Host-side, float64."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,10 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.sampled.seen import RewardRows
+from bayes_mdp.models.laws import law_at
 from bayes_mdp.models.statistics import RewardStatistics, log_base_measure
+from bayes_mdp.models.world import RewardTable
 
 Drawn = Float[np.ndarray, "N *cells"]
 
@@ -70,3 +73,59 @@ LAWS: dict[type, Law] = {
     GammaBelief: Law(dist.Poisson, lambda rate: (rate,), _poisson_total),
 }
 """The law of one reward for each conjugate belief about its parameters."""
+
+
+class TableLaw(NamedTuple):
+    """A law of rewards of any other family, by the NumPyro distribution of every draw and cell.
+
+    Args:
+        table: a law whose parameters have the shape [N *cells] (and their event axes).
+        num_draws: N.
+    """
+
+    table: Any
+    num_draws: int
+
+    def log_prob(self, seen: Moments, where: tuple[Any, ...]) -> Drawn:
+        """Log density of single rewards in the cells at `where`; zero where `seen.count` is zero.
+
+        Raises:
+            ValueError: sums of several rewards, which say too little of this law.
+        """
+        self._check_single(seen.count)
+        law = self._at(where)
+        weight = jnp.broadcast_to(jnp.asarray(seen.count, float), law.batch_shape)
+        return np.asarray(RewardRows(law, weight).log_prob(jnp.broadcast_to(seen.mean, law.batch_shape)), np.float64)
+
+    def total(self, rng: np.random.Generator, count: np.ndarray, where: tuple[Any, ...]) -> Drawn:
+        """Fresh single rewards, zero where `count` is zero. Raises as `log_prob`."""
+        self._check_single(count)
+        key = jax.random.key(int(rng.integers(2**32)))
+        return count * np.asarray(self._at(where).sample(key), np.float64)
+
+    def _check_single(self, count: np.ndarray) -> None:
+        if np.any(count > 1):
+            name = type(self.table).__name__
+            raise ValueError(f"data is None, expected the transitions: the rewards of a {name} law have no sums")
+
+    def _at(self, where: tuple[Any, ...]) -> Any:
+        cells = np.broadcast_arrays(*where)
+        draws = np.arange(self.num_draws).reshape(-1, *(1,) * cells[0].ndim)
+        return law_at(self.table, (draws, *(each[None] for each in cells)))
+
+
+def law_of(rewards: RewardTable) -> tuple[Law | TableLaw, tuple[Drawn, ...], tuple[str, ...]]:
+    """The law, its parameters and the names of those to show, from the laws of N draws in all cells.
+
+    Args:
+        rewards: with a law, its arrays with a leading axis N.
+    """
+    law: Any = rewards.law
+    mean = np.asarray(jax.vmap(lambda each: each.mean)(rewards), np.float64)
+    if type(law) is dist.Normal:
+        return _NORMAL, (mean, np.asarray(law.scale, np.float64) ** -2.0), ("reward_mean", "reward_precision")
+    if isinstance(law, dist.BernoulliProbs | dist.BernoulliLogits):
+        return LAWS[BetaBelief], (mean,), ("reward_mean",)
+    if type(law) is dist.Poisson:
+        return LAWS[GammaBelief], (mean,), ("reward_mean",)
+    return TableLaw(law, len(mean)), (mean,), ("reward_mean",)

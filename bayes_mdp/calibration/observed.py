@@ -9,12 +9,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayes_mdp.calibration.laws import Moments
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.inference.sampled.posterior import SampledPosterior
+from bayes_mdp.inference.sampled.seen import outcome_counts
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import OUTCOME
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import first_index
-from bayes_mdp.models.statistics import fit_counts
+from bayes_mdp.models.statistics import Statistics, fit_counts
 
 Data = Transitions | Log | Counts | None
 
@@ -46,19 +49,37 @@ class Cells(NamedTuple):
 def observe(posterior: Any, data: Data) -> tuple[Rows | None, Cells]:
     """The data as rows (None where there are only sums) and as cells.
 
+    Args:
+        posterior: a `ConjugatePosterior` (for a mixture, any of its components: they have seen the same) or a
+            `SampledPosterior`.
+
     Raises:
         ValueError: `data` is not what `posterior` has seen, or is needed where its own sums do not tell pairs apart.
         TypeError: `data` of another type.
     """
+    sampled = isinstance(posterior, SampledPosterior)
     if data is None:
-        return None, _cells_of_posterior(posterior)
+        return None, _cells_of_sampled(posterior) if sampled else _cells_of_posterior(posterior)
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
-    space, by_outcome = posterior.space, posterior.reward_cells.by_outcome
+    space, by_outcome = posterior.space, rewards_by_outcome(posterior)
     cells = _cells(data, space, by_outcome)
-    _check_seen(cells, posterior)
+    (_check_seen_sampled if sampled else _check_seen)(cells, posterior)
     return None if isinstance(data, Counts) else _rows(data, space), cells
+
+
+def rewards_by_outcome(posterior: Any) -> bool:
+    """Whether the cells of the reward law have the outcome as last axis."""
+    return posterior.rewards.by_outcome if isinstance(posterior, SampledPosterior) else posterior.rewards_by_outcome
+
+
+def known_rewards(posterior: Any) -> Float[np.ndarray, "*cells"] | None:
+    """The rewards, where they are known (given the latent sites: those of the first draw); None: they have a law."""
+    if isinstance(posterior, SampledPosterior):
+        return None if posterior.rewards.law is not None else np.asarray(posterior.rewards.known)[0]
+    cells = posterior.reward_cells
+    return np.asarray(cells.known) if isinstance(cells, KnownRewards) else None
 
 
 def _rows(data: Transitions, space: StateActionSpace) -> Rows:
@@ -80,13 +101,25 @@ def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool
 
 
 def before_data(posterior: Any) -> Any:
-    """The same belief without its data."""
+    """The same belief without its data. Of a mixture: the components before data, with the weights that they had."""
+    if isinstance(posterior, Mixture):
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, _mixture_before_data(jax.tree.map(np.array, posterior)))
     rows = posterior.transition_probs.unlisted()
-    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros_like(rows.prior))
+    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
     prior = eqx.tree_at(lambda p: p.transition_probs, posterior, rows)
     if isinstance(prior.reward_cells, KnownRewards):
         return prior
-    return eqx.tree_at(lambda p: p.reward_cells.data, prior, np.zeros_like(prior.reward_cells.data))
+    data = prior.reward_cells.data
+    return eqx.tree_at(lambda p: p.reward_cells.data, prior, np.zeros(data.shape, data.dtype))
+
+
+@jax.jit
+def _mixture_before_data(posterior: Mixture) -> Mixture:
+    """Bayes' rule backwards: prior weight = posterior weight / evidence."""
+    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
+    components = jax.vmap(before_data)(posterior.components)
+    return Mixture(components, posterior.log_weights - evidence, posterior.space)
 
 
 def _cells_of_posterior(posterior: Any) -> Cells:
@@ -98,6 +131,42 @@ def _cells_of_posterior(posterior: Any) -> Cells:
             "its sums do not tell pairs apart that share, or know, a row or a reward"
         )
     return sums
+
+
+def _cells_of_sampled(posterior: SampledPosterior) -> Cells:
+    seen = posterior.seen
+    if isinstance(seen, Statistics):
+        return Cells(_wide(seen.counts.transitions), Moments(*map(_wide, seen.counts.reward_moments)))
+    kept = np.asarray(seen.weight) != 0
+    where = np.asarray(seen.where)[kept].T
+    index = tuple(where if posterior.rewards.by_outcome else where[:-1])
+    shape = seen.transitions.shape if posterior.rewards.by_outcome else posterior.space.shape
+    count, total, ss = (np.zeros(shape) for _ in range(3))
+    reward = np.asarray(seen.reward, np.float64)[kept]
+    np.add.at(count, index, 1.0)
+    np.add.at(total, index, reward)
+    mean = total / np.maximum(count, 1.0)
+    np.add.at(ss, index, (reward - mean[index]) ** 2)
+    return Cells(_wide(seen.transitions), Moments(count, mean, ss))
+
+
+def _wide(array: Any) -> np.ndarray:
+    return np.asarray(array, np.float64)
+
+
+def _check_seen_sampled(cells: Cells, posterior: SampledPosterior) -> None:
+    axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
+    _check_close("transitions from", axes, cells.transition_counts, _wide(outcome_counts(posterior.seen)))
+    if isinstance(posterior.seen, Statistics) and posterior.rewards.law is not None:
+        own = _cells_of_sampled(posterior).rewards
+        _check_close("rewards of", axes, cells.rewards.count, own.count)
+        _check_close("as the mean reward of", axes, cells.rewards.mean, own.mean, _slack(own))
+
+
+def _slack(own: Moments) -> float:
+    """A posterior may have learnt in float32."""
+    each = 1e-4 * np.abs(own.mean) + 1e-4 * np.sqrt(own.ss / np.maximum(own.count, 1.0))
+    return float(each.max(initial=1e-9))
 
 
 def _sums(posterior: Any) -> Cells:
@@ -128,9 +197,7 @@ def _check_seen(cells: Cells, posterior: Any) -> None:
     own = _sums(posterior)
     _check_close("transitions from", axes, again.transition_counts, own.transition_counts)
     _check_close("rewards of", axes, again.rewards.count, own.rewards.count)
-    # A posterior may have learnt in float32.
-    slack = 1e-4 * np.abs(own.rewards.mean) + 1e-4 * np.sqrt(own.rewards.ss / np.maximum(own.rewards.count, 1.0))
-    _check_close("as the mean reward of", axes, again.rewards.mean, own.rewards.mean, slack.max(initial=1e-9))
+    _check_close("as the mean reward of", axes, again.rewards.mean, own.rewards.mean, _slack(own.rewards))
 
 
 def _check_close(

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from scipy.special import xlogy
 
 from bayes_mdp.calibration.draws import Draws
-from bayes_mdp.calibration.laws import Moments
+from bayes_mdp.calibration.laws import Law, Moments
 from bayes_mdp.calibration.observed import Cells, Rows
 
 
@@ -59,7 +59,7 @@ def log_likelihood_rows(draws: Draws, rows: Rows) -> Float[np.ndarray, "N T"]:
     where = rows.reward_cell(draws.by_outcome)
     owed = observed & ~draws.known[where]
     seen = Moments(owed.astype(float), reward, np.zeros(reward.shape))
-    constant = np.where(owed, draws.law.log_base(reward), 0.0)
+    constant = np.where(owed, draws.law.log_base(reward), 0.0) if isinstance(draws.law, Law) else 0.0
     return outcome + constant + draws.reward_log_prob(seen, where)
 
 

@@ -8,18 +8,24 @@ from bayes_mdp.experiments.plots import plot_posterior, plot_regret, plot_values
 from bayes_mdp.experiments.reproduce import reproduce
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.scorecard import scorecard
+from bayes_mdp.experiments.scorecard_report import describe_scorecard, plot_scorecard, scores_of
 
 __all__ = [
     "Actor",
     "RunOptions",
     "bayes_values",
     "describe_bayes_values",
+    "describe_scorecard",
     "learning_levels",
     "load_result",
     "plot_posterior",
     "plot_regret",
+    "plot_scorecard",
     "plot_values",
     "reproduce",
     "run",
     "save_result",
+    "scorecard",
+    "scores_of",
 ]

@@ -11,9 +11,11 @@ from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import period_of, rule_for
 from bayes_mdp.experiments.actor_checks import ActorChecks, check_actor
 from bayes_mdp.experiments.actor_core import ActorCore
-from bayes_mdp.experiments.beliefs import initial_belief
+from bayes_mdp.experiments.beliefs import initial_belief, thins
+from bayes_mdp.experiments.case import NUM_PARTICLES
 from bayes_mdp.experiments.host_rules import Ledger, host_rule
 from bayes_mdp.experiments.loop import Streams
+from bayes_mdp.experiments.refits import Refits
 from bayes_mdp.inference.sampling import plain_key
 from bayes_mdp.mdp import Episodic, Objective, Problem, StateActionSpace
 from bayes_mdp.mdp.validation import check_shape
@@ -30,6 +32,10 @@ class Actor:
 
     Observations are state indices: numbers, or arrays [B] of B parallel environments that feed one belief. The first
     `reset` decides which. The time of the rule is then the sum over environments, and an episode of any begins one.
+
+    A belief by weighted draws that is worn out is inferred anew before the next plan, which takes seconds: a log
+    message (INFO) says so. A prior program that is inferred by draws is thinned to 64; for another number, or another
+    method, give `infer(...).thinned(key, number)` as the prior.
 
     Args:
         agent: an agent; its `replan` says when it plans.
@@ -61,6 +67,8 @@ class Actor:
         if not isinstance(agent, Learner):
             key = jax.random.fold_in(self._key, len(Streams._fields))
             self._belief = initial_belief(key, prior, space, agent)
+            if thins(self._belief, prior):
+                self._belief = self._belief.thinned(key, NUM_PARTICLES)
         self._rule = host_rule(rule)
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._ledger = Ledger(space.shape)
@@ -240,6 +248,11 @@ class Actor:
     def belief(self) -> Any:
         """The posterior after all that was observed; of an agent with a belief of its own, that."""
         return self._belief if self._core is None else self._core.belief
+
+    @property
+    def refits(self) -> Refits | None:
+        """How often the belief was inferred anew, and what that cost; None before the first `reset`."""
+        return None if self._core is None else self._core.refits
 
     @property
     def policy(self) -> Any:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Int, Key
 
 from bayes_mdp.experiments.actor_programs import Block, begin, programs
 from bayes_mdp.experiments.beliefs import on_device
+from bayes_mdp.experiments.refits import Refits
 from bayes_mdp.mdp import Problem
 
 MOST_BUFFERED = 256
@@ -35,6 +37,8 @@ class ActorCore:
         self._size = min(period, MOST_BUFFERED) + width - 1
         self._programs = programs(self._structure, len(leaves), lanes, self.num_rows)
         self._owns_belief = belief is None
+        alone, rest = eqx.partition(changing, eqx.is_array)
+        self.refits = Refits(key[None], alone, rest)
         self._dtype = jax.dtypes.canonicalize_dtype(float)
         self._table: Int[np.ndarray, "*lanes K S"] | None = None
         self.policy: Any = None
@@ -63,12 +67,23 @@ class ActorCore:
         return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._block())]
 
     def plan(self, time: int, lane_times: list[int]) -> None:
-        """Learn from what is buffered, plan, fill the table."""
+        """Learn from what is buffered, infer anew a belief that is worn out, plan, fill the table."""
+        if self.refits.needed:
+            self._renew(time)
         clock = np.array([time, *lane_times], np.int32)
         changed, self.policy, table = self._programs.plan(self._leaves, self._block(), self._words, clock)
         self._leaves[self._programs.num_fixed :] = changed
         self._table = np.asarray(table)
         self._empty()
+
+    def _renew(self, time: int) -> None:
+        if self._count:
+            self._leaves = self._learnt()
+            self._empty()
+        agent, problem, belief, state = jax.tree.unflatten(self._structure, self._leaves)
+        fresh, worn = self.refits.renew(jax.tree.map(lambda x: np.asarray(x)[None], belief), time)
+        if worn.any():
+            self._leaves = jax.tree.leaves((agent, problem, jax.tree.map(lambda x: x[0], fresh), state))
 
     def refill(self, time: int, lane_times: list[int]) -> None:
         """Actions of the same plan from `lane_times` on."""

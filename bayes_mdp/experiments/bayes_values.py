@@ -65,7 +65,7 @@ def bayes_values(
     check_count("num_seeds", num_seeds, 2)
     start = np.asarray(initial, np.float64)
     _check_optimum(optimum, objective.horizon, start)
-    env = _outline(prior, space, initial)
+    env = outline_of(prior, space, initial)
     rewards = []
     for name, agent in agents.items():
         try:
@@ -125,7 +125,7 @@ def _check_optimum(optimum: Any, horizon: int, start: Float[np.ndarray, " S"]) -
         raise ValueError("optimum has another initial distribution, expected the one given here")
 
 
-def _outline(prior: Any, space: StateActionSpace, initial: Any) -> Environment:
+def outline_of(prior: Any, space: StateActionSpace, initial: Any) -> Environment:
     """An environment of the sizes of the problem: `run` draws those that are played itself."""
     from numpyro import handlers
 

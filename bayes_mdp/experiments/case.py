@@ -8,11 +8,13 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
+from bayes_mdp.inference.methods import Method
 from bayes_mdp.mdp import AverageReward, CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
+NUM_PARTICLES = 64
 _MOST_STEPS = 2**31 - 1
 
 
@@ -26,12 +28,23 @@ class RunOptions:
         num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans).
         progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
         snapshot_seconds: at least so long between two snapshots.
+        worlds: a NumPyro program from which regret="bayes" draws the environments; None: `prior`. With another one,
+            what the agent believes is not how its environments came about.
+        method: how a prior program is inferred, as for `infer`.
+        num_particles: weighted draws in the belief of a seed, where a prior program is inferred by draws.
+        refit_every: rows (episodes or checkpoints) from one check whether a belief by weighted draws is worn out to the
+            next; None: about a hundred checks in a run. All seeds that are get a new belief from all that they have
+            seen, in one compiled call.
     """
 
     space: StateActionSpace | None = None
     num_checkpoints: int = 100
     progress: bool = True
     snapshot_seconds: float = SNAPSHOT_SECONDS
+    worlds: Any = None
+    method: str | Method = "auto"
+    num_particles: int = NUM_PARTICLES
+    refit_every: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,11 @@ class Case:
         return self.regret == "bayes"
 
     @property
+    def worlds(self) -> Any:
+        """What the environments of `own_world` are drawn from."""
+        return self.prior if self.options.worlds is None else self.options.worlds
+
+    @property
     def rule(self) -> ReplanRule:
         """When the agent plans."""
         return rule_for(self.agent.replan, self.objective)
@@ -101,8 +119,11 @@ def check_case(case: Case) -> None:
     if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
         # The value of a policy that never ends is minus infinity.
         raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
-    if case.own_world and (case.prior is None or isinstance(case.prior, CanUpdate)):
-        raise ValueError("prior is no NumPyro program, expected one to draw environments from (regret='bayes')")
+    if case.own_world and (not callable(case.worlds) or isinstance(case.worlds, CanUpdate)):
+        name = "prior" if case.options.worlds is None else "options.worlds"
+        raise ValueError(f"{name} is no NumPyro program, expected one to draw environments from (regret='bayes')")
+    if case.options.worlds is not None and not case.own_world:
+        raise ValueError(f"options.worlds is given for regret={case.regret!r}, expected regret='bayes'")
 
 
 def check_request(case: Case) -> None:
@@ -116,6 +137,9 @@ def check_request(case: Case) -> None:
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
     check_count("num_checkpoints", case.options.num_checkpoints)
+    check_count("num_particles", case.options.num_particles)
+    if case.options.refit_every is not None:
+        check_count("refit_every", case.options.refit_every)
     _check_length(case)
     if case.regret not in REGRETS:
         raise ValueError(f"regret is {case.regret!r}, expected one of {', '.join(REGRETS)}")

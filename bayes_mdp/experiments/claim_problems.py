@@ -55,7 +55,7 @@ def _normal(loc: Any, scale: Any) -> NormalBelief:
     return NormalBelief(loc, scale, noise)
 
 
-def _build(prior: np.ndarray, loc: np.ndarray, scale: np.ndarray, by_outcome: bool) -> ConjugatePosterior:
+def known_noise_belief(prior: np.ndarray, loc: np.ndarray, scale: np.ndarray, by_outcome: bool) -> ConjugatePosterior:
     """Independent rows with concentrations `prior` [*H S A S] and normal rewards [*cells] of noise 1."""
     pairs = prior.shape[:-1]
     rows = dirichlet_rows(prior.reshape(-1, STATES), prior.shape)
@@ -69,7 +69,9 @@ def _belief(rng: np.random.Generator, horizon: int | None, by_outcome: bool) -> 
     pairs = _shape(horizon)
     rows = (*pairs, STATES)
     cells = rows if by_outcome else pairs
-    belief = _build(rng.uniform(0.3, 1.5, rows), rng.normal(size=cells), rng.uniform(0.1, 0.5, cells), by_outcome)
+    belief = known_noise_belief(
+        rng.uniform(0.3, 1.5, rows), rng.normal(size=cells), rng.uniform(0.1, 0.5, cells), by_outcome
+    )
     counts = rng.integers(0, 3, (int(np.prod(pairs)), STATES)).astype(float)
     return eqx.tree_at(lambda p: p.transition_probs.counts, belief, counts)
 
@@ -81,7 +83,7 @@ def _fork(by_outcome: bool) -> ConjugatePosterior:
     prior[0, 0] = [0.0, 1.5, 1.5]
     loc = np.zeros((*pairs, STATES) if by_outcome else pairs)
     loc[1, 1], loc[1, 2] = 1.0, -1.0
-    return _build(prior, loc, np.full(loc.shape, _TINY), by_outcome)
+    return known_noise_belief(prior, loc, np.full(loc.shape, _TINY), by_outcome)
 
 
 def _self_loops(by_outcome: bool) -> ConjugatePosterior:
@@ -89,7 +91,7 @@ def _self_loops(by_outcome: bool) -> ConjugatePosterior:
     pairs = _shape(None)
     prior = np.broadcast_to(2.5 * np.eye(STATES)[:, None], (*pairs, STATES))
     loc = np.zeros((*pairs, STATES) if by_outcome else pairs)
-    return _build(prior, loc, np.full(loc.shape, 0.5), by_outcome)
+    return known_noise_belief(prior, loc, np.full(loc.shape, 0.5), by_outcome)
 
 
 def _tied(rng: np.random.Generator, by_outcome: bool) -> ConjugatePosterior:

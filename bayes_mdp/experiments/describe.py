@@ -108,5 +108,9 @@ def describe_case(case: Case, *, environment: Any, space: StateActionSpace, beli
         "num_seeds": case.num_seeds,
         "num_checkpoints": case.options.num_checkpoints,
         "regret": case.regret,
+        "worlds": describe(case.options.worlds),
+        "method": describe(case.options.method),
+        "num_particles": case.options.num_particles,
+        "refit_every": case.options.refit_every,
     }
     return {"configuration": configuration, "versions": versions(), "key": describe_key(case.key)}

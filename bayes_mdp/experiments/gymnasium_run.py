@@ -12,7 +12,7 @@ from jaxtyping import Float
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.account import units
 from bayes_mdp.experiments.actor import Actor
-from bayes_mdp.experiments.beliefs import initial_belief, listed
+from bayes_mdp.experiments.beliefs import initial_belief, listed, thins
 from bayes_mdp.experiments.case import Case, check_request
 from bayes_mdp.experiments.describe import describe_case
 from bayes_mdp.experiments.execute import Outcome
@@ -22,6 +22,7 @@ from bayes_mdp.experiments.gymnasium_truth import Known, describe_env, known_mdp
 from bayes_mdp.experiments.layout import Layout, layout_of
 from bayes_mdp.experiments.loop import Row, streams
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.refits import COSTS, Refits
 from bayes_mdp.experiments.regret import optimal_rate
 from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.simulator import simulator
@@ -41,7 +42,14 @@ class Trial(NamedTuple):
     known: Known
     layout: Layout
     belief: Any
+    belief_keys: Any
     keys: Any
+
+    def belief_of(self, seed: int) -> Any:
+        """Before any data; a belief that was inferred by draws is thinned for every seed by itself."""
+        if self.belief_keys is None:
+            return self.belief
+        return self.belief.thinned(self.belief_keys[seed], self.case.options.num_particles)
 
 
 def run_gymnasium(case: Case, path: str | Path | None) -> "xr.Dataset":
@@ -101,14 +109,17 @@ def _prepare(case: Case, opened: SingleEnv | ParallelEnvs, known: Known) -> Tria
     # The keys are those of a compiled run (see `prepare`).
     key_seeds, key_belief, _ = jax.random.split(plain_key(case.key), 3)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    belief = None
+    belief = belief_keys = None
     if not isinstance(case.agent, Learner):
-        belief = initial_belief(key_belief, case.prior, case.space, case.agent)
+        belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
+        if thins(belief, case.prior):
+            belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours:
             assert known.mdp is not None
             outcome = simulator(Environment(known.mdp, None)).outcome  # type: ignore[arg-type] - rewards do not matter
             belief = listed(belief, outcome, case.space)
-    return Trial(case, opened, known, layout_of(case, ends=case.space.ends, values=False), belief, keys)
+    layout = layout_of(case, ends=case.space.ends, values=False)
+    return Trial(case, opened, known, layout, belief, belief_keys, keys)
 
 
 def _rate(case: Case, known: Known) -> tuple[float, str]:
@@ -125,27 +136,39 @@ def _play_all(trial: Trial, snapshots: Snapshots) -> Outcome:
     """All seeds. A snapshot holds the seeds that are finished: to it, they are what rows are in a compiled run."""
     layout, shape, num_seeds = trial.layout, trial.case.space.shape, trial.case.num_seeds
     done, visits, seeds = snapshots.restore(jnp.zeros((num_seeds, *shape)))
+    cost = dict.fromkeys(COSTS, 0.0)
     progress = Progress(layout.row_length, layout.num_rows * num_seeds, show=trial.case.options.progress)
     with progress as bar, snapshots as saved:
         for seed in range(done, num_seeds):
-            reward, visited = _play_seed(trial, seed, bar)
-            seeds.append(Row(reward[:, None], np.zeros_like(reward)[:, None]))
-            visits = visits.at[seed].set(visited)
+            reward, actor = _play_seed(trial, seed, bar)
+            seeds.append(_column(reward, actor.refits))
+            visits = visits.at[seed].set(actor.visits)
+            cost = {name: cost[name] + actor.refits.cost[name] for name in COSTS}
             saved.keep(seed + 1, visits, seeds)
             saved.write_if_old()
-    reward = join(seeds, num_seeds).reward.T
-    return Outcome(reward, np.zeros_like(reward), np.asarray(visits))
+    rows = join(seeds, num_seeds)
+    outcome = Outcome(rows.reward.T, np.zeros_like(rows.reward.T), np.asarray(visits))
+    return outcome if rows.refits is None else outcome._replace(refits=rows.refits.sum(0).astype(int), refit_cost=cost)
 
 
-def _play_seed(
-    trial: Trial, seed: int, bar: Progress
-) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, "*H S A"]]:
-    """Rewards of the rows, and visits."""
+def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
+    """The rows of one seed; the number of its refits stands in the last one."""
+    nothing = np.zeros((reward.size, 1))
+    if not refits.needed:
+        return Row(reward[:, None], nothing)
+    number = nothing.copy()
+    number[-1] = refits.cost["calls"]
+    return Row(reward[:, None], nothing, number)
+
+
+def _play_seed(trial: Trial, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Any]:
+    """Rewards of the rows, and the actor at the end."""
     case, key = trial.case, trial.keys[seed]
     own = is_made_anew(case.env) and seed > 0
     opened = open_env(case.env) if own else trial.opened
+    belief = trial.belief_of(seed)
     initial = None if trial.known.mdp is None else trial.known.mdp.initial
-    actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=trial.belief, initial=initial)
+    actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
     words = jax.random.key_data(streams(key).env)
     diary = Diary(trial.layout, bar, first_row=seed * trial.layout.num_rows)
     try:
@@ -153,4 +176,4 @@ def _play_seed(
     finally:
         if own:
             opened.env.close()
-    return diary.reward, actor.visits
+    return diary.reward, actor

@@ -1,7 +1,7 @@
 """How a run is cut up: rows (checkpoints or episodes) of segments (steps under one plan), and chunks of rows."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bayes_mdp.agents.replan import period_of
 from bayes_mdp.experiments.case import Case
@@ -15,7 +15,8 @@ class Layout:
     """The static shape of a run: it decides what is compiled.
 
     A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment
-    is `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays.
+    is `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays; between
+    two chunks beliefs that wear out are renewed.
 
     Args:
         episodic: rows are episodes, which start afresh.
@@ -52,16 +53,19 @@ class Layout:
         return self.ends and not self.episodic
 
 
-def layout_of(case: Case, *, ends: bool, values: bool) -> Layout:
-    """The layout of a run."""
+def layout_of(case: Case, *, ends: bool, values: bool, wears: bool = False) -> Layout:
+    """The layout of a run; `wears`: the belief may have to be refitted."""
     period = period_of(case.rule, case.objective)
-    if case.horizon is None:
-        return _steps(case, period, ends=ends, values=values)
-    return _episodes(case.horizon, case.length, period, ends=ends, values=values)
+    layout = (_steps if case.horizon is None else _episodes)(case, period, ends=ends, values=values)
+    if not wears:
+        return layout
+    rows = case.options.refit_every or math.ceil(layout.num_rows / NUM_CHUNKS)
+    return replace(layout, chunk_rows=min(layout.num_rows, rows))
 
 
-def _episodes(horizon: int, episodes: int, period: int | None, *, ends: bool, values: bool) -> Layout:
+def _episodes(case: Case, period: int | None, *, ends: bool, values: bool) -> Layout:
     """Rows are episodes; one plan an episode needs no branch."""
+    horizon, episodes = case.horizon or 0, case.length
     segment = 1 if period is None else math.gcd(period, horizon)
     return Layout(
         episodic=True,

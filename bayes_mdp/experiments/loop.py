@@ -63,10 +63,17 @@ class Carry(eqx.Module):
 
 
 class Row(NamedTuple):
-    """What is kept of a row (an array of rows, of seeds): its reward, and its regret where the loop measures it."""
+    """What is kept of a row (an array of rows, of seeds).
+
+    Args:
+        reward: of the row.
+        regret: of the row, where the loop measures it.
+        refits: 1 where the belief was refitted before the row; None: it does not wear out. The host's, not the loop's.
+    """
 
     reward: Any
     regret: Any
+    refits: Any = None
 
 
 class Streams(NamedTuple):

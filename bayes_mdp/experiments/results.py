@@ -29,6 +29,9 @@ def to_dataset(
     Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the
     episode); `regret`, same dims, cumulative; `visits` [seed, *step, state, action]. Coordinate `time` of a checkpoint:
     steps so far. `attributes` are kept as JSON.
+
+    Where the belief wears out: `refits` [seed], how often it was inferred anew; the attribute `refit_cost`, what that
+    took in this process: seconds, calls, and compilations.
     """
     import xarray as xr
 
@@ -48,6 +51,9 @@ def to_dataset(
         },
         attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
     )
+    if outcome.refits is not None:
+        result["refits"] = ("seed", outcome.refits, {"long_name": "refits of the belief"})
+        result.attrs["refit_cost"] = json.dumps(outcome.refit_cost)
     if not layout.episodic:
         times = np.minimum(layout.row_length * np.arange(1, layout.num_rows + 1), layout.num_steps)
         result = result.assign_coords(time=("checkpoint", times))

@@ -50,7 +50,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     * "oracle_run": the rewards of an optimal policy that meets the same random numbers of the environment, minus the
       rewards received.
     * "bayes": as "objective" ("average" for `AverageReward`), but every seed has its own environment, drawn from
-      `prior`; `env` gives sizes, horizon and first state. The mean over seeds estimates the Bayes regret.
+      `prior` (or `options.worlds`); `env` gives sizes, horizon and first state. The mean over seeds estimates the Bayes
+      regret.
 
     A Gymnasium environment runs step by step on the host, through an `Actor`. Its spaces are `Discrete`. `env` is an id
     or a function that makes one (every seed has its own), or an environment, which all seeds use one after the other,
@@ -59,6 +60,10 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Regret is "average", where the MDP is known: an environment of `to_gymnasium`, a table `unwrapped.P` (its optimum
     has no time limit); elsewhere it is nan, and the attribute `regret_unknown` says why. A killed run goes on from its
     last finished seed.
+
+    A prior that has no exact posterior is believed by weighted draws, which wear out. The run is played in compiled
+    chunks; between two of them all seeds whose draws are worn out get new ones, inferred from all that they have seen,
+    in one compiled call (`options.refit_every`, `num_particles`, `method`; a Gymnasium run asks before every plan).
 
     With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from
     the last snapshot of a killed run and ends in the same bits. A finished file is replaced.
@@ -77,8 +82,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         options: see `RunOptions`.
 
     Returns:
-        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; the
-        attributes hold configuration, versions and key as JSON.
+        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action], and where the
+        belief wears out `refits` [seed]; the attributes hold configuration, versions and key as JSON, and `refit_cost`.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.

@@ -77,19 +77,18 @@ class Snapshots:
             )
         leaves, structure = jax.tree.flatten(carry)
         saved = [jnp.array(arrays[f"carry_{i}"]) for i in range(len(leaves))]
-        chunk = Row(*(arrays[name] for name in Row._fields))
+        chunk = Row(*(arrays.get(name) for name in Row._fields))
         return int(arrays["rows_done"]), jax.tree.unflatten(structure, saved), [chunk]
 
     def _write(self) -> None:
         if self._path is None or self._newest is None:
             return
         rows_done, carry, chunks = self._newest
-        arrays = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(carry))}
+        arrays: dict[str, Any] = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(carry))}
+        arrays |= {name: rows for name, rows in join(chunks, rows_done)._asdict().items() if rows is not None}
         buffer = io.BytesIO()
         text = json.dumps(self._configuration)
-        np.savez(
-            buffer, configuration=np.array(text), rows_done=rows_done, **arrays, **join(chunks, rows_done)._asdict()
-        )
+        np.savez(buffer, configuration=np.array(text), rows_done=rows_done, **arrays)
         content = buffer.getvalue()
         whole = hashlib.sha256(content).digest() + content
         write_beside(self._path, lambda beside: beside.write_bytes(whole))
@@ -98,10 +97,11 @@ class Snapshots:
 
 def join(chunks: list[Row], num_rows: int) -> Row:
     """The first `num_rows` rows of chunks [seed, chunk row]; only the last chunk may hold fewer than its width."""
-    columns = zip(*chunks, strict=True)
-    return Row(
-        *(np.concatenate([np.asarray(x, np.float64) for x in column], axis=1)[:, :num_rows] for column in columns)
-    )
+
+    def column(*parts: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(x, np.float64) for x in parts], axis=1)[:, :num_rows]
+
+    return jax.tree.map(column, *chunks)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

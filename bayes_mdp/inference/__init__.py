@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayes_mdp.inference.bayes_optimum import BayesOptimal, bayes_optimal
     from bayes_mdp.inference.behaviour import behaviour_policy, greedy
+    from bayes_mdp.inference.chains import Chains, SamplingWarning
+    from bayes_mdp.inference.collapsed import CollapsedPosterior
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
+    from bayes_mdp.inference.fitting import Fit, fit_for
     from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
+    from bayes_mdp.inference.methods import NUTS, SVI, Laplace
     from bayes_mdp.inference.mixtures import Mixture, mixture
     from bayes_mdp.inference.optimal_actions import probability_optimal
     from bayes_mdp.inference.perfect_information import PerfectInformation, expected_value_of_perfect_information
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.predictive import log_predictive
     from bayes_mdp.inference.return_split import ReturnSplit, split_return_variance
     from bayes_mdp.inference.route import infer
+    from bayes_mdp.inference.sampled.posterior import SampledPosterior
     from bayes_mdp.inference.shards import merge
     from bayes_mdp.inference.storage import load, save
     from bayes_mdp.inference.summary import describe, table
@@ -27,40 +32,54 @@ if TYPE_CHECKING:
 _HOMES = {
     "bayes_optimum": "BayesOptimal bayes_optimal",
     "behaviour": "behaviour_policy greedy",
+    "chains": "Chains SamplingWarning",
+    "collapsed": "CollapsedPosterior",
     "compare": "PolicyComparison compare_policies",
     "weighted": "CountedDraws Draws draws",
     "route": "infer",
     "layered": "LayeredPosterior",
     "shards": "merge",
+    "fitting": "Fit fit_for",
     "judge": "PolicyValue policy_value",
+    "methods": "NUTS SVI Laplace",
     "mixtures": "Mixture mixture",
     "optimal_actions": "probability_optimal",
     "perfect_information": "PerfectInformation expected_value_of_perfect_information",
     "posterior": "ConjugatePosterior",
     "return_split": "ReturnSplit split_return_variance",
     "predictive": "log_predictive",
+    "sampled.posterior": "SampledPosterior",
     "storage": "load save",
     "summary": "describe table",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "NUTS",
+    "SVI",
     "BayesOptimal",
+    "Chains",
+    "CollapsedPosterior",
     "ConjugatePosterior",
     "CountedDraws",
     "Draws",
+    "Fit",
+    "Laplace",
     "LayeredPosterior",
     "Mixture",
     "PerfectInformation",
     "PolicyComparison",
     "PolicyValue",
     "ReturnSplit",
+    "SampledPosterior",
+    "SamplingWarning",
     "bayes_optimal",
     "behaviour_policy",
     "compare_policies",
     "describe",
     "draws",
     "expected_value_of_perfect_information",
+    "fit_for",
     "greedy",
     "infer",
     "load",

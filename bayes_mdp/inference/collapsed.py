@@ -91,6 +91,17 @@ class CollapsedPosterior(Componentwise):
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
         return with_prior_leaves(self.seen, leaves)
 
+    def problems(self) -> list[str]:
+        """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
+        found = [] if self.mcmc is None else self.mcmc.problems()
+        size = float(self.effective_sample_size())
+        if not size >= 2.0:
+            found.append(
+                f"the weights have an effective sample size of {size:.3g} of {self.num_components} components: new "
+                "data moved the posterior away from the draws; call refit(key)"
+            )
+        return found
+
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of transitions seen from every pair."""
         return self.seen.visit_counts()

@@ -75,8 +75,8 @@ def infer(
         posterior = fit.on_host(key, transitions)
     if fit.method == "exact":
         return posterior
-    if posterior.mcmc is not None:
-        warn_of(posterior.mcmc)
+    if transitions is not None:
+        warn_of(posterior)
     return posterior
 
 

@@ -8,12 +8,12 @@ the row from its mean.
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.summary_moments import pair_moments, rewards_seen
+from bayes_mdp.inference.summary_sites import how, problems, site_lines
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -46,7 +46,8 @@ def table(posterior: Any) -> "pd.DataFrame":
     table; an infinite `reward_sd` comes before all.
 
     Args:
-        posterior: a `ConjugatePosterior`.
+        posterior: a `ConjugatePosterior`, a mixture (moments over its components, `prior_share` their mean) or a
+            `SampledPosterior` (moments of its draws; `prior_share` is nan).
     """
     import pandas as pd
 
@@ -61,55 +62,45 @@ def table(posterior: Any) -> "pd.DataFrame":
 
 
 def describe(posterior: Any) -> str:
-    """Text for a terminal: method, evidence, what was seen and what not, warnings, the most uncertain pairs.
+    """Text for a terminal: method, evidence, what was seen and what not, latent sites, warnings, most uncertain pairs.
 
     A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
 
     Args:
-        posterior: a `ConjugatePosterior`.
+        posterior: as for `table`.
     """
-    if not is_concrete(posterior) or np.ndim(posterior.transition_probs.prior) > 2:
+    if not is_concrete(posterior) or _is_batched(posterior):
         return repr(posterior)
     frame = table(posterior)
-    return "\n".join([*_head(posterior, frame), *_warnings(posterior, frame), *_worst(frame)])
+    lines = [*_head(posterior, frame), *site_lines(posterior), *_warnings(posterior, frame), *_worst(frame)]
+    return "\n".join(lines)
+
+
+def _is_batched(posterior: Any) -> bool:
+    if isinstance(posterior, ConjugatePosterior):
+        return np.ndim(posterior.transition_probs.prior) > 2
+    return np.ndim(posterior.log_weights) > 1
 
 
 def _columns(posterior: Any) -> dict[str, np.ndarray]:
     """The columns of the table as arrays [*H S A]."""
     space = posterior.space
-    with jax.enable_x64(True):
-        arrays = jax.jit(_moments)(posterior)
-    probs, prior, after, shrink, visits, reward, row_variance, reward_variance = (np.asarray(x, float) for x in arrays)
+    moments: Any = pair_moments(posterior)
+    probs = moments.probs
     best = probs.argmax(-1)[..., None]
     prob = np.take_along_axis(probs, best, -1)[..., 0]
     unique = (probs >= prob[..., None] * (1 - 1e-9)).sum(-1) == 1
     return {
         **_names(space),
-        "visits": visits,
-        "reward_mean": reward,
-        "reward_sd": np.sqrt(np.nan_to_num(reward_variance, nan=np.inf, posinf=np.inf)),
+        "visits": moments.visits,
+        "reward_mean": moments.reward,
+        "reward_sd": np.sqrt(np.nan_to_num(moments.reward_variance, nan=np.inf, posinf=np.inf).clip(0.0)),
         "likeliest": _objects((*space.outcome_names, None))[np.where(unique, best[..., 0], -1)],
         "likeliest_prob": prob,
-        "likeliest_sd": np.sqrt(prob * (1 - prob) * shrink),
-        "row_sd": np.sqrt(row_variance.clip(0.0)),
-        "prior_share": np.divide(prior, after, out=np.full(after.shape, np.nan), where=after > 0),
+        "likeliest_sd": np.sqrt(np.take_along_axis(moments.probs_variance, best, -1)[..., 0].clip(0.0)),
+        "row_sd": np.sqrt(moments.probs_variance.sum(-1).clip(0.0)),
+        "prior_share": moments.prior_share,
     }
-
-
-def _moments(posterior: Any) -> tuple[Any, ...]:
-    """What the table needs of a posterior, traced: there a variance that does not exist is inf, not refused."""
-    rows = posterior.transition_probs
-    prior = eqx.tree_at(lambda r: r.counts, rows, jnp.zeros_like(rows.counts))
-    return (
-        rows.mean(),
-        prior.concentration.sum(-1),
-        rows.concentration.sum(-1),
-        rows.inverse_total(),
-        posterior.visit_counts(),
-        posterior.mean_mdp().reward,
-        posterior.transition_spread("printed"),
-        posterior.reward_variance(),
-    )
 
 
 def _names(space: Any) -> dict[str, np.ndarray]:
@@ -140,15 +131,14 @@ def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
     states = np.asarray(posterior.visit_counts()).sum(-1)
     visited = (states if states.ndim == 1 else states.sum(0)) > 0
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
-    rewards = _rewards_seen(posterior)
+    rewards = rewards_seen(posterior)
     seen = (
         f"{_count(frame['visits'].sum(), 'transition')}, "
         f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
         f"{tried.sum()} of {_count(len(frame), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
     )
     lines = {
-        "method": f"{posterior.method} (closed form, no Monte Carlo error)",
-        "log evidence": f"{float(posterior.log_evidence):.6g} = log p(next states, rewards | states, actions)",
+        **_method_lines(posterior),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
         "rows": "independent" if posterior.independent_rows else "tied: pairs learn from each other",
@@ -157,11 +147,14 @@ def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
 
 
-def _rewards_seen(posterior: Any) -> float | None:
-    """Number of rewards that the posterior learnt from; None where all rewards are known."""
-    if isinstance(posterior.reward_cells, KnownRewards):
-        return None
-    return float(np.asarray(posterior.reward_cells.data)[..., 0].sum())
+def _method_lines(posterior: Any) -> dict[str, str]:
+    if isinstance(posterior, ConjugatePosterior):
+        return {
+            "method": f"{posterior.method} (closed form, no Monte Carlo error)",
+            "log evidence": f"{float(posterior.log_evidence):.6g} = log p(next states, rewards | states, actions)",
+        }
+    size, number = float(posterior.effective_sample_size()), posterior.weights.shape[0]
+    return {"method": how(posterior), "weights": f"effective sample size {size:.4g} of {number}"}
 
 
 def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
@@ -184,13 +177,15 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
             f"(median share {np.median(share[ruled]):.2f})."
         )
-    rewards = _rewards_seen(posterior)
+    rewards = rewards_seen(posterior)
     if rewards is not None and rewards < total:
         found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
-    if not np.isfinite(posterior.log_evidence):
+    exact = isinstance(posterior, ConjugatePosterior)
+    if exact and not np.isfinite(posterior.log_evidence):
         found.append("The log evidence is not finite: impossible data, or sums that do not determine it.")
-    if _saturated(posterior):
+    if exact and _saturated(posterior):
         found.append("Concentrations above 2^24 in float32: one more transition no longer changes them.")
+    found += [text[0].upper() + text[1:] + "." for text in problems(posterior)]
     return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
 
 

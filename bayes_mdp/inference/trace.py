@@ -4,8 +4,7 @@ The program is traced abstractly (an eager trace would compile a sampler per sit
 computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from numpyro import handlers
 from numpyro.infer import init_to_uniform
 from numpyro.ops.provenance import eval_provenance
 
+from bayes_mdp.inference.fingerprint import constants, fingerprint
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.normal_gamma import NormalGamma
@@ -143,7 +142,7 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
 
     jax.eval_shape(evaluate, {})
     sites, law, values = facts["sites"], facts["law"], facts["values"]
-    closed = jax.make_jaxpr(evaluate)(values)
+    closed = jax.make_jaxpr(lambda values: (evaluate(values), _densities(prior, space, values)))(values)
     # Site names are free, `eval_provenance` takes them as keywords: number them.
     names = tuple(values)
     found = eval_provenance(
@@ -156,10 +155,18 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
         is_leaf=lambda x: isinstance(x, frozenset),
     )
     leaves = parents.pop("leaves")
-    digest = _fingerprint(closed, space, (sites, law))
-    held = (np.asarray(x).dtype for x in (*closed.consts, *_constants(closed.jaxpr)) if np.ndim(x))
+    digest = fingerprint(closed, space, (sites, law))
+    held = (np.asarray(x).dtype for x in constants(closed) if np.ndim(x))
     narrow = any(dtype in (np.float32, np.int32) for dtype in held)
     return Program(prior, space, sites, law, leaves, parents, evaluate, digest, narrow)
+
+
+def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any]) -> list[Any]:
+    """The log density of every site: what `evaluate` does not show of the parents of leaves."""
+    with handlers.trace() as trace, handlers.seed(rng_seed=0), handlers.substitute(data=values):
+        prior(space)
+    messages = [message for message in trace.values() if message["type"] == "sample"]
+    return [(message["fn"].log_prob(message["value"]), message["scale"]) for message in messages]
 
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
@@ -223,23 +230,3 @@ def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
     parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
     return Law(_family(law, LAWS), table.by_outcome), parameters
-
-
-def _constants(jaxpr: Jaxpr) -> Iterator[Any]:
-    """What the text of a jaxpr leaves out: the constants of closed inner jaxprs, and array literals."""
-    for equation in jaxpr.eqns:
-        yield from (v.val for v in equation.invars if isinstance(v, Literal))
-        for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):
-            if isinstance(x, ClosedJaxpr):
-                yield from x.consts
-                yield from _constants(x.jaxpr)
-            elif isinstance(x, Jaxpr):
-                yield from _constants(x)
-
-
-def _fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str:
-    digest = hashlib.sha256(f"{space!r}\n{facts!r}\n{closed.jaxpr}".encode())
-    for constant in (*jax.tree.leaves(space), *closed.consts, *_constants(closed.jaxpr)):
-        array = np.asarray(constant)
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()

@@ -14,16 +14,14 @@ from bayes_mdp.mdp.validation import check_shape, is_concrete, require
 Pairs = Float[Array, "*H S A"]
 
 
-class Draws(eqx.Module):
-    """A weighted sample of hypotheses as a posterior (built by `draws`).
+class WeightedDraws(eqx.Module):
+    """What every posterior that is given by weighted hypotheses can do.
 
-    Args:
-        mdps: an MDP whose arrays have a leading axis N.
-        weights: [N], non-negative, summing to one.
+    `mdps` is an MDP whose arrays have a leading axis N, `weights` are non-negative and sum to one.
     """
 
-    mdps: MDP
-    weights: Float[Array, " N"]
+    mdps: eqx.AbstractVar[MDP]
+    weights: eqx.AbstractVar[Float[Array, " N"]]
 
     @property
     def independent_rows(self) -> bool:
@@ -51,7 +49,11 @@ class Draws(eqx.Module):
         ends = None if mdps.end_probs is None else self._mean(mdps.end_probs)
         legal, initial = (None if x is None else jnp.asarray(x)[0] for x in (mdps.legal, mdps.initial))
         rows = self._mean(mdps.transition_probs)
-        return MDP(rows, self._mean(mdps.reward), end_probs=ends, legal=legal, initial=initial)
+        # Means of many draws in float32 add to one but for 1e-5 or so.
+        total = rows.sum(-1) + (0.0 if ends is None else ends)
+        total = jnp.where(total > 0, total, 1.0)
+        ends = None if ends is None else ends / total
+        return MDP(rows / total[..., None], self._mean(mdps.reward), end_probs=ends, legal=legal, initial=initial)
 
     def reward_variance(self) -> Pairs:
         """Variance of the expected reward of one step over the draws."""
@@ -105,6 +107,18 @@ class Draws(eqx.Module):
 
     def _variance(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
         return self._mean((values - self._mean(values)) ** 2)
+
+
+class Draws(WeightedDraws):
+    """A weighted sample of hypotheses as a posterior (built by `draws`).
+
+    Args:
+        mdps: an MDP whose arrays have a leading axis N.
+        weights: [N], non-negative, summing to one.
+    """
+
+    mdps: MDP
+    weights: Float[Array, " N"]
 
 
 class CountedDraws(Draws):

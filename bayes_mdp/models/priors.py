@@ -150,15 +150,6 @@ def known_rewards(reward: Any, concentration: Any = 1.0) -> Program:
     return program
 
 
-PRIORS: dict[str, Callable[..., Program]] = {
-    "dirichlet_normal_gamma": dirichlet_normal_gamma,
-    "dirichlet_normal": dirichlet_normal,
-    "dirichlet_bernoulli": dirichlet_bernoulli,
-    "dirichlet_poisson": dirichlet_poisson,
-    "known_rewards": known_rewards,
-}
-
-
 def _check_rows(concentration: Any, rewards_on: str) -> None:
     if rewards_on not in ("state_action", "outcome"):
         raise ValueError(f"rewards_on is {rewards_on!r}, expected 'state_action' or 'outcome'")

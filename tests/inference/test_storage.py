@@ -1,14 +1,19 @@
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 """Saved posteriors come back bit for bit, or not at all."""
+
+from dataclasses import replace
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
+from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.storage import load, save
 from bayes_mdp.inference.weighted import draws
 from bayes_mdp.mdp import MDP, StateActionSpace
+from tests.calibration.beliefs import collapsed, sampled, transitions
 
 NUMBER_OF_FAULTS = 1000
 
@@ -38,6 +43,38 @@ def test_draws_round_trip_without_x64(tmp_path):
     belief = draws(mdps, visits=np.array([[1.0, 2.0]]))
     save(belief, tmp_path / "draws")
     _assert_bits(load(tmp_path / "draws"), belief)
+
+
+def test_collapsed_and_sampled_posteriors_come_back_without_their_program(tmp_path):
+    for name, posterior in (("collapsed", collapsed()), ("sampled", sampled())):
+        save(posterior, tmp_path / name)
+        loaded = load(tmp_path / name)
+        assert type(loaded) is type(posterior)
+        for a, b in zip(jax.tree.leaves(loaded), jax.tree.leaves(posterior), strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(loaded.visit_counts(), posterior.visit_counts())
+        with pytest.raises(ValueError, match="was loaded and has no program"):
+            loaded.refit(jax.random.key(0))
+    loaded, data = load(tmp_path / "sampled"), transitions(5)
+    np.testing.assert_array_equal(loaded.update(data).log_weights, sampled().update(data).log_weights)
+    assert loaded.recipe.prior is None and loaded.method == "nuts" and loaded.mcmc.num_chains == 2
+    assert loaded.rewards.law.tree_flatten()[1] == sampled().rewards.law.tree_flatten()[1]
+
+
+def test_options_are_kept_but_for_what_is_code(tmp_path):
+    options = NUTS(7, 11, 3, kernel=lambda model: model)
+    save(replace(collapsed(), options=options), tmp_path / "belief")
+    assert load(tmp_path / "belief").options == NUTS(7, 11, 3)
+
+
+def test_a_law_that_is_not_numpyro_s_own_is_refused(tmp_path):
+    class Own(dist.Normal):
+        pass
+
+    rewards = replace(sampled().rewards, law=Own(np.zeros((80, 2, 2)), 1.0))
+    with pytest.raises(TypeError, match=r"posterior.rewards.law is or holds the class Own, expected NumPyro's own"):
+        save(replace(sampled(), rewards=rewards), tmp_path / "belief")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_cut_or_altered_file_is_refused(cases, tmp_path):

@@ -1,0 +1,187 @@
+"""`check`: is a posterior calibrated for what one wants to know of an MDP? Host-side: compiles itself."""
+
+import json
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.calibration.check_dataset import Simulated, numbers
+from bayes_mdp.calibration.check_quantities import optimal_actions, values
+from bayes_mdp.calibration.check_result import Check
+from bayes_mdp.calibration.posterior_sbc import truths_near
+from bayes_mdp.calibration.prior_sbc import run_simulations
+from bayes_mdp.calibration.quantities import Quantity
+from bayes_mdp.calibration.ranks import Design
+from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.judge import describe_objective
+from bayes_mdp.inference.methods import Method
+from bayes_mdp.inference.route import infer
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp.validation import check_count, check_key
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FORMAT = "bayes_mdp check 1"
+PER_PAIR = 10
+
+
+class _Source(NamedTuple):
+    """Where truths and data come from: `Design`'s part of it, and in words."""
+
+    log: Transitions | None
+    name: str
+    num_transitions: int
+    behaviour: str
+
+
+def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
+    key: PRNGKeyArray,
+    prior: Any,
+    space: StateActionSpace,
+    *,
+    data: Log | Transitions | None = None,
+    objective: Objective | None = None,
+    quantities: Mapping[str, Quantity] | None = None,
+    num_simulations: int = 200,
+    num_draws: int = 200,
+    num_transitions: int | None = None,
+    method: str | Method = "auto",
+    behaviour: Any = None,
+    false_alarm: float = 0.01,
+    path: str | Path | None = None,
+) -> Check:
+    """Simulation-based calibration of decisions: coverage, contraction, z-scores and a verdict; `print` shows it.
+
+    Truths are drawn from the prior, or near `data` (see `truths_near`), and inferred from simulated transitions, all in
+    one compiled program (see `sbc`). For every quantity the truth is held against the draws of its posterior: ranks,
+    coverage of intervals, z-scores. All quantities together are held against each other by the ranks of an energy
+    score. Which action is optimal is an event: the posterior's probability of it is a forecast, which ranks say nothing
+    of; it is scored as such (Brier score against that of every draw in the place of the truth, reliability by bins).
+
+    The verdict: exact tests of uniform ranks (`bayes_mdp.calibration.ecdf`) of each quantity and of the joint score,
+    and a bound on the tails of the Brier score; Bonferroni over all: a calibrated posterior is refused with probability
+    `false_alarm` at most. The same simulations are judged at another one by `Check.at`.
+
+    The dataset of the answer, with dims simulation, quantity, level, pair and bin: `truth`, `rank`, `posterior_mean`,
+    `posterior_sd`, `interval_low`, `interval_high` (central 90 %), `z_score`, `contraction` [simulation, quantity];
+    `coverage` [quantity, level]; `p_value`, `varies` [quantity]; `energy_score` (of the truth), `energy_score_draws`
+    (mean of the draws in its place), `joint_rank` [simulation] and `joint_p_value`; `optimal`, `forecast`
+    [simulation, pair]; `brier_score`, `brier_expected`, `brier_z`, `brier_p_value`; `reliability_forecast`,
+    `reliability_frequency`, `reliability_error`, `reliability_count` [bin]. Attributes: the configuration, the key and
+    the versions.
+
+    Args:
+        key: of all simulations.
+        prior: a NumPyro program, space -> `World`.
+        space: of the prior.
+        data: a log to check around; None: all over the prior.
+        objective: of the values; None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
+        quantities: name -> function of a `Drawn` (its `mdp`, `solution`, ...) that gives a number. None: the optimal
+            value of every state and of every pair (of the first step of an episode), and the probability that an
+            action is optimal.
+        num_simulations: truths that are drawn and inferred.
+        num_draws: of each posterior.
+        num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
+        method: as for `infer`.
+        behaviour: as for `sbc`: None: pairs at random; or a policy. With `data`: the pairs of the log.
+        false_alarm: probability that a calibrated posterior is called not calibrated.
+        path: NetCDF file for the dataset. Finished chunks are kept beside it: the same call goes on where it stopped.
+
+    Raises:
+        ValueError, TypeError: one sentence on the argument that cannot be used (as `infer`, `sbc`); a quantity that is
+            not finite in some draw; quantities that the prior leaves no doubt about.
+    """
+    check_key("key", key)
+    for name, count in (("num_simulations", num_simulations), ("num_draws", num_draws)):
+        check_count(name, count, 10)
+    if not 0 < false_alarm < 1:
+        raise ValueError(f"false_alarm is {false_alarm}, expected a probability between 0 and 1")
+    fit = fit_for(prior, space, method)
+    objective = _objective(objective, space)
+    source = _source(data, space, num_transitions, behaviour)
+    asked = values(space, objective) if quantities is None else dict(quantities)
+    events = optimal_actions(space, objective) if quantities is None else {}
+    design = Design(prior, space, num_draws, source.num_transitions, {**asked, **events}, behaviour, objective)
+    key_posterior, key_simulations, key_ties = jax.random.split(key, 3)
+    if source.log is not None:
+        posterior = infer(key_posterior, prior, data, space=space, method=method)
+        design = design._replace(draw_truth=truths_near(posterior, source.log, design))
+    attributes = _configuration(key, prior, fit, objective, source, num_draws)
+    kept = None if path is None else Path(f"{path}.partial")
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, _kept(attributes, method), kept)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
+    answer = Check(
+        numbers(rng, _split(simulated, list(asked), list(events))).assign_attrs(attributes, false_alarm=false_alarm)
+    )
+    if path is not None and kept is not None:
+        answer.to_netcdf(path)
+        kept.unlink(missing_ok=True)
+    return answer
+
+
+def _objective(objective: Objective | None, space: StateActionSpace) -> Objective:
+    if objective is None:
+        return Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
+    if isinstance(objective, AverageReward) and space.ends:
+        raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
+    return objective
+
+
+def _source(data: Any, space: StateActionSpace, num_transitions: int | None, behaviour: Any) -> _Source:
+    if data is None:
+        cells = int(np.prod(space.shape)) if space.legal is None else int(np.sum(space.legal)) * (space.horizon or 1)
+        number = PER_PAIR * cells if num_transitions is None else num_transitions
+        check_count("num_transitions", number)
+        return _Source(None, "the prior", number, "pairs at random" if behaviour is None else "a given policy")
+    for name, value in (("num_transitions", num_transitions), ("behaviour", behaviour)):
+        if value is not None:
+            raise ValueError(f"{name} is given with data, expected None: the new data have the pairs of the log")
+    if not isinstance(data, Log | Transitions):
+        raise TypeError(f"data is a {type(data).__name__}, expected Transitions or a Log")
+    log = data.transitions if isinstance(data, Log) else data
+    name = f"the posterior of {data.source}" if isinstance(data, Log) else "the posterior of the data"
+    return _Source(log, name, int(np.size(log.state)), "the pairs of the log once more")
+
+
+def _split(simulated: "xr.Dataset", asked: list[str], events: list[str]) -> Simulated:
+    """The quantities, and the events of which action is optimal."""
+    numbers, chances = simulated.sel(quantity=asked), simulated.sel(quantity=events)
+    truth, draws = (numbers[name].to_numpy().astype(np.float64) for name in ("truth", "draws"))
+    event, happened = (chances[name].to_numpy().astype(np.float64) for name in ("truth", "draws"))
+    pairs = [name.removeprefix("optimal(").removesuffix(")") for name in events]
+    return Simulated(asked, truth, draws, numbers["rank"].to_numpy(), pairs, event, happened)
+
+
+def _configuration(
+    key: PRNGKeyArray, prior: Any, fit: Fit, objective: Objective, source: _Source, num_draws: int
+) -> dict[str, Any]:
+    """What the answer rests on, as NetCDF can hold it."""
+    packages = ("bayes-mdp", "jax", "numpyro", "numpy")
+    return {
+        "format": FORMAT,
+        "prior": getattr(prior, "__qualname__", type(prior).__name__).split(".")[0],
+        "method": fit.method,
+        "objective": describe_objective(objective),
+        "source": source.name,
+        "behaviour": source.behaviour,
+        "num_draws": num_draws,
+        "num_transitions": source.num_transitions,
+        "precision": str(jax.dtypes.canonicalize_dtype(float)),
+        "key": json.dumps([str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)).tolist()]),
+        "versions": json.dumps({"python": platform.python_version(), **{name: version(name) for name in packages}}),
+        "created_at": datetime.now(UTC).isoformat(),
+    }
+
+
+def _kept(attributes: dict[str, Any], method: Any) -> dict[str, str]:
+    """What finished chunks must have in common with the call that goes on."""
+    names = ("prior", "method", "objective", "source", "precision", "key", "versions")
+    return {**{name: attributes[name] for name in names}, "options": repr(method)}

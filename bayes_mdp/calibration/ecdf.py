@@ -1,0 +1,132 @@
+"""Are ranks uniform? The exact test by the ECDF, and what it can see. NumPy in float64, host-side.
+
+N ranks in 0..L are compared with the uniform distribution at every k: how many are <= k is binomial there, and the
+smallest two-sided tail probability over k is the statistic (Säilynoja, Bürkner and Vehtari 2022, *Graphical test for
+discrete uniformity*, section 3). Its distribution is exact: the counts are those of a Poisson process given its total,
+and the probability of a path inside bounds is a product of convolutions (Moscovich and Nadler 2017, *Fast calculation
+of boundary crossing probabilities for Poisson processes*). The same recursion with other rank probabilities is the
+power.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import optimize, special, stats
+
+Counts = Int[np.ndarray, " L+1"]
+
+
+class Band(NamedTuple):
+    """Bounds on how many of N ranks are <= k, for k = 0..L, that uniform ranks keep with a known probability."""
+
+    low: Counts
+    high: Counts
+
+
+class Detectable(NamedTuple):
+    """The smallest faults of a normal posterior that are seen with a given probability; nan: none is.
+
+    Args:
+        narrow: standard deviation of the draws over the right one, below 1.
+        wide: the same, above 1.
+        shift: mean of the draws minus the right one, in posterior standard deviations.
+    """
+
+    narrow: float
+    wide: float
+    shift: float
+
+
+def prob_inside(band: Band, rank_probs: Float[np.ndarray, " L+1"], num: int) -> float:
+    """Probability that N independent ranks with these probabilities stay inside the band at every k."""
+    inside, first = np.ones(1), 0
+    for low, high, prob in zip(*band, rank_probs, strict=True):
+        steps = stats.poisson.pmf(np.arange(high - first + 1), num * prob)
+        inside, first = np.convolve(inside, steps)[low - first : high - first + 1], low
+        if not inside.size:
+            return 0.0
+    return float(np.clip(inside[-1] / stats.poisson.pmf(num, num), 0.0, 1.0))
+
+
+def p_value(ranks: Int[np.ndarray, " N"], num_draws: int) -> float:
+    """Probability that N uniform ranks in 0..num_draws have a smallest tail probability as small as these."""
+    num = len(ranks)
+    counts = np.cumsum(np.bincount(ranks, minlength=num_draws + 1))
+    below, above = _tails(num, num_draws)
+    each = np.arange(num_draws + 1)
+    statistic = float(2 * np.minimum(below[each, counts], above[each, counts]).min())
+    outside = 1.0 - prob_inside(_band_above(num, num_draws, statistic), _uniform(num_draws), num)
+    # What rounding leaves of a tiny probability is held between the bounds of one k and of all together.
+    return float(np.clip(outside, statistic / 2, min(1.0, (num_draws + 1) * statistic)))
+
+
+@lru_cache(maxsize=64)
+def simultaneous_band(num: int, num_draws: int, false_alarm: float) -> Band:
+    """The band that N uniform ranks leave with a probability of at most `false_alarm`, and hardly less."""
+
+    def excess(log_level: float) -> float:
+        inside = prob_inside(_band_above(num, num_draws, np.exp(log_level)), _uniform(num_draws), num)
+        return (1.0 - inside) - false_alarm
+
+    # One k alone, and all of them added up, bound the level. It is a step function: the lower end is on the safe side.
+    low, high = np.log(false_alarm / (2 * (num_draws + 1))), np.log(2 * false_alarm)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
+    return _band_above(num, num_draws, float(np.exp(low)))
+
+
+@lru_cache(maxsize=64)
+def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95) -> Detectable:
+    """The smallest faults that N ranks show with probability `power` (see `fault_rank_probs`)."""
+    band = simultaneous_band(num, num_draws, false_alarm)
+
+    def missing(log_scale: float, shift: float) -> float:
+        return (1.0 - prob_inside(band, fault_rank_probs(num_draws, np.exp(log_scale), shift), num)) - power
+
+    narrow = _root(lambda x: missing(-x, 0.0), 4.0)
+    wide = _root(lambda x: missing(x, 0.0), 4.0)
+    return Detectable(float(np.exp(-narrow)), float(np.exp(wide)), _root(lambda x: missing(0.0, x), 6.0))
+
+
+def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.ndarray, " L+1"]:
+    """Probabilities of the ranks where the posterior is standard normal and the draws are N(shift, scale^2).
+
+    Given the truth z, the rank is Binomial(L, Phi((z - shift) / scale)); z is integrated out on a grid.
+    """
+    z = np.linspace(-8.0, 8.0, 801)
+    draw = ((z - shift) / scale)[:, None]
+    rank = np.arange(num_draws + 1)
+    choose = special.gammaln(num_draws + 1) - special.gammaln(rank + 1) - special.gammaln(num_draws - rank + 1)
+    log_probs = choose + rank * special.log_ndtr(draw) + (num_draws - rank) * special.log_ndtr(-draw)
+    probs = stats.norm.pdf(z) @ np.exp(log_probs)
+    return probs / probs.sum()
+
+
+def _root(function: Callable[[float], float], largest: float) -> float:
+    if function(largest) < 0:
+        return float("nan")
+    return float(optimize.brentq(function, 1e-4, largest, xtol=1e-3))  # pyright: ignore[reportArgumentType]
+
+
+def _uniform(num_draws: int) -> Float[np.ndarray, " L+1"]:
+    return np.full(num_draws + 1, 1.0 / (num_draws + 1))
+
+
+@lru_cache(maxsize=8)
+def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "L+1 N+1"], Float[np.ndarray, "L+1 N+1"]]:
+    """P(count <= c) and P(count >= c) at every k, for c = 0..N."""
+    cdf = np.arange(1, num_draws + 2)[:, None] / (num_draws + 1)
+    count = np.arange(num + 1)
+    return stats.binom.cdf(count, num, cdf), stats.binom.sf(count - 1, num, cdf)
+
+
+def _band_above(num: int, num_draws: int, level: float) -> Band:
+    """The counts whose two-sided tail probability exceeds `level`."""
+    below, above = _tails(num, num_draws)
+    # Tails that are equal by symmetry differ by rounding.
+    level *= 1 + 1e-9
+    return Band((2 * below <= level).sum(-1), num - (2 * above <= level).sum(-1))

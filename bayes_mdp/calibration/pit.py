@@ -1,0 +1,146 @@
+"""LOO-PIT: where each transition falls in its prediction from all the others. Host-side.
+
+u = P(y < y_i | others) + v P(y = y_i | others), v uniform: uniform on [0, 1] where the model predicts as it should
+(Vehtari et al. 2017; randomised for discrete outcomes as in Czado, Gneiting and Held 2009). "The others" are reached by
+Pareto-smoothed importance sampling from the posterior of all (ArviZ), a transition being left out with its reward.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from bayes_mdp.calibration import ecdf, predictive
+from bayes_mdp.calibration.beliefs import draws_and_rows
+from bayes_mdp.calibration.diagnostics import LARGE_PARETO_K
+from bayes_mdp.calibration.draws import Draws, generator
+from bayes_mdp.calibration.generation import pareto_smoothed
+from bayes_mdp.calibration.observed import Data, Rows
+
+LEVEL = 0.01
+NUM_BINS = 100
+Values = Float[np.ndarray, " T"]
+
+
+class Pit(NamedTuple):
+    """PIT values of one variable.
+
+    Args:
+        values: [T'], of the transitions that have it.
+        p: of the exact simultaneous test that as many independent uniform numbers have an ECDF as far off, on a grid
+            of 100 cells (Säilynoja, Bürkner and Vehtari 2022).
+    """
+
+    values: Values
+    p: float
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the ECDF stays in the band that uniform numbers leave once in 100."""
+        return self.p >= LEVEL
+
+    @property
+    def fault(self) -> str:
+        """What a person should think of it."""
+        if self.uniform:
+            return "uniform"
+        spread, shift = self.values.std() * np.sqrt(12.0), self.values.mean() - 0.5
+        if abs(shift) * np.sqrt(12.0 * self.values.size) > 3.0:
+            return "too high: predictions are too low" if shift > 0 else "too low: predictions are too high"
+        return "too many near 0 and 1: predictions are too narrow" if spread > 1 else "too many in the middle: too wide"
+
+
+class LooPit(NamedTuple):
+    """What `loo_pit` found; print it.
+
+    Args:
+        variables: `next_state` (position among the outcomes, in their order) and `reward`, where it is unknown.
+        share_unreliable: share of the transitions whose Pareto k is above 0.7.
+    """
+
+    variables: dict[str, Pit]
+    share_unreliable: float
+
+    def __str__(self) -> str:
+        """In words."""
+        lines = ["LOO-PIT: where each transition falls in its prediction from all the others"]
+        for name, pit in self.variables.items():
+            lines.append(f"  {name:<11} {pit.values.size} values, p {pit.p:.3g}: {pit.fault}")
+        if self.share_unreliable:
+            lines.append(f"  unreliable at {self.share_unreliable:.1%} of the transitions (Pareto k above 0.7)")
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """ECDF minus the diagonal, with the band that uniform numbers leave once in 100; a Figure."""
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, len(self.variables), figsize=(4 * len(self.variables), 3), squeeze=False)
+        grid = np.arange(1, NUM_BINS + 1) / NUM_BINS
+        for axis, (name, pit) in zip(axes[0], self.variables.items(), strict=True):
+            number = pit.values.size
+            band = ecdf.simultaneous_band(number, NUM_BINS - 1, LEVEL)
+            axis.fill_between(grid, band.low / number - grid, band.high / number - grid, color="0.85")
+            counts = np.cumsum(np.bincount(_ranks(pit.values), minlength=NUM_BINS))
+            axis.plot(grid, counts / number - grid, color="C0")
+            axis.set_title(f"{name}: p = {pit.p:.3g}", fontsize=9)
+            axis.set_xlabel("PIT")
+        axes[0, 0].set_ylabel("ECDF - PIT")
+        figure.tight_layout()
+        return figure
+
+
+def loo_pit(posterior: Any, data: Data, *, num_draws: int = 1000, key: PRNGKeyArray | None = None) -> LooPit:
+    """Whether the predictions of next states and rewards are as wide as they should be.
+
+    Args:
+        posterior: as `infer` returns it, or a mixture.
+        data: the `Transitions` or `Log` that it was inferred from.
+        num_draws: draws of the posterior.
+        key: None: `jax.random.key(0)`.
+
+    Raises:
+        ValueError, TypeError: as `to_arviz`; data that are sums.
+    """
+    key_draws, key_numbers = jax.random.split(jax.random.key(0) if key is None else key)
+    draws, rows = draws_and_rows(key_draws, posterior, data, num_draws, "posterior")
+    log_weights, pareto_k = pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)
+    weights = np.exp(log_weights)
+    rng = generator(key_numbers)
+    variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
+    seen = ~np.isnan(rows.reward)
+    if draws.law is not None:
+        seen &= ~draws.known[rows.reward_cell(draws.by_outcome)]
+        if seen.any():
+            variables["reward"] = _pit(_reward(rng, draws, rows, weights)[seen])
+    return LooPit(variables, float(np.mean(pareto_k > LARGE_PARETO_K)))
+
+
+def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
+    """Probabilities, not replicates, of the outcomes below the one that was seen: less noise."""
+    probs = draws.transition_probs.astype(np.float64)
+    each = (slice(None), *rows.cell)
+    at = probs[(*each, rows.outcome)]
+    upto = np.cumsum(probs, axis=-1)[(*each, rows.outcome)]
+    below, at = ((weights * x.T).sum(1) for x in (upto - at, at))
+    return below + rng.random(at.shape) * at
+
+
+def _reward(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
+    """By one replicate of each draw."""
+    again = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome)).T
+    reward = rows.reward[:, None]
+    below, equal = ((weights * x).sum(1) for x in (again < reward, again == reward))
+    # A reward that no replicate passes lies within the share of one draw from the end.
+    share = np.where((below == 0) | (below + equal >= 1), 1.0 / weights.shape[1], 0.0)
+    low, high = np.clip(below - share, 0.0, 1.0), np.clip(below + equal + share, 0.0, 1.0)
+    return low + rng.random(below.shape) * (high - low)
+
+
+def _pit(values: Values) -> Pit:
+    values = np.clip(values, 0.0, 1.0)
+    return Pit(values, ecdf.p_value(_ranks(values), NUM_BINS - 1))
+
+
+def _ranks(values: Values) -> Any:
+    return np.minimum((values * NUM_BINS).astype(int), NUM_BINS - 1)

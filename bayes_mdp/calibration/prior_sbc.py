@@ -1,0 +1,163 @@
+"""`sbc`: simulation-based calibration of an inference method under a prior. Host-side: compiles itself.
+
+Talts et al. (2018), *Validating Bayesian inference algorithms with simulation-based calibration*: draw a truth from the
+prior, data from the truth, draws from the posterior; the rank of the truth among the draws is uniform if the posterior
+is right.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.calibration.quantities import Quantity
+from bayes_mdp.calibration.ranks import Design, Rank, simulation
+from bayes_mdp.calibration.sbc_result import SBC
+from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.methods import Method
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
+from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.validation import check_count, check_key
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+CHUNK = 64
+MAX_NUMBERS = 2**25
+DELAY = 2.0
+WRITE_EVERY = 5.0  # seconds; the file is written whole
+
+
+def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
+    key: PRNGKeyArray,
+    prior: Any,
+    space: StateActionSpace,
+    *,
+    num_simulations: int = 256,
+    num_draws: int = 100,
+    num_transitions: int = 100,
+    method: str | Method | Fit = "auto",
+    quantities: Mapping[str, Quantity] | None = None,
+    behaviour: Any = None,
+    objective: Objective | None = None,
+    path: str | Path | None = None,
+) -> SBC:
+    """Ranks of truths among posterior draws, and what they say of the posterior; `print` shows it in words.
+
+    All simulations run in one compiled program, in chunks, at the precision in force (float32, or float64 under
+    `jax.enable_x64`). Simulation i does not depend on how many there are.
+
+    Args:
+        key: of all simulations.
+        prior: a NumPyro program, space -> `World`: the law of the truths.
+        space: of the prior.
+        num_simulations: truths, data sets and posteriors.
+        num_draws: of each posterior. They must be nearly independent: chains are thinned to so many.
+        num_transitions: of each data set.
+        method: as for `infer`, or a `Fit`.
+        quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
+            latent site of one number that the posterior draws by name.
+        behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
+            what it meets, from a uniform first state. It is also the policy whose value is looked at (None: uniform).
+        objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
+        path: a NetCDF file that holds the finished chunks, written every five seconds: the same call goes on where it
+            was stopped.
+
+    Raises:
+        ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
+            in a space where episodes end.
+        TypeError: a posterior that cannot draw worlds.
+    """
+    check_key("key", key)
+    for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):
+        check_count(f"num_{name}", value)
+    if objective is None:
+        objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
+    if isinstance(objective, AverageReward) and space.ends:
+        raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
+    fit = method if isinstance(method, Fit) else fit_for(prior, space, method)
+    design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
+    file = None if path is None else Path(path)
+    return SBC(
+        run_simulations(key, design, fit, num_simulations, {"method": fit.method, "options": repr(method)}, file)
+    )
+
+
+def run_simulations(
+    key: PRNGKeyArray, design: Design, fit: Fit, num: int, attributes: dict[str, str], path: Path | None
+) -> "xr.Dataset":
+    """`Rank` of every quantity as variables: dims simulation, (draw,) quantity. Arguments and errors: see `sbc`."""
+    from tqdm import tqdm
+
+    one = simulation(design, fit)
+    size = min(num, _chunk(design))
+    block = jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
+    attributes = {**attributes, "num_draws": str(design.num_draws), "num_transitions": str(design.num_transitions)}
+    found = None if path is None or not path.exists() else _resume(path, key, one, attributes)
+    done = [] if found is None else [found]
+    count = 0 if found is None else found.sizes["simulation"]
+    written = time.monotonic()
+    with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=DELAY, disable=None) as bar:
+        while count < num:
+            done.append(_dataset(block(count), count, attributes))
+            count += size
+            bar.update(min(size, num - bar.n))
+            if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
+                done = [_joined(done)]
+                _write(done[0], path)
+                written = time.monotonic()
+    return _joined(done).isel(simulation=slice(num))
+
+
+def _write(dataset: "xr.Dataset", path: Path) -> None:
+    write_beside(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
+
+
+def _chunk(design: Design) -> int:
+    """How many simulations run side by side: what memory allows."""
+    table = int(np.prod(design.space.shape)) * design.space.n_outcomes
+    return int(np.clip(MAX_NUMBERS // (design.num_draws * (4 * table + design.num_transitions)), 1, CHUNK))
+
+
+def _dataset(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> "xr.Dataset":
+    import xarray as xr
+
+    names = list(ranks)
+    columns: dict[str, Any] = {
+        field: (("simulation", "quantity"), np.stack([np.asarray(getattr(ranks[name], field)) for name in names], -1))
+        for field in Rank._fields
+        if field != "draws"
+    }
+    columns["draws"] = (("simulation", "draw", "quantity"), np.stack([np.asarray(ranks[n].draws) for n in names], -1))
+    length = len(columns["rank"][1])
+    coords = {"simulation": np.arange(start, start + length), "quantity": np.array(names)}
+    return xr.Dataset(columns, coords, attributes)
+
+
+def _joined(parts: "list[xr.Dataset]") -> "xr.Dataset":
+    import xarray as xr
+
+    return xr.concat(parts, dim="simulation") if len(parts) > 1 else parts[0]
+
+
+def _resume(path: Path, key: PRNGKeyArray, one: Any, attributes: dict[str, str]) -> "xr.Dataset":
+    """The finished simulations of a file, if they are of this call: its settings, and the truth of the first one."""
+    import xarray as xr
+
+    found = xr.load_dataset(path, engine="h5netcdf")
+    expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
+    for name, value in attributes.items():
+        if found.attrs.get(name) != value:
+            raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
+    truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
+    names = found.quantity.values.tolist()
+    if sorted(truth) != sorted(names):
+        raise ValueError(f"path holds the quantities {names}, {expected}")
+    first = np.stack([np.asarray(truth[name]) for name in names])
+    if not np.allclose(first, found.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ValueError(f"path holds simulations of another key, prior, behaviour or objective, {expected}")
+    return found

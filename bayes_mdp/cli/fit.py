@@ -1,0 +1,84 @@
+"""`bayes-mdp fit`: a posterior from a log."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bayes_mdp.cli.options import (
+    UNEXPECTED,
+    add_columns,
+    add_command,
+    add_method,
+    add_objective,
+    check_folders,
+    log_of,
+    method_of,
+    objective_of,
+    save_figure,
+)
+
+
+def add_fit(commands: Any) -> None:
+    """The parser."""
+    parser = add_command(commands, "fit", _fit, "infer the posterior of a prior from a log, print it, judge policies")
+    parser.add_argument("log", help="CSV or Parquet file, one transition per row")
+    add_columns(parser, required=True)
+    parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
+    add_method(parser)
+    add_objective(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draws")
+    parser.add_argument("--draws", type=int, default=2000, help="number of posterior draws for the policies' values")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="check that the posterior is calibrated around this log (code 1: it is not)",
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep the posterior (bayes_mdp.load reads it)")
+    parser.add_argument("--netcdf", type=Path, metavar="FILE", help="write draws and data for ArviZ")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the posterior")
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.experiments.named import find_prior
+
+    check_folders(arguments.save, arguments.netcdf, arguments.figure)
+    objective, method = objective_of(arguments), method_of(arguments.method)
+    prior = find_prior(arguments.prior)
+    log = log_of(arguments)
+    space = bm.StateActionSpace.from_log(log)
+    key = jax.random.key(arguments.seed)
+    posterior = bm.infer(key, prior, log, space=space, method=method)
+    print(posterior)
+    if objective is not None:
+        policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": bm.greedy(posterior, objective)}
+        print()
+        print(bm.compare_policies(key, posterior, policies, objective, num_draws=arguments.draws))
+    _keep(arguments, key, posterior, log)
+    return _check(key, prior, space, log, objective, method) if arguments.check else 0
+
+
+def _keep(arguments: argparse.Namespace, key: Any, posterior: Any, log: Any) -> None:
+    import bayes_mdp as bm
+
+    if arguments.save:
+        bm.save(posterior, arguments.save)
+        print(f"posterior: {arguments.save}")
+    if arguments.netcdf:
+        from bayes_mdp.calibration import save_draws
+
+        save_draws(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
+        print(f"draws: {arguments.netcdf}")
+    if arguments.figure:
+        save_figure(bm.plot_posterior(posterior), arguments.figure)
+
+
+def _check(key: Any, prior: Any, space: Any, log: Any, objective: Any, method: Any) -> int:
+    from bayes_mdp.calibration.checking import check
+
+    result = check(key, prior, space, data=log, objective=objective, method=method)
+    print()
+    print(result)
+    return 0 if result.calibrated else UNEXPECTED

@@ -1,0 +1,129 @@
+"""`bayes-mdp demo`, `run`, `levels`, `reproduce`: agents in environments."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bayes_mdp.cli.options import UNEXPECTED, add_command, add_objective, check_folders, objective_of, save_figure
+
+
+def add_demo(commands: Any) -> None:
+    """The parser of `demo`."""
+    parser = add_command(
+        commands, "demo", _demo, "the whole sentence on FrozenLake: log, prior, posterior, policies, agents"
+    )
+    parser.add_argument("--out", type=Path, default=Path("bayes-mdp-demo"), help="folder for what it writes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of every random number")
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    from bayes_mdp.experiments.demo import demo
+
+    demo(arguments.out, seed=arguments.seed)
+
+
+def add_run(commands: Any) -> None:
+    """The parser of `run`."""
+    parser = add_command(
+        commands, "run", _run, "an agent in an environment, many seeds in one compiled program", resumes=True
+    )
+    parser.add_argument("agent", help="a name of `list`")
+    parser.add_argument("env", metavar="ENV[:SIZE]", help="a name of `list`, or a Gymnasium id with a table P")
+    parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
+    add_objective(parser)
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--steps", type=int, help="number of steps")
+    length.add_argument("--episodes", type=int, help="number of episodes")
+    parser.add_argument("--seeds", type=int, default=20, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--replan", help="a number of steps, 'episode' or 'doubling' (default: the agent's)")
+    parser.add_argument("--regret", choices=("objective", "average", "oracle_run", "bayes"), help="which regret")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file; a killed run resumes from beside it")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the regret")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.experiments.named import find_agent, find_environment, find_prior
+
+    check_folders(arguments.out, arguments.figure)
+    env = find_environment(arguments.env)
+    agent = find_agent(arguments.agent, arguments.replan)
+    objective = objective_of(arguments)
+    if objective is None:
+        objective = bm.Discounted(0.95) if env.mdp.horizon is None else bm.Episodic(env.mdp.horizon)
+    result = bm.run(
+        agent,
+        env,
+        prior=find_prior(arguments.prior),
+        objective=objective,
+        num_steps=arguments.steps,
+        num_episodes=arguments.episodes,
+        num_seeds=arguments.seeds,
+        key=jax.random.key(arguments.seed),
+        regret=arguments.regret,
+        path=arguments.out,
+    )
+    print(summary_of_run(arguments.agent, env.name, result))
+    if arguments.out:
+        print(f"result: {arguments.out}")
+    if arguments.figure:
+        save_figure(bm.plot_regret({arguments.agent: result}), arguments.figure)
+
+
+def summary_of_run(agent: str, env: str, result: Any) -> str:
+    """Total reward and final regret over the seeds, mean +- 95 % interval of the mean, as one line."""
+    from bayes_mdp.experiments.intervals import half_width
+
+    totals = result["reward"].sum(result["reward"].dims[1]).to_numpy()
+    regret = result["regret"].to_numpy()[:, -1]
+    return (
+        f"{agent} in {env}, {len(totals)} seeds: total reward {totals.mean():.6g} +- {half_width(totals):.3g}, "
+        f"regret {regret.mean():.6g} +- {half_width(regret):.3g}"
+        if len(totals) > 1
+        else f"{agent} in {env}, 1 seed: total reward {totals[0]:.6g}, regret {regret[0]:.6g}"
+    )
+
+
+def add_levels(commands: Any) -> None:
+    """The parser of `levels`."""
+    parser = add_command(
+        commands, "levels", _levels, "agents on RiverSwim and Chain beside the learning levels to expect"
+    )
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds")
+
+
+def _levels(arguments: argparse.Namespace) -> None:
+    from bayes_mdp.experiments.levels import learning_levels
+
+    learning_levels(num_seeds=arguments.seeds)
+
+
+def add_reproduce(commands: Any) -> None:
+    """The parser of `reproduce`."""
+    parser = add_command(
+        commands, "reproduce", _reproduce, "a published experiment, its numbers beside the published ones"
+    )
+    parser.add_argument("name", help="a name of `list`")
+    parser.add_argument("--full", action="store_true", help="at the scale of the paper")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    import json
+
+    import jax
+
+    from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, reproduce
+
+    find_reproduction(arguments.name)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    scale = "full" if arguments.full else "quick"
+    path = arguments.out / f"{arguments.name}-{scale}.nc"
+    result, _ = reproduce(arguments.name, scale=scale, key=jax.random.key(arguments.seed), path=path)
+    print(f"result: {path}")
+    print(f"figure: {figure_path(path)}")
+    return UNEXPECTED if json.loads(result.attrs["unexpected"]) else 0

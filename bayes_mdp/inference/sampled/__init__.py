@@ -1,0 +1,1 @@
+"""Posteriors of any prior program by weighted draws: NUTS, variational inference, Laplace."""

@@ -1,0 +1,21 @@
+"""The posterior by Hamiltonian Monte Carlo."""
+
+from typing import Any
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.inference.chains import run_chains
+from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.sampled.drawn import Drawn
+
+
+def by_nuts(key: PRNGKeyArray, model: Any, seen: Any, method: NUTS) -> Drawn:
+    """All draws of all chains, one chain after the other. Traceable.
+
+    Raises:
+        ValueError, TypeError: as `run_chains`.
+    """
+    chains = run_chains(key, model, seen, method)
+    sites = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains.draws)
+    return Drawn(sites, chains, None)

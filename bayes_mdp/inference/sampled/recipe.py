@@ -1,0 +1,190 @@
+"""`Recipe`: how a sampled belief is inferred, as a static value that compares by what the program computes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.inference.chains import unique_trace
+from bayes_mdp.inference.fingerprint import fingerprint
+from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
+from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.inference.sampled.laplace import by_laplace
+from bayes_mdp.inference.sampled.nuts import by_nuts
+from bayes_mdp.inference.sampled.seen import Seen, conditioned, rows_of
+from bayes_mdp.inference.sampled.svi import by_svi
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.models import summarise
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
+from bayes_mdp.models.laws import unwrap
+from bayes_mdp.models.statistics import has_statistics
+from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
+
+_ALGORITHMS = {NUTS: ("nuts", by_nuts), SVI: ("svi", by_svi), Laplace: ("laplace", by_laplace)}
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """A prior, a method, and what is fixed about them (built by `recipe_for`).
+
+    Two recipes are equal if their programs are the same computation (sites, densities, laws; not what they are called)
+    and their methods are equal: a compiled program serves both. A kernel or guide of one's own is compared by identity.
+
+    Args:
+        prior, space, method: as for `infer`.
+        law: type of the reward law; None: rewards are known.
+        latents: names of the latent sites.
+        improper: those of them without a proper prior.
+        digest: of all that is computed.
+    """
+
+    prior: Any = field(repr=False)
+    space: StateActionSpace
+    method: Method
+    law: type[dist.Distribution] | None
+    latents: tuple[str, ...]
+    improper: tuple[str, ...]
+    digest: str
+
+    def __hash__(self) -> int:
+        return hash((self.digest, self.method))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and (self.digest, self.method) == (other.digest, other.method)
+
+    @property
+    def name(self) -> str:
+        """ "nuts", "svi" or "laplace"."""
+        return _ALGORITHMS[type(self.method)][0]
+
+    @property
+    def num_draws(self) -> int:
+        """Draws of one run."""
+        chains = self.method.num_chains if isinstance(self.method, NUTS) else 1
+        return chains * self.method.num_samples
+
+    @property
+    def statistics_law(self) -> type[dist.Distribution] | None:
+        """`law` where it has sufficient statistics, else None."""
+        return self.law if self.law is not None and has_statistics(self.law) else None
+
+    def summarise(self, data: Data) -> Seen:
+        """What the algorithms need of `data`. Traceable for transitions.
+
+        Raises:
+            ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
+        """
+        summary = summarise(handlers.substitute(self.prior, substitute_fn=_improper_value), self.space, data)
+        if isinstance(summary, Transitions):
+            summary = rows_of(summary, self.space)
+        if isinstance(data, Transitions) and not np.size(data.state):
+            self.refuse_improper()
+        return summary
+
+    def refuse_improper(self) -> None:
+        """Refuse to infer without data what has no proper prior.
+
+        Raises:
+            ValueError: names the first improper site.
+        """
+        if self.improper:
+            raise ValueError(
+                f"prior: site {self.improper[0]!r} is ImproperUniform, which without data is no distribution, expected "
+                "a proper prior, or data"
+            )
+
+    def draw(self, key: PRNGKeyArray, seen: Seen) -> Drawn:
+        """Draws of the latent sites after `seen`. Traceable."""
+        if self.prior is None:
+            raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
+        algorithm = _ALGORITHMS[type(self.method)][1]
+        return algorithm(key, conditioned(self.prior, self.space), seen, self.method)
+
+    def draw_prior(self, key: PRNGKeyArray) -> Drawn:
+        """Independent draws of the latent sites before any data. Traceable.
+
+        Raises:
+            ValueError: the prior is improper.
+        """
+        self.refuse_improper()
+
+        def one(key: PRNGKeyArray) -> dict[str, Array]:
+            trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
+            return {name: trace[name]["value"] for name in self.latents}
+
+        return Drawn(jax.vmap(one)(jax.random.split(key, self.num_draws)), None, None)
+
+    def tables(self, sites: dict[str, Array]) -> tuple[Float[Array, "N *H S A O"], RewardTable]:
+        """Transition probabilities and reward law of every draw; the arrays of the law have a leading axis N."""
+
+        def one(values: dict[str, Array]) -> tuple[Array, RewardTable]:
+            # The seed serves what is drawn and not kept: nothing.
+            world: Any = handlers.seed(handlers.substitute(self.prior, data=values), 0)(self.space)
+            return transition_table(world, self.space), reward_table(world, self.space)
+
+        return jax.vmap(one)(sites)
+
+
+def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
+    """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
+
+    Raises:
+        ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
+        TypeError: the program does not return a `World`; a method that is none of the records.
+    """
+    if type(method) not in _ALGORITHMS:
+        raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
+    facts: dict[str, Any] = {}
+
+    def program(values: dict[str, Any]) -> Any:
+        return _evaluate(prior, space, values, facts)
+
+    jax.eval_shape(program, {})
+    latents = {site["name"]: site for site in facts["latents"]}
+    if not latents:
+        raise ValueError("prior: the program has no latent site, expected an unknown quantity to infer")
+    for name, site in latents.items():
+        if site["infer"].get("enumerate") == "parallel":
+            raise ValueError(
+                f"prior: site {name!r} is marked to be enumerated, which leaves no draws of it, expected it unmarked: "
+                "NUTS updates discrete sites by itself"
+            )
+    improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
+    shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
+    law = facts["law"]
+    digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts["structure"]))
+    return Recipe(prior, space, method, law, tuple(latents), improper, digest)
+
+
+def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> Any:
+    """Every number that inference depends on: log densities of the sites, the laws; static facts go to `facts`."""
+    worlds: list[World] = []
+
+    def program() -> None:
+        worlds.append(prior(space))
+
+    given = handlers.substitute(handlers.substitute(program, substitute_fn=_improper_value), data=values)
+    trace = unique_trace(handlers.seed(given, 0))
+    check_world(worlds[0], space)
+    for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
+        if name in trace:
+            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
+    samples = [site for site in trace.values() if site["type"] == "sample"]
+    facts["latents"] = [site for site in samples if not site["is_observed"]]
+    table = reward_table(worlds[0], space)
+    facts["law"] = None if table.law is None else type(table.law)
+    facts["structure"] = jax.tree.structure(table)
+    densities = [(site["fn"].log_prob(site["value"]), site["scale"]) for site in samples]
+    return densities, transition_table(worlds[0], space), table
+
+
+def _improper_value(site: dict[str, Any]) -> Any:
+    """Some value for a site that cannot be drawn."""
+    if site["type"] != "sample" or site["is_observed"] or not isinstance(unwrap(site["fn"]), dist.ImproperUniform):
+        return None
+    return site["fn"].support.feasible_like(jnp.zeros(site["fn"].shape()))

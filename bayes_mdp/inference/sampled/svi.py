@@ -1,0 +1,67 @@
+"""The posterior by stochastic variational inference."""
+
+import warnings
+from typing import Any
+
+import jax
+from jaxtyping import PRNGKeyArray
+from numpyro import handlers
+from numpyro import infer as numpyro_infer
+from numpyro.infer.autoguide import AutoGuide, AutoNormal
+from numpyro.optim import Adam
+
+from bayes_mdp.inference.chains import latent_sites
+from bayes_mdp.inference.methods import SVI, Laplace
+from bayes_mdp.inference.sampled.drawn import Drawn
+
+
+def by_svi(key: PRNGKeyArray, model: Any, seen: Any, method: SVI) -> Drawn:
+    """Draws from a guide fitted by the evidence lower bound. Traceable.
+
+    A mean-field guide (the default) ignores what the data tie together: its means are near, its spreads can be off.
+
+    Raises:
+        ValueError: discrete latent sites; a guide that misses a site.
+        TypeError: `method.guide` does not return a guide.
+    """
+    key_fit, key_draw = jax.random.split(key)
+    guide = AutoNormal(model) if method.guide is None else method.guide(model)
+    if not callable(guide):
+        raise TypeError(
+            f"method.guide returned a {type(guide).__name__}, expected a NumPyro autoguide or a program, "
+            "as in SVI(guide=lambda model: AutoMultivariateNormal(model))"
+        )
+    params, losses, latents = fit_guide(key_fit, model, guide, seen, method)
+    draws: Any
+    if isinstance(guide, AutoGuide):
+        draws = guide.sample_posterior(key_draw, params, sample_shape=(method.num_samples,))
+    else:
+        draws = numpyro_infer.Predictive(guide, params=params, num_samples=method.num_samples)(key_draw, seen)
+    return Drawn({name: draws[name] for name in latents}, None, losses)
+
+
+def fit_guide(key: PRNGKeyArray, model: Any, guide: Any, seen: Any, method: SVI | Laplace) -> tuple[Any, Any, Any]:
+    """Adam on the parameters of `guide`: (parameters, losses, names of the latent sites). Traceable.
+
+    Raises:
+        ValueError: discrete latent sites; a guide that misses a site.
+    """
+    discrete, latents = latent_sites(model, seen)
+    if discrete:
+        raise ValueError(
+            f"site {next(iter(discrete))!r} is discrete, which {type(method).__name__} cannot do, expected continuous "
+            "sites, or method=NUTS()"
+        )
+    svi = numpyro_infer.SVI(model, guide, Adam(method.learning_rate), numpyro_infer.Trace_ELBO())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found vars in model but not guide")  # an error below
+        # A step that is not finite is not taken: one of them would end everything.
+        result = svi.run(key, method.num_steps, seen, progress_bar=False, stable_update=True)
+    fitted = handlers.substitute(handlers.seed(guide, key), data=result.params)
+    sites = handlers.trace(fitted).get_trace(seen)
+    missing = [name for name in latents if name not in sites]
+    if missing:
+        raise ValueError(
+            f"guide: site {missing[0]!r} of the program is missing, expected a guide with all of {', '.join(latents)}"
+        )
+    return result.params, result.losses, latents

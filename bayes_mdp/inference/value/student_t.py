@@ -1,0 +1,104 @@
+"""Student-t laws with a location and a scale: what a normal-gamma belief says about a mean or about the next number."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betainc, ndtr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+# log Gamma(a + 1/2) - log Gamma(a) = log(w) / 2 - sum_k E_k / (2 k (4 w)^k), w = a - 1/4, E_k Euler's numbers, k even
+_EULER = tuple(-e / (2 * k * 4**k) for k, e in ((2, -1), (4, 5), (6, -61), (8, 1385), (10, -50521), (12, 2702765)))
+_SHIFT = 8
+
+
+class StudentT(eqx.Module):
+    """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0 is a number that is known.
+
+    Args:
+        loc, scale, dof: Float[*shape]; `scale` not negative, `dof` positive.
+    """
+
+    loc: Float[Array, "*shape"]
+    scale: Float[Array, "*shape"]
+    dof: Float[Array, "*shape"]
+
+    def variance(self) -> Float[Array, "*shape"]:
+        """Variance; inf where dof <= 2, and 0 wherever the scale is 0."""
+        finite = self.dof > 2.0
+        factor = jnp.where(finite, self.dof / jnp.where(finite, self.dof - 2.0, 1.0), jnp.inf)
+        return jnp.where(self.scale == 0, 0.0, self.scale**2 * factor)
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*shape"]:
+        """One draw of each."""
+        return self.loc + self.scale * standard_draws(key, self.dof)
+
+
+def standard_draws(key: PRNGKeyArray, dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """One standard Student-t draw for each `dof`, without rejection: the polar method of Bailey (1994).
+
+    It saturates where the dtype ends (dof far below 1).
+    """
+    key_radius, key_angle = jax.random.split(key)
+    dof = jnp.asarray(dof)
+    energy = jax.random.exponential(key_radius, dof.shape, dof.dtype)
+    angle = jax.random.uniform(key_angle, dof.shape, dof.dtype)
+    square = jnp.minimum(dof * jnp.expm1(2.0 * energy / dof), jnp.finfo(dof.dtype).max)
+    return jnp.sqrt(square) * jnp.cos(2.0 * jnp.pi * angle)
+
+
+def standard_pdf(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Density of a standard Student-t at `z`."""
+    log_factor = _log_gamma_step(0.5 * dof) - 0.5 * jnp.log(jnp.pi * dof)
+    return jnp.exp(log_factor - 0.5 * (dof + 1.0) * jnp.log1p(z * z / dof))
+
+
+def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Gamma(a + 1/2) - log Gamma(a), without the cancellation of the literal difference."""
+    product = jnp.ones_like(a)
+    for j in range(_SHIFT):
+        product = product * ((a + j) / (a + (j + 0.5)))
+    w = a + (_SHIFT - 0.25)
+    series = jnp.zeros_like(a)
+    for coefficient in reversed(_EULER):
+        series = (series + coefficient) / w / w
+    return jnp.log(product) + 0.5 * jnp.log(w) + series
+
+
+def standard_cdf(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """P(t <= z) of a standard Student-t: absolute error below 1e-12 in float64, 2e-6 in float32."""
+    tail = upper_tail(jnp.abs(z), dof)
+    return jnp.where(z < 0, tail, 1.0 - tail)
+
+
+def upper_tail(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """P(t > z) for z >= 0.
+
+    The incomplete beta function; for many degrees of freedom, where it loses digits, the normalising transformation of
+    Hill (1970, Algorithm 395), whose error is below 4e-11 from 16 degrees of freedom on and 2e-14 from 64.
+    """
+    many = dof > (64.0 if jnp.result_type(dof) == jnp.float64 else 16.0)
+    few = jnp.where(many, 1.0, dof)
+    beta = 0.5 * betainc(0.5 * few, jnp.full_like(few, 0.5), few / (few + z * z))
+    return jnp.where(many, _hill(z, jnp.where(many, dof, 64.0)), beta)
+
+
+def _hill(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    a = dof - 0.5
+    b = 48.0 * a * a
+    s = a * jnp.log1p(z * z / dof)
+    second = (((4.0 * s + 33.0) * s + 240.0) * s + 855.0) / (10.0 * (b + 0.8 * s * s + 100.0))
+    return ndtr(-jnp.sqrt(s) * (1.0 + (s + 3.0 - second) / b))
+
+
+def expected_excess(gap: Float[Array, "*shape"], law: StudentT) -> Float[Array, "*shape"]:
+    """E[(X - loc - gap)^+] for gap >= 0, X ~ `law`; inf where dof <= 1, and 0 for an infinite gap.
+
+    s E[(t - z)^+] with z = gap / s: s ((nu + z^2) / (nu - 1) f(z) - z P(t > z)) (Dearden et al. 1998, with the z^2 that
+    does not change when everything is shifted).
+    """
+    gap, scale, dof = jnp.broadcast_arrays(gap, law.scale, law.dof)
+    exists, certain, never = dof > 1.0, scale == 0, jnp.isinf(gap)
+    dof = jnp.where(exists, dof, 2.0)
+    z = jnp.where(certain | never, 0.0, gap / jnp.where(certain, 1.0, scale))
+    part = (dof + z * z) / (dof - 1.0) * standard_pdf(z, dof) - z * upper_tail(z, dof)
+    return jnp.where(certain | never, 0.0, jnp.where(exists, scale * jnp.maximum(part, 0.0), jnp.inf))

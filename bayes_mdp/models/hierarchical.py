@@ -1,0 +1,269 @@
+"""Ready priors that learn how alike the pairs are: latent parents above the rows and the rewards.
+
+Each factory checks its hyper-parameters and returns a NumPyro program, space -> World, as `priors` does. A hyper-prior
+is a NumPyro distribution of one number. Outcomes that are impossible belong in the space's `support`, not in zeros of a
+concentration. Concentrations count transitions: a concentration of 3 weighs as much as three that were seen.
+
+Given the latent parents all but `robust_rewards` are conjugate.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Array, Float
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.validation import check_count, check_finite, check_positive
+from bayes_mdp.models.dirichlet import supported_dirichlet
+from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
+from bayes_mdp.models.world import World, broadcast_to_cells
+
+WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
+"""Default hyper-priors of a reward, of a concentration, and of a scale."""
+
+
+def unknown_concentration(
+    concentration: dist.Distribution = WEIGHT, *, rewards: Callable[..., Program] = dirichlet_normal_gamma
+) -> Program:
+    """Rows ~ Dirichlet(c, ..., c) with one c for all pairs: how deterministic the world is, is learnt from all of it.
+
+    Sites: `concentration`, c, of each outcome of each row (in transitions); those of `rewards`.
+
+    Args:
+        concentration: hyper-prior of c; positive.
+        rewards: the prior given c: a factory that takes `concentration` (`functools.partial` sets its other arguments).
+
+    Raises:
+        TypeError, ValueError: a hyper-prior that is no continuous law of one positive number.
+    """
+    _check_hyper_prior("concentration", concentration)
+
+    def program(space: StateActionSpace) -> World:
+        return rewards(concentration=numpyro.sample("concentration", concentration))(space)
+
+    return program
+
+
+def sticky(
+    stickiness: dist.Distribution = POSITIVE,
+    concentration: Any = 0.5,
+    *,
+    rewards: Callable[..., Program] = dirichlet_normal_gamma,
+) -> Program:
+    """States tend to stay where they are; how much is learnt, from all pairs at once.
+
+    Sites: `stickiness`, added to the concentration of the state itself in each of its rows (in transitions); those of
+    `rewards`.
+
+    Args:
+        stickiness: hyper-prior; positive.
+        concentration: of the rows before that; positive, broadcasts to [*H S A O].
+        rewards: as for `unknown_concentration`.
+
+    Raises:
+        TypeError, ValueError: as `unknown_concentration`; a concentration that is not positive.
+    """
+    _check_hyper_prior("stickiness", stickiness)
+    check_positive("concentration", concentration)
+
+    def program(space: StateActionSpace) -> World:
+        bonus = numpyro.sample("stickiness", stickiness)
+        stay = jnp.eye(space.n_states, space.n_outcomes)[:, None, :]
+        return rewards(concentration=_own(concentration) + bonus * stay)(space)
+
+    return program
+
+
+def shared_rewards(
+    loc: dist.Distribution = WIDE,
+    scale: dist.Distribution = POSITIVE,
+    noise_scale: dist.Distribution = POSITIVE,
+    *,
+    concentration: Any = 1.0,
+    rewards_on: RewardsOn = "state_action",
+) -> Program:
+    """Mean rewards ~ Normal(m, s^2) around a shared mean, observed with shared noise: cells borrow from each other.
+
+    Sites (in units of the reward): `reward_loc`, m; `reward_scale`, s; `noise_scale`, the standard deviation of a
+    reward around its mean; `reward`, the means; `transition`, as `supported_dirichlet`, with nothing shared.
+
+    Args:
+        loc: hyper-prior of m.
+        scale, noise_scale: hyper-priors; positive.
+        concentration, rewards_on: as for `dirichlet_normal`.
+
+    Raises:
+        TypeError, ValueError: a hyper-prior that is no continuous law of one number, or of one positive number; as
+            `dirichlet_normal`.
+    """
+    _check_hyper_prior("loc", loc, positive=False)
+    for name, law in (("scale", scale), ("noise_scale", noise_scale)):
+        _check_hyper_prior(name, law)
+    dirichlet_normal(concentration, rewards_on=rewards_on)
+
+    def program(space: StateActionSpace) -> World:
+        mean = numpyro.sample("reward_loc", loc)
+        spread, noise = numpyro.sample("reward_scale", scale), numpyro.sample("noise_scale", noise_scale)
+        return dirichlet_normal(concentration, mean, spread, noise, rewards_on=rewards_on)(space)
+
+    return program
+
+
+def clustered_states(
+    num_clusters: int = 2,
+    concentration: dist.Distribution = WEIGHT,
+    loc: dist.Distribution = WIDE,
+    pseudo_count: Any = 1.0,
+    reward_concentration: Any = 2.0,
+    rate: Any = 1.0,
+) -> Program:
+    """Every state is of one of a few unknown kinds; its rows are as deterministic, its rewards as high as its kind's.
+
+    In a state of kind k rows are Dirichlet(c_k, ..., c_k), and (mean, precision) of a reward is
+    NormalGamma(m_k, pseudo_count, reward_concentration, rate). Kinds are equally probable, and exchangeable: their
+    numbers mean nothing, so read what does not depend on them (whether two states are of one kind, the rows).
+
+    Sites: `cluster`, Int[S 1], the kind of each state; `cluster_concentration`, c_k, of each outcome (in transitions);
+    `cluster_loc`, m_k (in units of the reward); `transition`, `reward` as for `dirichlet_normal_gamma`.
+
+    Args:
+        num_clusters: kinds.
+        concentration: hyper-prior of each c_k; positive.
+        loc: hyper-prior of each m_k.
+        pseudo_count, reward_concentration, rate: as for `dirichlet_normal_gamma`.
+
+    Raises:
+        TypeError, ValueError: as `shared_rewards`; fewer than one kind.
+    """
+    check_count("num_clusters", num_clusters)
+    _check_hyper_prior("concentration", concentration)
+    _check_hyper_prior("loc", loc, positive=False)
+    given = {"pseudo_count": pseudo_count, "reward_concentration": reward_concentration, "rate": rate}
+    dirichlet_normal_gamma(**given)
+    named = {"event_dims": ["cluster_number"]}
+
+    def program(space: StateActionSpace) -> World:
+        weights, means = (
+            jnp.asarray(numpyro.sample(f"cluster_{name}", law.expand([num_clusters]).to_event(1), infer=named))
+            for name, law in (("concentration", concentration), ("loc", loc))
+        )
+        with space.plates("state"):
+            cluster = numpyro.sample("cluster", dist.CategoricalProbs(jnp.full(num_clusters, 1.0 / num_clusters)))
+        return dirichlet_normal_gamma(weights[cluster][..., None], means[cluster], **given)(space)
+
+    return program
+
+
+def feature_dynamics(
+    features: Any,
+    strength: dist.Distribution = WEIGHT,
+    scale: Any = 1.0,
+    *,
+    rewards: Callable[..., Program] = dirichlet_normal_gamma,
+) -> Program:
+    """Rows ~ Dirichlet(strength softmax_o(features . coefficients)): a logistic regression that each row may leave.
+
+    The coefficients are those of all pairs. Features that differ between outcomes only, such as the distance between
+    state and next state, give dynamics that look alike from every state; a feature that is the same for all outcomes
+    of a row changes nothing there. The softmax is over the outcomes that the space's `support` leaves.
+
+    Sites: `coefficients`, [F], in log-odds per unit of a feature; `strength`, the total concentration of a row (in
+    transitions); those of `rewards`.
+
+    Args:
+        features: array whose leading axes broadcast to [*H S A O], and whose last is F.
+        strength: hyper-prior; positive.
+        scale: standard deviation of the coefficients, which are normal around 0; broadcasts to [F].
+        rewards: as for `unknown_concentration`.
+
+    Raises:
+        TypeError, ValueError: as `unknown_concentration`; features or a scale of another shape, or out of range.
+    """
+    features = np.asarray(features, float)
+    if features.ndim < 2:
+        raise ValueError(f"features has shape {features.shape}, expected [*H S A O F]: a last axis of features")
+    check_finite("features", features)
+    check_positive("scale", scale)
+    _check_hyper_prior("strength", strength)
+    size = features.shape[-1]
+    if np.ndim(scale) and np.shape(scale) != (size,):
+        raise ValueError(f"scale has shape {np.shape(scale)}, expected () or ({size},), one for each feature")
+
+    def program(space: StateActionSpace) -> World:
+        law: Any = dist.Normal(0.0, _own(scale)).expand([size])
+        coefficients = jnp.asarray(numpyro.sample("coefficients", law.to_event(1), infer={"event_dims": ["feature"]}))
+        total = numpyro.sample("strength", strength)
+        logits = broadcast_to_cells("features (without its last axis)", _own(features) @ coefficients, space, True)
+        return rewards(concentration=total * _softmax(logits, space))(space)
+
+    return program
+
+
+def robust_rewards(
+    noise_scale: dist.Distribution = POSITIVE,
+    excess_df: dist.Distribution = dist.Gamma(2.0, 0.1),
+    concentration: Any = 1.0,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+) -> Program:
+    """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
+
+    Rewards are StudentT(1 + excess_df, mean, noise_scale), so that the mean exists; the default hyper-prior is that of
+    Juarez and Steel (2010), shifted by one.
+
+    Sites: `noise_scale`, in units of the reward, and `excess_df`, both of all pairs; `reward`, the means ~
+    Normal(loc, scale^2); `transition`, as `supported_dirichlet`.
+
+    Args:
+        noise_scale, excess_df: hyper-priors; positive.
+        concentration, loc, scale: as for `dirichlet_normal`.
+
+    Raises:
+        TypeError, ValueError: as `unknown_concentration` and `dirichlet_normal`.
+    """
+    _check_hyper_prior("noise_scale", noise_scale)
+    _check_hyper_prior("excess_df", excess_df)
+    dirichlet_normal(concentration, loc, scale)
+
+    def program(space: StateActionSpace) -> World:
+        noise, excess = numpyro.sample("noise_scale", noise_scale), numpyro.sample("excess_df", excess_df)
+        probs = supported_dirichlet(concentration, space)
+        mean, deviation = (broadcast_to_cells(name, x, space, False) for name, x in (("loc", loc), ("scale", scale)))
+        with space.plates():
+            reward = numpyro.sample("reward", dist.Normal(mean, deviation))
+        return World(probs, dist.StudentT(1.0 + excess, reward, noise))
+
+    return program
+
+
+def _own(values: Any) -> Any:
+    """A numpy array in JAX's current float, so that one of 64 bits never meets a 32-bit trace, which would keep it."""
+    return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
+
+
+def _softmax(logits: Float[Array, "*H S A O"], space: StateActionSpace) -> Float[Array, "*H S A O"]:
+    """Over the possible outcomes, positive for each; over all for an illegal pair that has none."""
+    support = np.True_ if space.support is None else space.support | ~space.support.any(-1, keepdims=True)
+    probs = jax.nn.softmax(jnp.where(support, logits, -jnp.inf), axis=-1)
+    return jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)
+
+
+def _check_hyper_prior(name: str, law: Any, *, positive: bool = True) -> None:
+    if not isinstance(law, dist.Distribution):
+        raise TypeError(f"{name} is a {type(law).__name__}, expected a NumPyro distribution, its hyper-prior")
+    shapes = f"{name} has batch shape {law.batch_shape} and event shape {law.event_shape}"
+    if law.batch_shape or law.event_shape:
+        raise ValueError(f"{shapes}, expected a hyper-prior of one number")
+    if law.is_discrete:
+        raise ValueError(f"{name} is a {type(law).__name__}, expected a hyper-prior with a density")
+    support: Any = law.support
+    negative = [x for x in (-1e-6, -1.0, -1e6) if bool(support(x))]
+    if positive and negative:
+        raise ValueError(
+            f"{name} is a {type(law).__name__}, which can be {negative[0]}, expected a hyper-prior of positive numbers"
+        )

@@ -1,0 +1,178 @@
+"""Simulation-based calibration: what it passes, what it sees, what it cannot see; its door, its file, its words."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+
+from bayes_mdp.calibration.prior_sbc import _dataset, sbc
+from bayes_mdp.calibration.quantities import default_quantities
+from bayes_mdp.calibration.ranks import Design, Truth, simulation
+from bayes_mdp.calibration.sbc_result import SBC
+from bayes_mdp.calibration.worlds import Law
+from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
+from bayes_mdp.models.world import RewardTable, World
+from tests.calibration import twins
+
+NUM, DRAWS, STEPS = 2048, 60, 12
+from bayes_mdp.calibration import prior_sbc as module
+
+SEEN = {name for name in twins.FAULTS if name not in ("none", "too_concentrated")}
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """Fault -> `SBC` of the twin: the same 2,048 truths and data, drawn by NumPy, for all of them."""
+    rng = np.random.default_rng(3)
+    worlds = twins.draw_worlds(rng, NUM)
+    data = twins.draw_transitions(rng, worlds, STEPS)
+    wanted = ("transition", "reward", "reward_noise", "log_likelihood")
+    quantities = {name: default_quantities(twins.SPACE)[name] for name in wanted}
+    design = Design(None, twins.SPACE, DRAWS, STEPS, quantities, None, Discounted(0.9))
+
+    def one(key, fault, world, transitions):
+        rows, mean, precision = (jnp.asarray(x, float) for x in world)
+        law = Law(rows, RewardTable(dist.Normal(mean, precision**-0.5), None, False))
+        given = design._replace(draw_truth=lambda *keys: Truth(law, {}, transitions))
+        return simulation(given, twins.twin(fault))(key)
+
+    run = jax.jit(jax.vmap(one, (0, None, 0, 0)))
+    keys = jax.random.split(jax.random.key(5), NUM)
+    attributes = {"method": "exact", "num_draws": str(DRAWS), "num_transitions": str(STEPS)}
+    return {
+        name: SBC(_dataset(run(keys, number, worlds, data), 0, attributes)) for number, name in enumerate(twins.FAULTS)
+    }
+
+
+def test_the_exact_posterior_passes(verdicts):
+    """The posterior of the library under truths of NumPy. False alarm 1e-6; sees a standard deviation that is off by
+    19 % or a shift of 0.2 of it with probability 0.95 (`detectable`, tested in test_ecdf)."""
+    assert verdicts["none"].passed, str(verdicts["none"])
+    assert verdicts["none"].detectable.narrow > 0.8
+    assert "no fault seen (false alarm 1e-06 over 4 quantities)" in str(verdicts["none"])
+
+
+@pytest.mark.parametrize("fault", sorted(SEEN))
+def test_a_broken_twin_fails(verdicts, fault):
+    """Each of six faults is seen by the joint log-likelihood of the data. Fixed data; false alarm 1e-6."""
+    assert "log_likelihood" in verdicts[fault].failures
+
+
+def test_ten_percent_of_concentration_is_not_seen(verdicts):
+    """Draws 10 % too concentrated pass 2,048 simulations: their standard deviation is off by 3 %, far less than what is
+    detectable. The moment check of the draws sees them (test_moment_checks)."""
+    assert verdicts["too_concentrated"].passed
+    assert verdicts["too_concentrated"].detectable.narrow < 0.95
+
+
+def test_the_words_name_the_fault(verdicts):
+    """Too narrow, biased, data overused, data ignored."""
+    assert "too narrow" in verdicts["divided_twice"].failures["reward"]
+    assert "overused" in verdicts["counts_inflated"].failures["log_likelihood"]
+    assert "biased: draws too high" in verdicts["wrong_rate"].failures["reward_noise"]
+    returned = verdicts["prior_returned"]
+    assert set(returned.failures) == {"log_likelihood"}  # parameters alone cannot tell the prior from the posterior
+    assert "data are ignored" in str(returned)
+    assert "does not depend on the data" in str(returned)
+    assert not verdicts["divided_twice"].ignores_data
+
+
+def test_pictures_and_groups(verdicts, arviz):
+    """The installed ArviZ reads the group `prior_sbc`; the picture has a panel for each quantity."""
+    result = verdicts["divided_twice"]
+    group = result.to_arviz()["prior_sbc"]
+    assert set(group.data_vars) == {"transition", "reward", "reward_noise", "log_likelihood"}
+    assert group["reward"].dims == ("chain", "draw")
+    assert 0 < float(group["reward"].min()) < float(group["reward"].max()) < 1
+    assert len([panel for panel in result.plot_ecdf().axes if panel.get_visible()]) == 4
+
+
+def known_rows(space):
+    """Rows are known, the mean reward is N(0, 1), its noise has variance 1: nothing but normal draws to compile."""
+    with space.plates():
+        reward = numpyro.sample("reward", dist.Normal(0.0, 1.0))
+    return World(jnp.full((2, 1, 2), 0.5), dist.Normal(reward, 1.0))
+
+
+ONE_ACTION = StateActionSpace(2, 1)
+REWARD = {"reward": lambda drawn: drawn.mdp.reward[0, 0], "row": lambda drawn: drawn.mdp.transition_probs[0, 0, 0]}
+
+
+def _sbc(number, path=None, seed=0, draws=20):
+    options = {"num_draws": draws, "num_transitions": 4, "quantities": REWARD, "path": path}
+    return sbc(jax.random.key(seed), known_rows, ONE_ACTION, num_simulations=number, **options)
+
+
+def test_the_door():
+    """Chunks are joined; a quantity that is known is not judged."""
+    result = _sbc(70)
+    assert result.num_simulations == 70
+    assert result.dataset.simulation.values.tolist() == list(range(70))
+    assert result.judged == ("reward",)
+    assert result.passed
+    assert "row     the same in every world, not judged" in str(result)
+
+
+@pytest.mark.slow
+def test_finished_simulations_are_resumed(tmp_path, monkeypatch):
+    """A stopped run goes on from its file, with the same answer as one that was never stopped."""
+    monkeypatch.setattr(module, "CHUNK", 8)
+    whole = _sbc(14)
+    path = tmp_path / "sbc.nc"
+    _sbc(8, path)
+    fits = []
+    monkeypatch.setattr(module, "_dataset", lambda *args, real=module._dataset: fits.append(args[1]) or real(*args))
+    resumed = _sbc(14, path)
+    assert fits == [8]
+    np.testing.assert_array_equal(resumed.dataset["rank"], whole.dataset["rank"])
+    with pytest.raises(ValueError, match="path holds simulations of another key, prior"):
+        _sbc(14, path, seed=1)
+    with pytest.raises(ValueError, match="path holds simulations with num_draws '20' not '30'"):
+        _sbc(14, path, draws=30)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_its_chunks(tmp_path, monkeypatch):
+    """Ctrl-C in the third chunk: two are in the file."""
+    monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(module, "WRITE_EVERY", 0.0)
+
+    def stop(ranks, start, attributes, real=module._dataset):
+        if start == 8:
+            raise KeyboardInterrupt
+        return real(ranks, start, attributes)
+
+    monkeypatch.setattr(module, "_dataset", stop)
+    path = tmp_path / "sbc.nc"
+    with pytest.raises(KeyboardInterrupt):
+        _sbc(16, path)
+    assert xr.load_dataset(path).sizes["simulation"] == 8
+
+
+def test_bad_input_gets_one_sentence():
+    """The argument, what was there, what was expected."""
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match="num_simulations is 0, expected an integer of at least 1"):
+        sbc(key, known_rows, ONE_ACTION, num_simulations=0)
+    with pytest.raises(ValueError, match=r"objective is AverageReward\(\) and episodes can end"):
+        sbc(key, known_rows, StateActionSpace(2, 1, ends=True), objective=AverageReward())
+    with pytest.raises(ValueError, match=r"quantities\['rows'\] gives an array of shape \(2, 1, 2\)"):
+        sbc(key, known_rows, ONE_ACTION, quantities={"rows": lambda drawn: drawn.mdp.transition_probs})
+    with pytest.raises(ValueError, match="false_alarm is 2, expected a probability"):
+        SBC(None, 2)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.slow
+def test_another_fit_can_be_judged():
+    """A `Fit` in place of a method: here one that answers with the prior; posterior means then do not move at all."""
+    right = fit_for(known_rows, ONE_ACTION)
+    prior = right.on_host(jax.random.key(0), None)
+    ignorant = Fit("exact", ONE_ACTION, lambda transitions: transitions, lambda key, data: prior, right.on_host)
+    quantities = {**REWARD, "log_likelihood": lambda drawn: drawn.log_likelihood}
+    result = sbc(jax.random.key(0), known_rows, ONE_ACTION, method=ignorant, quantities=quantities, num_transitions=30)
+    assert set(result.failures) == {"log_likelihood"}
+    assert result.at(0.5).false_alarm == 0.5

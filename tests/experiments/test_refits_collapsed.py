@@ -1,0 +1,49 @@
+"""The collapsed posterior inside compiled experiments: refits, the worth of a hierarchical prior. Slow."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from bayes_mdp.agents import PSRL
+from bayes_mdp.experiments import RunOptions, run
+from bayes_mdp.experiments.bayes_values import outline_of
+from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.prior_gain import describe_prior_gain, prior_gain
+from bayes_mdp.inference import infer
+from bayes_mdp.mdp import Discounted, StateActionSpace
+from bayes_mdp.models import unknown_concentration
+
+SPACE = StateActionSpace(3, 2)
+
+
+@pytest.mark.slow
+def test_a_collapsed_belief_is_refitted_in_a_run():
+    """Without Metropolis steps its weights wear out: NUTS for all worn seeds in one call, the same bits twice."""
+    prior = unknown_concentration()
+    whole = infer(jax.random.key(0), prior, space=SPACE)
+    belief = whole.thinned(jax.random.key(1), 16, moves=0)
+
+    def played():
+        options = RunOptions(progress=False, num_checkpoints=4, worlds=prior, refit_every=1)
+        env = outline_of(prior, SPACE, np.full(3, 1 / 3))
+        length = {"num_steps": 40, "num_seeds": 2, "regret": "bayes", "options": options}
+        return run(PSRL(5), env, prior=belief, objective=Discounted(0.9), key=jax.random.key(2), **length)
+
+    result = played()
+    assert result["refits"].values.sum() > 0 and json.loads(result.attrs["refit_cost"])["calls"] > 0
+    again = played()
+    assert np.array_equal(again["reward"], result["reward"]) and np.array_equal(again["refits"], result["refits"])
+
+
+@pytest.mark.slow
+def test_a_hierarchical_prior_beats_its_flat_counterpart():
+    """300 worlds, paired: the gain is 4.8 standard errors above zero, where priors that are alike reach 1e-6.
+
+    Measured: 79 of 303, interval 52 to 106; a gain of 66 is seen.
+    """
+    result = prior_gain(jax.random.key(0), num_seeds=300)
+    gain = result["gain"].to_numpy()[:, -1]
+    assert gain.mean() > 4.8 / 1.96 * half_width(gain)
+    assert len(describe_prior_gain(result).splitlines()) == 7

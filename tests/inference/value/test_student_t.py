@@ -1,0 +1,42 @@
+"""Student-t laws against SciPy: density, distribution function, moments, draws."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayes_mdp.inference.value.student_t import StudentT, standard_cdf, standard_draws, standard_pdf
+
+DOF = np.array([0.5, 1.1, 2.0, 5.0, 15.0, 17.0, 63.0, 65.0, 1e3, 1e7])[:, None]
+Z = np.concatenate([np.linspace(-9.0, 9.0, 37), [-200.0, 200.0]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "absolute", "relative"),
+    [(np.float64, 1e-12, 1e-11), pytest.param(np.float32, 2e-6, 5e-5, marks=pytest.mark.slow)],
+)
+def test_density_and_distribution(dtype, absolute, relative):
+    """Also where there are very many or very few degrees of freedom."""
+    with jax.enable_x64(dtype == np.float64):
+        z, dof = (jnp.asarray(np.broadcast_to(x, (10, 39)), dtype) for x in (Z, DOF))
+        found = jax.jit(lambda z, dof: (standard_cdf(z, dof), standard_pdf(z, dof)))(z, dof)
+    assert np.abs(np.asarray(found[0], float) - stats.t.cdf(Z, DOF)).max() < absolute
+    assert np.allclose(found[1], stats.t.pdf(Z, DOF), rtol=relative, atol=1e-30)
+
+
+def test_variance():
+    """Infinite up to 2 degrees of freedom, and none of a number that is known."""
+    law = StudentT(jnp.zeros(4), jnp.array([2.0, 2.0, 0.0, 2.0]), jnp.array([6.0, 2.0, 1.5, 1e6]))
+    assert np.allclose(jax.jit(lambda law: law.variance())(law), [6.0, np.inf, 0.0, 4.0])
+
+
+def test_draws(key):
+    """Kolmogorov-Smirnov, 40,000 draws each: critical distance 2.7 / 200 (false alarms 1e-6), catches a scale that is
+    6 % off; the twin with one degree of freedom too few is caught at 2.1."""
+    dof = np.array([0.7, 2.1, 6.0, 1e5], np.float32)
+    draws = np.asarray(jax.jit(standard_draws)(key, np.broadcast_to(dof, (40_000, 4))))
+    assert np.isfinite(draws).all()
+    for k, nu in enumerate(dof):
+        assert stats.kstest(draws[:, k], stats.t(nu).cdf).statistic < 2.7 / 200
+    assert stats.kstest(draws[:, 1], stats.t(1.1).cdf).statistic > 2.7 / 200
