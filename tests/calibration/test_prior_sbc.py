@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
+from bayes_mdp.calibration import prior_sbc as module
 from bayes_mdp.calibration.prior_sbc import _dataset, sbc
 from bayes_mdp.calibration.quantities import default_quantities
 from bayes_mdp.calibration.ranks import Design, Truth, simulation
@@ -19,7 +20,6 @@ from bayes_mdp.models.world import RewardTable, World
 from tests.calibration import twins
 
 NUM, DRAWS, STEPS = 2048, 60, 12
-from bayes_mdp.calibration import prior_sbc as module
 
 SEEN = {name for name in twins.FAULTS if name not in ("none", "too_concentrated")}
 
