@@ -1,4 +1,4 @@
-"""The command `bayes-mdp`: demo, fit, calibrate, run, levels, reproduce, list.
+"""The command `bayes-mdp`: demo, fit, calibrate, run, levels, reproduce, scorecard, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -16,8 +16,9 @@ USER_ERROR, INTERRUPTED = 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. With `argv` None it is that of the process, which Ctrl-C ends here.
 
-    0; 1 for a verdict of `reproduce` or `list --claims` that is not the expected one, and for a posterior that
-    `calibrate` or `fit --check` finds not calibrated; 2 for wrong input (one sentence on stderr); 130 after Ctrl-C.
+    0; 1 for a verdict of `reproduce`, `scorecard` or `list --claims` that is not the expected one, and for a posterior
+    that `calibrate` or `fit --check` finds not calibrated; 2 for wrong input (one sentence on stderr); 130 after
+    Ctrl-C.
     """
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import calibrate, fit, listing, run
+    from bayes_mdp.cli import calibrate, fit, listing, run, scorecard
 
     parser = argparse.ArgumentParser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
@@ -52,5 +53,6 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_run(commands)
     run.add_levels(commands)
     run.add_reproduce(commands)
+    scorecard.add_scorecard(commands)
     listing.add_list(commands)
     return parser

@@ -139,7 +139,7 @@ def changed_scores(ours: Iterable[Score], stored: Iterable[Score]) -> list[str]:
         where = f"{line.estimator}, {line.problems}"
         other = expected.get((line.problems, line.estimator))
         if other is None:
-            sentences.append(f"{where}: stored is no such line")
+            sentences.append(f"{where}: the stored scorecard has no such line")
             continue
         if line.verdict != other.verdict and UNDECIDED not in (line.verdict, other.verdict):
             sentences.append(f"{where}: verdict is {line.verdict}, stored is {other.verdict}")

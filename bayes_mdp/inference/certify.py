@@ -26,7 +26,8 @@ from bayes_mdp.inference.trace import Program
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 
-NUM_POINTS = 4
+NUM_POINTS = 2
+MANY = 2**17
 TOLERANCE = 1e-9
 
 
@@ -37,7 +38,7 @@ def certify(
     *,
     marginal: Callable[[ConjugatePosterior], float] | None = None,
 ) -> None:
-    """Prove `detected` on invented transitions to every possible outcome of every legal pair. Host side, float64.
+    """Prove `detected` on invented transitions to the possible outcomes of all legal pairs. Host side, float64.
 
     Args:
         program: the program, the parents of its leaves held.
@@ -83,9 +84,13 @@ def log_evidences(
 
 
 def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
-    """Transitions to every possible outcome of every legal pair, a third of them twice, with possible rewards."""
+    """Transitions to every possible outcome of every legal pair (of very many: to `MANY` of them, at random), a third
+    of them twice, with possible rewards."""
     posterior, space = detected.posterior, detected.posterior.space
-    place = np.argwhere(detected.possible)
+    possible = detected.possible
+    if (number := possible.sum()) > MANY:
+        possible = possible & (rng.random(possible.shape) < MANY / number)
+    place = np.argwhere(possible)
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
     ended = outcome == space.n_states
@@ -116,7 +121,7 @@ def log_posterior(detected: Detected, posterior: ConjugatePosterior, point: Floa
 def _draw(detected: Detected, rng: np.random.Generator) -> Float[np.ndarray, " N"]:
     """A point well inside the support of every leaf."""
     used, point = detected.rows >= 0, np.empty(detected.layout.size)
-    rows = np.where(used, rng.gamma(2.0, size=used.shape) + 0.1, 0.0)
+    rows = np.where(used, rng.standard_exponential(used.shape) + 0.1, 0.0)
     point[detected.rows[used]] = (rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9))[used]
     rewards = detected.posterior.reward_cells
     family = None if isinstance(rewards, KnownRewards) else type(rewards.prior)

@@ -74,6 +74,11 @@ def detect_rows(
     stacked = _stack(elements, -1)
     prior = assembly.concentration({site.name: probe.parameters(site) for site in sites})
     index = probe.select("the transition law", lambda answers: answers["transition"], program.law_parents["transition"])
+    names = tuple((site.name, site.shape[:-1]) for site in sites)
+    shape = (*program.space.shape, program.space.n_outcomes)
+    legal = True if program.space.legal is None else program.space.legal[..., None]
+    if _is_identity(index, stacked) and not law.zero.any():
+        return dirichlet_rows(prior, shape, sites=names), stacked, np.broadcast_to(legal, shape)
     row_of, column_of = np.full((2, probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)
     row_of[stacked[place]], column_of[stacked[place]] = place
@@ -82,11 +87,13 @@ def detect_rows(
     known = np.where((row < 0)[..., None], law.zero, 0.0)
     if (row < 0).any():
         check_probability_rows("prior: transition_probs", np.where((row < 0)[..., None], known, 1.0 / known.shape[-1]))
-    names = tuple((site.name, site.shape[:-1]) for site in sites)
-    shape = (*program.space.shape, program.space.n_outcomes)
-    legal = True if program.space.legal is None else program.space.legal[..., None]
     rows = dirichlet_rows(prior, shape, row=row, column=column, known=known, sites=names)
     return rows, stacked, legal & ((index >= 0) | (known > 0))
+
+
+def _is_identity(index: Int[np.ndarray, "*H S A O"], stacked: Int[np.ndarray, "M K"]) -> bool:
+    """Whether the law is the leaf rows, in their order."""
+    return stacked.shape[-1] == index.shape[-1] and np.array_equal(index.ravel(), stacked.ravel())
 
 
 def _stack(blocks: list[np.ndarray], padding: int) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Int
 
 from bayes_mdp.inference.refusals import NotConjugate, first, in_the_way
-from bayes_mdp.inference.selection import POINTS, POSITIVE, REAL, UNIT, Entries, Layout, entries
-from bayes_mdp.inference.trace import Program, Site, compiled
+from bayes_mdp.inference.selection import POSITIVE, REAL, UNIT, Entries, Layout, entries
+from bayes_mdp.inference.trace import Program, Site, compiled, compiled_laws
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
 DOMAINS = {"Dirichlet": REAL, "NormalGamma": (REAL, POSITIVE), "Normal": REAL, "Gamma": POSITIVE, "Beta": UNIT}
@@ -32,11 +32,14 @@ class Probe:
 
     def _entries(self, only: str | None = None) -> Any:
         points = self.layout.points(self._rng, only)
-        answers = [jax.tree.map(np.asarray, self._evaluate(points[name])) for name in POINTS]
-        return jax.tree.map(lambda *arrays: entries(arrays, self.layout.size), *answers)
-
-    def _evaluate(self, point: np.ndarray) -> Any:
-        return compiled(self.program.evaluate)({**self.program.held, **self.layout.split(point)})
+        values = [{**self.program.held, **self.layout.split(point)} for point in points.values()]
+        if any(sites for leaf in self.program.parents.values() for sites in leaf.values()):
+            answers = [compiled(self.program.evaluate)(value) for value in values]
+        else:  # The parameters of the leaves are the same at every point.
+            first = compiled(self.program.evaluate)(values[0])
+            others = [compiled_laws(self.program.evaluate)(value) for value in values[1:]]
+            answers = [first, *({**laws, "leaves": first["leaves"]} for laws in others)]
+        return jax.tree.map(lambda *arrays: entries([np.asarray(x) for x in arrays], points), *answers)
 
     def sites(self, *families: str) -> tuple[Site, ...]:
         """The latent sites of these families, in order."""

@@ -1,19 +1,22 @@
 """Is an array of a program a selection of leaf elements, and of which? A test by values, no walk over the program.
 
-Let f map the N elements of all leaves to an array, h = f - f(0), w = h(1, ..., 1). An entry of h is w times *one*
-element iff h(x + y) = h(x) + h(y) and h(x^2) w = h(x)^2; it is a selection iff, besides, w is 0 (nothing) or 1. Then h
-at (1, ..., N) is the index table. f(0) holds what is known beside the unknown. x and y are random: a map that is
-something else passes with probability zero.
+Let f map the N elements of all leaves to an array, h = f - f(0), w = h(1, ..., 1). Were an entry of h w times *one*
+element, h(1, ..., N) / w would be the number i of that element. It is iff h(x) = w x_i and h(y) = w y_i; it is a
+selection iff, besides, w is 0 (nothing) or 1. f(0) holds what is known beside the unknown. x and y are random: a map
+that is something else passes with probability zero.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 # Smallest and largest magnitude of a random point, and whether its sign is random too.
 REAL, POSITIVE, UNIT = (1e-3, 1e3, 1.0), (1e-6, 1e3, 0.0), (1e-9, 0.5, 0.0)
-POINTS = ("zero", "one", "x", "y", "sum", "square", "count")
+POINTS = ("zero", "one", "count", "x", "y")
+PART = 2**14
 
 
 class Layout(NamedTuple):
@@ -42,8 +45,13 @@ class Layout(NamedTuple):
         raise KeyError(name)
 
     def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """{site: value} of one vector."""
-        return {name: flat[self.elements(name)] for name in self.shapes}
+        """{site: value} of one vector (views)."""
+        values, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            values[name] = flat[start:stop].reshape(shape)
+            start = stop
+        return values
 
     def site(self, element: int) -> str:
         """The site of an element."""
@@ -53,65 +61,107 @@ class Layout(NamedTuple):
     def points(self, rng: np.random.Generator, only: str | None = None) -> dict[str, np.ndarray]:
         """The points of the test; with `only`, the elements of all other sites are zero."""
         x, y = (np.concatenate([[], *(self._draw(rng, name).ravel() for name in self.shapes)]) for _ in range(2))
-        mask = np.ones(self.size)
-        if only is not None:
-            mask = np.zeros(self.size)
-            mask[self.elements(only)] = 1.0
         # Divided by N + 1: inside every domain.
         count = np.arange(1, self.size + 1) / (self.size + 1)
-        points = (np.zeros(self.size), np.ones(self.size), x, y, x + y, x * x, count)
-        return {name: mask * point for name, point in zip(POINTS, points, strict=True)}
+        points = dict(zip(POINTS, (np.zeros(self.size), np.ones(self.size), count, x, y), strict=True))
+        if only is None:
+            return points
+        kept = np.zeros(self.size)
+        kept[self.elements(only)] = 1.0
+        return {name: kept * point for name, point in points.items()}
 
     def _draw(self, rng: np.random.Generator, name: str) -> np.ndarray:
-        shape = self.shapes[name]
-        low, high, signed = np.moveaxis(np.broadcast_to(self.domains[name], (*shape, 3)), -1, 0)
-        sign = np.where(signed > 0, rng.choice([-1.0, 1.0], size=shape), 1.0)
-        return sign * np.exp(rng.uniform(np.log(low), np.log(high)))
+        shape, domain = self.shapes[name], np.asarray(self.domains[name])
+        low, high, signed = np.moveaxis(domain, -1, 0)
+        # One number gives magnitude and sign.
+        drawn = rng.uniform(-1.0, 1.0, size=shape)
+        magnitude = np.exp(np.log(low) + np.abs(drawn) * np.log(high / low))
+        return np.where(signed > 0, np.copysign(magnitude, drawn), magnitude) if np.any(signed) else magnitude
 
 
-class Entries(NamedTuple):
-    """An array of the program at the points of the test, and the relative rounding of its dtype. All of one shape."""
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """An array of the program at the points of the test (all of one shape).
 
-    zero: np.ndarray
-    one: np.ndarray
-    x: np.ndarray
-    y: np.ndarray
-    sum: np.ndarray
-    square: np.ndarray
-    count: np.ndarray
+    Args:
+        values: {point: the array there}.
+        points: {point: the elements there, [N]}.
+        tolerance: relative rounding of the array.
+    """
+
+    values: Mapping[str, np.ndarray]
+    points: Mapping[str, np.ndarray]
     tolerance: float
-    size: int
 
     @property
+    def zero(self) -> np.ndarray:
+        """What is known beside the unknown."""
+        return self.values["zero"]
+
+    @cached_property
     def weight(self) -> np.ndarray:
         """w, the sum of the weights of all elements in each entry."""
-        return self.one - self.zero
+        return self.values["one"] - self.zero
 
-    def single(self) -> np.ndarray:
-        """Where an entry is a weight times one element, or nothing."""
-        x, y, total, square = (value - self.zero for value in (self.x, self.y, self.sum, self.square))
-        known = np.abs(self.zero)
-        additive = np.abs(total - x - y) <= self.tolerance * (np.abs(x) + np.abs(y) + known)
-        scale = x**2 + np.abs(square * self.weight) + known * (1.0 + np.abs(x) + np.abs(self.weight))
-        return additive & (np.abs(square * self.weight - x**2) <= self.tolerance * scale)
-
-    def selects(self) -> np.ndarray:
-        """Where an entry is one element, or nothing."""
-        unit = np.minimum(np.abs(self.weight), np.abs(self.weight - 1.0))
-        return self.single() & (unit <= self.tolerance * (1.0 + np.abs(self.zero)))
+    @cached_property
+    def _read(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The element in each entry, where it is single, where it selects."""
+        shape = self.zero.shape
+        flat = [self.values[name].ravel() for name in POINTS]
+        # Without any element, -1 must still be an index.
+        elements = [self.points[name] if self.points[name].size else np.zeros(1) for name in ("x", "y")]
+        size = flat[0].size
+        index, single, selects = np.empty(size, int), np.empty(size, bool), np.empty(size, bool)
+        # In parts that stay in the cache: on millions of entries whole-array steps wait for memory.
+        for start in range(0, size, PART):
+            part = slice(start, start + PART)
+            zero, one, count, x, y = (values[part] for values in flat)
+            index[part], none, unit = _elements(one - zero, count - zero, np.abs(zero), self)
+            weight = np.where(none, 0.0, one - zero)
+            single[part] = _multiples(weight, zero, (x, y), [e[index[part]] for e in elements], self.tolerance)
+            single[part] &= none | (index[part] >= 0)
+            selects[part] = unit & single[part]
+        return index.reshape(shape), single.reshape(shape), selects.reshape(shape)
 
     def index(self) -> np.ndarray:
         """Number of the element in each entry, -1 where there is none. Defined where `single`."""
-        none = np.abs(self.weight) <= self.tolerance * (1.0 + np.abs(self.zero))
-        share = (self.count - self.zero) / np.where(none, 1.0, self.weight)
-        return np.where(none, 0, np.rint(share * (self.size + 1)).astype(int)) - 1
+        return self._read[0]
+
+    def single(self) -> np.ndarray:
+        """Where an entry is a weight times one element, or nothing."""
+        return self._read[1]
+
+    def selects(self) -> np.ndarray:
+        """Where an entry is one element, or nothing."""
+        return self._read[2]
 
 
-def entries(arrays: Sequence[np.ndarray], size: int) -> Entries:
-    """`Entries` of an array given at `POINTS`, in that order; `size` is N."""
-    return Entries(
-        *(array.astype(np.float64) for array in arrays), tolerance=1e3 * rounding(arrays[0].dtype), size=size
-    )
+def _elements(weight: np.ndarray, count: np.ndarray, known: np.ndarray, entries: Entries) -> tuple[np.ndarray, ...]:
+    """The number that `count` names (-1: none), where there is no weight, where it is none or one."""
+    size = len(entries.points["zero"])
+    slack = entries.tolerance * (1.0 + known)
+    none = np.abs(weight) <= slack
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        number = np.rint(count * (size + 1) / weight)
+        index = np.where((number >= 1) & (number <= size) & ~none, number, 0).astype(int) - 1
+        return index, none, none | (np.abs(weight - 1.0) <= slack)
+
+
+def _multiples(weight: Any, zero: Any, values: Any, elements: Any, tolerance: float) -> np.ndarray:
+    """Where every value, less what is known, is the weight times the element (zero where there is none)."""
+    found = np.ones(zero.shape, bool)
+    with np.errstate(invalid="ignore"):
+        for value, element in zip(values, elements, strict=True):
+            expected = element * weight
+            size = np.abs(value) + np.abs(expected) + np.abs(zero)
+            found &= np.abs(value - zero - expected) <= tolerance * size
+    return found
+
+
+def entries(arrays: Sequence[np.ndarray], points: Mapping[str, np.ndarray]) -> Entries:
+    """`Entries` of an array given at each of `points`, in their order."""
+    values = {name: array.astype(np.float64, copy=False) for name, array in zip(points, arrays, strict=True)}
+    return Entries(values, points, tolerance=1e3 * rounding(arrays[0].dtype))
 
 
 def rounding(dtype: np.dtype) -> float:

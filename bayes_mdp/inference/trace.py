@@ -133,6 +133,12 @@ def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return jax.jit(evaluate)
 
 
+@lru_cache(maxsize=64)
+def compiled_laws(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same without the parameters of the leaves, which are as large as the laws."""
+    return jax.jit(lambda values: {k: v for k, v in evaluate(values).items() if k != "leaves"})
+
+
 def trace_program(prior: Any, space: StateActionSpace) -> Program:
     """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn."""
     facts: dict[str, Any] = {}

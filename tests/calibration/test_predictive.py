@@ -13,8 +13,7 @@ import pytest
 
 from bayes_mdp.calibration import predictive
 from bayes_mdp.calibration.draws import draw
-from bayes_mdp.calibration.groups import before_data
-from bayes_mdp.calibration.observed import Cells, observe
+from bayes_mdp.calibration.observed import Cells, before_data, observe
 from bayes_mdp.inference.predictive import log_predictive
 
 NUM_DRAWS = 4000

@@ -160,14 +160,14 @@ def test_the_scorecard_is_what_is_stored():
 
 @pytest.mark.slow
 def test_a_posterior_that_is_too_sure_is_seen(monkeypatch):
-    """The broken twin: data counted twice. Draws then cover too seldom, and the verdict says so."""
+    """The broken twin: data counted four times. Draws then cover too seldom, and the verdict says so."""
     problem = scored_class("acyclic")
 
-    def twice(key, data):
+    def four_times(key, data):
         return problem.infer(key, jax.tree.map(lambda x: jnp.tile(x, 4), data))
 
     monkeypatch.setattr(
-        sys.modules["bayes_mdp.experiments.scorecard"], "scored_class", lambda kind: problem._replace(infer=twice)
+        sys.modules["bayes_mdp.experiments.scorecard"], "scored_class", lambda kind: problem._replace(infer=four_times)
     )
     result = scorecard(jax.random.key(1), classes=["acyclic"], methods=["by draws"], num_mdps=200, num_draws=200)
     (line,) = scores_of(result)

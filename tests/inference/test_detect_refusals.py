@@ -168,12 +168,12 @@ def latent_array(space):
 )
 def test_refuses_and_names_the_site(program, site, reason):
     with pytest.raises(ValueError, match=f"site '{site}' .*is in the way.*{reason}"):
-        infer(KEY, program, space=SPACE)
+        infer(KEY, program, space=SPACE, method="exact")
 
 
 def test_refuses_a_law_that_nothing_latent_enters():
     with pytest.raises(ValueError, match="reward law is Normal and depends on no site"):
-        infer(KEY, lambda space: World(rows(), dist.Normal(KNOWN, 1.0)), space=SPACE)
+        infer(KEY, lambda space: World(rows(), dist.Normal(KNOWN, 1.0)), space=SPACE, method="exact")
 
 
 def test_refuses_known_noisy_rewards_beside_unknown_ones():
@@ -182,7 +182,7 @@ def test_refuses_known_noisy_rewards_beside_unknown_ones():
         return World(rows(), dist.Normal(mean.at[1, 1].set(0.0), 1.0))
 
     with pytest.raises(ValueError, match="reward of state 1, action 1 depends on no site while others do"):
-        infer(KEY, program, space=SPACE)
+        infer(KEY, program, space=SPACE, method="exact")
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_refuses_known_noisy_rewards_beside_unknown_ones():
 )
 def test_bad_numbers_are_named_by_site_and_index(program, sentence):
     with pytest.raises(ValueError, match=sentence):
-        infer(KEY, program, space=SPACE)
+        infer(KEY, program, space=SPACE, method="exact")
 
 
 def test_what_is_no_world_is_refused():
     with pytest.raises(TypeError, match="expected a World"):
-        infer(KEY, lambda space: rows(), space=SPACE)
+        infer(KEY, lambda space: rows(), space=SPACE, method="exact")
 
 
 def test_a_distribution_of_the_users_own_with_a_known_name_is_refused(key):
@@ -225,4 +225,4 @@ def test_a_distribution_of_the_users_own_with_a_known_name_is_refused(key):
         return World(probs, jnp.zeros(space.shape))
 
     with pytest.raises(ValueError, match="'rows'"):
-        infer(key, prior, space=StateActionSpace(2, 2))
+        infer(key, prior, space=StateActionSpace(2, 2), method="exact")
