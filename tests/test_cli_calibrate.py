@@ -6,7 +6,6 @@ import pytest
 
 from bayes_mdp.calibration import checking as door
 from bayes_mdp.cli import main
-from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.calibration.simulated import checked
 
@@ -59,7 +58,7 @@ def test_the_verdict_is_printed_and_is_the_exit_code(capsys, asked, tmp_path):
     options = ("--simulations", 50, "--draws", 30, "--transitions", 20, "--method", "nuts", "--discount", 0.8)
     code, out, _ = calibrate(capsys, *SIZES, *options, "--figure", tmp_path / "check.png", "--ends")
     assert code == 0 and "calibrated as far as 50" in out and (tmp_path / "check.png").exists()
-    assert asked["method"] == NUTS() and asked["objective"] == Discounted(0.8)
+    assert asked["method"] == "nuts" and asked["objective"] == Discounted(0.8)
     assert (asked["num_simulations"], asked["num_draws"], asked["num_transitions"]) == (50, 30, 20)
     assert asked["space"].shape == (2, 2) and asked["space"].ends and asked["data"] is None
     code, out, _ = calibrate(capsys, *SIZES, "--seed", 1, "--horizon", 3, "--by-step")

@@ -60,8 +60,7 @@ def _varying(simulated: Simulated) -> np.ndarray:
     for name, truth, draws in zip(simulated.names, simulated.truth.T, np.moveaxis(simulated.draws, -1, 0), strict=True):
         if not (np.isfinite(truth).all() and np.isfinite(draws).all()):
             raise ValueError(f"quantities: {name} is not finite in some draw, expected finite numbers")
-    spread, size = np.ptp(simulated.truth, axis=0), np.abs(simulated.truth).max(0)
-    varies = spread > 1e-9 * size
+    varies = check_scores.varying(simulated.truth)
     if not varies.any():
         raise ValueError("quantities: none differs between truths, expected at least one that the prior leaves open")
     return varies

@@ -7,10 +7,11 @@ L draws of each posterior, K quantities.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import optimize
 from scipy.special import logsumexp
 
+CONSTANT = 1e-5  # spread over size below which a quantity is the same number in every world, but for rounding
 LEVELS = np.linspace(0.05, 0.95, 19)
 NUM_BINS = 10
 
@@ -52,6 +53,13 @@ class Reliability(NamedTuple):
     count: Int[np.ndarray, " bin"]
 
 
+def varying(truth: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, " K"]:
+    """Which quantities differ between truths by more than rounding; one that is not finite somewhere does."""
+    finite = np.isfinite(truth)
+    known = np.where(finite, truth, 0.0)
+    return (known.std(0) > CONSTANT * np.abs(known).max(0)) | ~finite.all(0)
+
+
 def coverage(rank: Int[np.ndarray, "N K"], num_draws: int) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, "K P"]]:
     """Nominal levels, and the share of simulations whose truth lies in the central interval of that level.
 
@@ -85,13 +93,13 @@ def energy_scores(
     """Energy score of all quantities together: of the truth, mean of the draws in its place, rank of the truth's.
 
     The score of one point x against the others is E|x - X| - E|X - X'| / 2 (Gneiting and Raftery 2007), each quantity
-    in units of its standard deviation over the truths. With the truth among L + 1 exchangeable points its rank is
+    in units of its standard deviation over truths and draws. With the truth among L + 1 exchangeable points its rank is
     uniform on 0..L: a rank histogram by the energy-score pre-rank (Gneiting et al. 2008). It sees dependence between
     the quantities, which their ranks one by one do not.
     """
-    scale = truth.std(0, ddof=1)
-    scale = np.where(scale > 0, scale, 1.0)
-    scores = np.stack([_energy(np.vstack([t, d]) / scale) for t, d in zip(truth, draws, strict=True)])
+    everyone = np.concatenate([truth[:, None], draws], axis=1)
+    scale = everyone.std((0, 1))
+    scores = np.stack([_energy(points / np.where(scale > 0, scale, 1.0)) for points in everyone])
     first, rest = scores[:, :1], scores[:, 1:]
     tied = (rest == first).sum(1)
     return scores[:, 0], rest.mean(1), (rest < first).sum(1) + rng.integers(tied + 1)

@@ -16,7 +16,7 @@ from bayes_mdp.calibration.check_dataset import Simulated, numbers
 from bayes_mdp.calibration.check_quantities import optimal_actions, values
 from bayes_mdp.calibration.check_result import Check
 from bayes_mdp.calibration.posterior_sbc import truths_near
-from bayes_mdp.calibration.prior_sbc import run_simulations
+from bayes_mdp.calibration.prior_sbc import run_simulations, sampler
 from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design
 from bayes_mdp.inference.fitting import Fit, fit_for
@@ -90,7 +90,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         num_simulations: truths that are drawn and inferred.
         num_draws: of each posterior.
         num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
-        method: as for `infer`.
+        method: as for `sbc`.
         behaviour: as for `sbc`: None: pairs at random; or a policy. With `data`: the pairs of the log.
         false_alarm: probability that a calibrated posterior is called not calibrated.
         path: NetCDF file for the dataset. Finished chunks are kept beside it: the same call goes on where it stopped.
@@ -104,7 +104,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         check_count(name, count, 10)
     if not 0 < false_alarm < 1:
         raise ValueError(f"false_alarm is {false_alarm}, expected a probability between 0 and 1")
-    fit = fit_for(prior, space, method)
+    fit = fit_for(prior, space, method, sampler=sampler(num_draws))
     objective = _objective(objective, space)
     source = _source(data, space, num_transitions, behaviour)
     asked = values(space, objective) if quantities is None else dict(quantities)

@@ -18,7 +18,7 @@ from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design, Rank, simulation
 from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.inference.fitting import Fit, fit_for
-from bayes_mdp.inference.methods import Method
+from bayes_mdp.inference.methods import NUTS, Method
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.validation import check_count, check_key
@@ -58,7 +58,8 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         num_simulations: truths, data sets and posteriors.
         num_draws: of each posterior. They must be nearly independent: chains are thinned to so many.
         num_transitions: of each data set.
-        method: as for `infer`, or a `Fit`.
+        method: as for `infer`, or a `Fit`. Where a name leads to chains, these are one for each data set, of four
+            times `num_draws` (see `sampler`), not the four of `infer`; a record decides for itself.
         quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
             latent site of one number that the posterior draws by name.
         behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
@@ -79,12 +80,17 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
-    fit = method if isinstance(method, Fit) else fit_for(prior, space, method)
+    fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
     design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
     file = None if path is None else Path(path)
     return SBC(
         run_simulations(key, design, fit, num_simulations, {"method": fit.method, "options": repr(method)}, file)
     )
+
+
+def sampler(num_draws: int) -> NUTS:
+    """One chain, four times as long as the number of draws that are kept of it."""
+    return NUTS(num_warmup=300, num_samples=max(4 * num_draws, 200), num_chains=1)
 
 
 def run_simulations(
@@ -94,14 +100,16 @@ def run_simulations(
     from tqdm import tqdm
 
     one = simulation(design, fit)
-    size = min(num, _chunk(design))
+    size = -(-num // -(-num // _chunk(design)))
     block = jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
     attributes = {**attributes, "num_draws": str(design.num_draws), "num_transitions": str(design.num_transitions)}
     found = None if path is None or not path.exists() else _resume(path, key, one, attributes)
     done = [] if found is None else [found]
     count = 0 if found is None else found.sizes["simulation"]
     written = time.monotonic()
-    with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=DELAY, disable=None) as bar:
+    # Chains take long: the bar is there from the start. disable=None: silent where the output is no terminal.
+    delay = DELAY if fit.method == "exact" else 0.0
+    with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=delay, disable=None) as bar:
         while count < num:
             done.append(_dataset(block(count), count, attributes))
             count += size

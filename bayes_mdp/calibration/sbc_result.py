@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from bayes_mdp.calibration import ecdf
+from bayes_mdp.calibration.check_scores import varying
 from bayes_mdp.calibration.generation import arviz, generation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CONSTANT = 1e-5  # spread over size below which a quantity is the same number in every world, but for rounding
 CLEAR = 4.0  # standard errors from which a shape is named
 POWER = 0.95
 LIKELIHOOD = "log_likelihood"
@@ -60,8 +60,7 @@ class SBC:
     @cached_property
     def judged(self) -> tuple[str, ...]:
         """The quantities that vary from truth to truth; the rank of a known number says nothing."""
-        truth = self.dataset.truth.values
-        varies = truth.std(0) > CONSTANT * np.abs(truth).max(0)
+        varies = varying(self.dataset.truth.values)
         return tuple(name for name, keep in zip(self.dataset.quantity.values.tolist(), varies, strict=True) if keep)
 
     @cached_property

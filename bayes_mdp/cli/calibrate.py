@@ -13,7 +13,6 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_folders,
     log_of,
-    method_of,
     objective_of,
     save_figure,
 )
@@ -63,7 +62,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         num_simulations=arguments.simulations,
         num_draws=arguments.draws,
         num_transitions=arguments.transitions,
-        method=method_of(arguments.method),
+        method=arguments.method,
         false_alarm=arguments.false_alarm,
         path=arguments.out,
     )

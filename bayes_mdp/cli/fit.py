@@ -12,7 +12,6 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_folders,
     log_of,
-    method_of,
     objective_of,
     save_figure,
 )
@@ -45,7 +44,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     from bayes_mdp.experiments.named import find_prior
 
     check_folders(arguments.save, arguments.netcdf, arguments.figure)
-    objective, method = objective_of(arguments), method_of(arguments.method)
+    objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
     log = log_of(arguments)
     space = bm.StateActionSpace.from_log(log)

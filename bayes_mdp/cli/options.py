@@ -75,14 +75,6 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=tuple(METHODS), default="auto", help="how the posterior is inferred")
 
 
-def method_of(name: str) -> Any:
-    """What `infer` takes: a name, or the record of a sampler with its defaults."""
-    from bayes_mdp.inference.methods import NUTS, SVI, Laplace
-
-    samplers = {"nuts": NUTS, "svi": SVI, "laplace": Laplace}
-    return samplers[name]() if name in samplers else name
-
-
 def check_folders(*paths: Path | None) -> None:
     """Refuse to begin what could not be kept."""
     for path in paths:

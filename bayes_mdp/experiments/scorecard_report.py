@@ -90,6 +90,8 @@ def scores_of(result: "xr.Dataset") -> list[Score]:
 
 def describe_scorecard(lines: list[Score]) -> str:
     """A table for a person: a block for each class, a line for each method."""
+    if not lines:
+        return "No method of the scorecard applies to these classes."
     first, width = lines[0], max(len(line.estimator) for line in lines)
     head = f"  {'method':<{width}} {'verdict':<12}{'says':<13}{'sd ratio':>9}"
     head += "".join(f"{f'in {level:.0%}':>8}" for level in LEVELS) + f"{'CRPS':>9}{'pairs':>9}{'gain':>7}"

@@ -14,6 +14,7 @@ from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs, HMCGibbs, init_to_s
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayes_mdp.inference import methods
+from bayes_mdp.inference.trace import unique_names
 
 MAX_R_HAT = 1.01
 """Vehtari et al. 2021, *Rank-normalization, folding, and localization: an improved R-hat*."""
@@ -154,16 +155,8 @@ def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str,
     Raises:
         ValueError: two sites have one name.
     """
-    try:
+    with unique_names():
         return handlers.trace(program).get_trace(*args)
-    except AssertionError as error:
-        if "unique names" not in str(error):
-            raise
-        name = str(error).split("`")[1] if "`" in str(error) else "?"
-        raise ValueError(
-            f"the program has two sites called {name!r}, expected names that differ "
-            "(observed_next_state and observed_reward are the library's own)"
-        ) from error
 
 
 def warn_of(chains: Any) -> None:

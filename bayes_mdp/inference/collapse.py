@@ -20,6 +20,7 @@ from bayes_mdp.inference.certify import certify
 from bayes_mdp.inference.grouped import Grouped
 from bayes_mdp.inference.hierarchy import Hierarchy, Values, find_hierarchy
 from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.rewards import RewardCells
 from bayes_mdp.inference.trace import Program, Site
 
@@ -77,6 +78,8 @@ def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
         NotConjugate: there is none, or its densities are not those of the program.
         ValueError: a parameter of a leaf is out of its range.
     """
+    if any(site.name == EVIDENCE for site in program.sites):
+        raise NotConjugate(f"prior: site {EVIDENCE!r} has a name of the library's own, expected another name")
     hierarchy, forms = find_hierarchy(program, rng)
     density = jax.jit(lambda values, seen: log_collapsed(hierarchy, values, seen))
     for held, detected in forms[1:]:

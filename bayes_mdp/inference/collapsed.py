@@ -1,5 +1,6 @@
 """`CollapsedPosterior`: latent parents by weighted draws, their conjugate leaves in closed form."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -131,7 +132,7 @@ class CollapsedPosterior(Componentwise):
         after = replace(
             self, seen=self.seen.update(transitions, weight), log_weights=log_weights - jnp.max(log_weights)
         )
-        return rejuvenate(after) if self.moves else after
+        return rejuvenate(after, jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
 
     def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
@@ -191,6 +192,15 @@ class CollapsedPosterior(Componentwise):
         """
         if self.hierarchy is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
+        if not is_concrete(key, self.log_weights, self.seen):
+            return self._refit(key)
+        wide = np.asarray(self.log_weights).dtype == np.float64
+        with jax.enable_x64(True) if wide else nullcontext():
+            # Copies: JAX may hold 32-bit versions of the arrays themselves.
+            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+
+    def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
+        assert self.hierarchy is not None
         chains = run_chains(key, collapsed_model(self.hierarchy), self.seen, self.options)
         fitted = from_draws(self.hierarchy, chains.draws, self.seen, self._classes(), self.num_components)
         kept = {"options": self.options, "share": self.share, "moves": self.moves}
@@ -253,6 +263,11 @@ def from_draws(
         stream=jnp.zeros(2, jnp.uint32),
         hierarchy=hierarchy,
     )
+
+
+@jax.jit
+def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
+    return posterior._refit(key)
 
 
 def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:

@@ -22,34 +22,35 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
 from bayes_mdp.mdp import Counts, Transitions
 
-OPTIONS = NUTS()
-
 
 @lru_cache(maxsize=64)
-def fit_of(hierarchy: Hierarchy) -> Fit:
+def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
     """Collapsed inference as a function of what was seen (a `ConjugatePosterior` that holds the statistics)."""
     before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
     draw = jax.jit(jax.vmap(hierarchy.draw))
     classes = _classes(hierarchy, draw)
-    chains_of = jax.jit(lambda key, seen: run_chains(key, model, seen, OPTIONS))
+    drawable = hierarchy.program.drawable
+    chains_of = jax.jit(lambda key, seen: run_chains(key, model, seen, options))
 
     def run(key: PRNGKeyArray, seen: ConjugatePosterior) -> CollapsedPosterior:
-        chains = run_chains(key, model, seen, OPTIONS)
-        return replace(from_draws(hierarchy, chains.draws, seen, classes), mcmc=chains)
+        chains = run_chains(key, model, seen, options)
+        return replace(from_draws(hierarchy, chains.draws, seen, classes), mcmc=chains, options=options)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> CollapsedPosterior:
-        if data is None:
-            total = OPTIONS.num_chains * OPTIONS.num_samples
-            chains, seen = None, before
-            draws = {name: x[None] for name, x in draw(jax.random.split(key, total)).items()}
-        else:
-            seen = seen_on_host(before, data)
-            chains = chains_of(key, grouped(seen, classes))
-            draws = chains.draws
-        flat = {name: np.asarray(x).reshape(-1, *x.shape[2:]) for name, x in draws.items()}
-        exact = checked_classes(hierarchy, classes, flat)
-        posterior = replace(jax.jit(lambda d, s: from_draws(hierarchy, d, s, exact))(draws, seen), mcmc=chains)
-        return jax.tree.map(np.asarray, posterior)
+        seen = before if data is None else seen_on_host(before, data)
+        used, exact, chains, draws = None, classes, None, {}
+        while used is not exact:  # again where the counts were grouped by classes that do not hold at the draws
+            used = exact
+            if data is None and drawable:
+                total = options.num_chains * options.num_samples
+                draws = {name: x[None] for name, x in draw(jax.random.split(key, total)).items()}
+            else:
+                chains = chains_of(key, grouped(seen, used))
+                draws = chains.draws
+            flat = {name: np.asarray(x).reshape(-1, *x.shape[2:]) for name, x in draws.items()}
+            exact = checked_classes(hierarchy, used, flat)
+        posterior = jax.jit(lambda d, s: from_draws(hierarchy, d, s, exact))(draws, seen)
+        return jax.tree.map(np.asarray, replace(posterior, mcmc=chains, options=options))
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, before).update(transitions)

@@ -137,6 +137,9 @@ def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[np.ndarray, np.ndarra
     for site in sites:
         entries = probe.answers["leaves"][site.name]["precision"]
         if not (entries.single() & (entries.index() >= 0)).all():
+            if not probe.program.parents[site.name]["precision"]:
+                why = f"it is the precision of the rewards, and that of site {site.name!r} is no multiple of it"
+                raise probe.refuse(rates[0].name, why)
             raise probe.refuse(site.name, "its precision is no multiple of one element of the precision of the rewards")
     precision = np.concatenate([probe.answers["leaves"][site.name]["precision"].index().ravel() for site in sites])
     elements = _elements(probe, rates)

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.methods import Method
+from bayes_mdp.inference.methods import NUTS, Method
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 
 
@@ -34,17 +34,18 @@ class Fit:
         return self.infer(key, data)
 
 
-def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto") -> Fit:
+def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()) -> Fit:
     """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
 
     Args:
         prior: a NumPyro program, space -> `World`.
         space: what is known before any data.
         method: as for `infer`.
+        sampler: options of the chains, where `method` is a name and the route takes chains.
 
     Raises:
         ValueError, TypeError: as `infer`, but for what depends on the data.
     """
     from bayes_mdp.inference.route import fit_of_program
 
-    return fit_of_program(prior, space, method)
+    return fit_of_program(prior, space, method, sampler)

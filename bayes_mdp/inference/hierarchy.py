@@ -124,6 +124,7 @@ def _with_parents(
 ) -> tuple[Hierarchy, list[tuple[Program, Detected]]]:
     check_sites(program.given(dict.fromkeys(parents)))
     if not parents:
+        detect(program, rng)
         raise NotConjugate("prior: no leaf has a latent parent, expected one to collapse; it has an exact posterior")
     _check_proper(program, parents)
     draw = jax.jit(lambda key: draw_sites(program, parents, key))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
@@ -29,25 +29,36 @@ MAX_FLIPS = 8
 
 
 def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[Array, " num"]:
-    """Indices of `num` draws by weight, each within one of its expected number."""
-    points = (jax.random.uniform(key) + jnp.arange(num)) / num
-    return jnp.minimum(jnp.searchsorted(jnp.cumsum(weights), points), weights.shape[0] - 1)
+    """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero."""
+    total = jnp.cumsum(weights)
+    # In (0, 1]: the first draw that reaches a point has added to the sum.
+    points = (jnp.arange(1, num + 1) - jax.random.uniform(key)) / num
+    return jnp.searchsorted(total, points * total[-1])
 
 
-def rejuvenate(posterior: "CollapsedPosterior") -> "CollapsedPosterior":
-    """Resample the components where they are worn out, and move each `posterior.moves` times. Traceable."""
+def rejuvenate(posterior: "CollapsedPosterior", learnt: Bool[Array, ""]) -> "CollapsedPosterior":
+    """Resample the components where they are worn out, and move each `posterior.moves` times. Traceable.
+
+    Args:
+        posterior: after an update.
+        learnt: whether that taught anything; where it did not, nothing moves.
+    """
     assert posterior.hierarchy is not None
     # The data are in the weights: seeds that have seen different things move differently.
     stream = jax.random.wrap_key_data(jnp.asarray(posterior.stream))
     key = jax.random.fold_in(stream, jnp.sum(posterior.visit_counts()).astype(jnp.int32))
     salt = jax.lax.bitcast_convert_type(jnp.asarray(posterior.log_weights, jnp.float32).sum(), jnp.int32)
     key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
-    worn, number = posterior.needs_refit(), posterior.num_components
+    worn, number = learnt & posterior.needs_refit(), posterior.num_components
     chosen = jnp.where(worn, systematic(key_resample, posterior.weights, number), jnp.arange(number))
     log_weights = jnp.where(worn, 0.0, posterior.log_weights)
     hyper = _moved(key_move, posterior, {name: jnp.asarray(x)[chosen] for name, x in posterior.hyper.items()})
     values = compress(posterior.hierarchy, posterior._classes(), hyper)
-    values = tuple(new.astype(old.dtype) for new, old in zip(values, posterior.values, strict=True))
+    hyper, values = jax.tree.map(
+        lambda new, old: jnp.where(learnt, new.astype(old.dtype), old),
+        (hyper, values),
+        (posterior.hyper, posterior.values),
+    )
     return replace(posterior, hyper=hyper, values=values, log_weights=log_weights)
 
 
@@ -77,7 +88,7 @@ def _moved(key: PRNGKeyArray, posterior: Any, hyper: dict[str, Array]) -> dict[s
         if free:
             state = _by_differences(each, state, energy)
         if fixed:
-            state = _by_flips(jax.random.fold_in(each, 1), state, energy, choices)
+            state = _by_flips(jax.random.fold_in(each, 2), state, energy, choices)
     points, fixed, _ = state
     if free:
         free = jax.vmap(lambda x, d: constrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, unravel(x)))(

@@ -75,19 +75,19 @@ def infer(
         posterior = fit.on_host(key, transitions)
     if fit.method == "exact":
         return posterior
-    if transitions is not None:
+    if transitions is not None or posterior.mcmc is not None:
         warn_of(posterior)
     return posterior
 
 
-def fit_of_program(prior: Any, space: StateActionSpace, method: Any) -> Fit:
+def fit_of_program(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS = NUTS()) -> Fit:
     """See `bayes_mdp.inference.fitting.fit_for`."""
     _check_arguments(prior, space, method)
     with _room():
-        return _in_precision_of_the_room(prior, space, lambda program: _fit(program, method))
+        return _in_precision_of_the_room(prior, space, lambda program: _fit(program, method, sampler))
 
 
-def _fit(program: Program, method: Any) -> Fit:
+def _fit(program: Program, method: Any, sampler: NUTS) -> Fit:
     if method in ("auto", "exact"):
         try:
             return _exact_fit(program)
@@ -97,14 +97,14 @@ def _fit(program: Program, method: Any) -> Fit:
             _LOG.info("not exact: %s", error)
     if method in ("auto", "collapsed"):
         try:
-            return collapsed_fit.fit_of(_prove_hierarchy(program))
+            return collapsed_fit.fit_of(_prove_hierarchy(program), sampler)
         except NotConjugate as error:
             if method == "collapsed":
                 raise
             _LOG.info("not collapsed: %s", error)
     from bayes_mdp.inference.sampled.fits import sampled_fit
 
-    named = {"auto": NUTS(), "nuts": NUTS(), "svi": SVI(), "laplace": Laplace()}
+    named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     return sampled_fit(program.prior, program.space, named[method] if isinstance(method, str) else method)
 
 

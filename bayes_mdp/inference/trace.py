@@ -4,7 +4,8 @@ The program is traced abstractly (an eager trace would compile a sampler per sit
 computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -102,6 +103,11 @@ class Program:
         """The sites that are neither observed nor parameters."""
         return tuple(site for site in self.sites if not site.observed)
 
+    @property
+    def drawable(self) -> bool:
+        """Whether running the program draws from the prior: no factor, observation, scale or mask bends it."""
+        return not any(site.observed or site.scaled or site.masked for site in self.sites)
+
     def given(self, values: Mapping[str, Any]) -> "Program":
         """The same program with some sites held at `values`: they, and sites that are observed, are no sites any more.
 
@@ -140,13 +146,19 @@ def compiled_laws(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def trace_program(prior: Any, space: StateActionSpace) -> Program:
-    """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn."""
+    """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn.
+
+    Raises:
+        ValueError: two sites have one name.
+        TypeError: the program does not return a `World`.
+    """
     facts: dict[str, Any] = {}
 
     def evaluate(values: dict[str, Any]) -> dict[str, Any]:
         return _evaluate(prior, space, values, facts)
 
-    jax.eval_shape(evaluate, {})
+    with unique_names():
+        jax.eval_shape(evaluate, {})
     sites, law, values = facts["sites"], facts["law"], facts["values"]
     closed = jax.make_jaxpr(lambda values: (evaluate(values), _densities(prior, space, values)))(values)
     # Site names are free, `eval_provenance` takes them as keywords: number them.
@@ -167,12 +179,40 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
     return Program(prior, space, sites, law, leaves, parents, evaluate, digest, narrow)
 
 
+@contextmanager
+def unique_names() -> Iterator[None]:
+    """NumPyro's assertion that the sites of a program have names that differ, as a sentence.
+
+    Raises:
+        ValueError: two sites have one name.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        if "unique names" not in str(error):
+            raise
+        name = str(error).split("`")[1] if "`" in str(error) else "?"
+        raise ValueError(
+            f"the program has two sites called {name!r}, expected names that differ "
+            "(observed_next_state and observed_reward are the library's own)"
+        ) from error
+
+
+def density(message: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """All that the trace of a site says of its density: the log density, its scale, whether the value is possible.
+
+    The support has to be asked for: without NumPyro's validation, Uniform(0, 1) and Uniform(1, 2) have one log density.
+    """
+    law = message["fn"]
+    return law.log_prob(message["value"]), message["scale"], law.support(message["value"])
+
+
 def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any]) -> list[Any]:
-    """The log density of every site: what `evaluate` does not show of the parents of leaves."""
+    """The density of every site: what `evaluate` does not show of the parents of leaves."""
     with handlers.trace() as trace, handlers.seed(rng_seed=0), handlers.substitute(data=values):
         prior(space)
     messages = [message for message in trace.values() if message["type"] == "sample"]
-    return [(message["fn"].log_prob(message["value"]), message["scale"]) for message in messages]
+    return [density(message) for message in messages]
 
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:

@@ -235,11 +235,14 @@ def test_actor():
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("choose", CHOICES)
 def test_runs_episodes_that_end(update, choose):
-    """Under Episodic with regret of the policies (their log_prob), and FirstExit."""
-    agent = BQL(update, choose, replan=4 if choose == "held" else 1)
+    """Under Episodic with regret of the policies (their log_prob, which is dear), and FirstExit.
+
+    Greedy explores only where it is too hopeful: before it has seen a reward, it would stay where it is.
+    """
+    agent = BQL(update, choose, loc=float(choose == "greedy"), replan=4 if choose == "held" else 1)
     result = run(agent, walk_that_ends(), objective=Episodic(6), num_episodes=300, num_seeds=4, key=KEY, options=QUIET)
     assert result["reward"].values[:, -100:].mean() > 0.6
-    result = run(agent, walk_that_ends(), objective=FirstExit(), num_steps=600, num_seeds=4, key=KEY, options=QUIET)
+    result = run(agent, walk_that_ends(), objective=FirstExit(), num_steps=60, num_seeds=4, key=KEY, options=QUIET)
     assert np.isfinite(result["regret"].values).all()
 
 

@@ -32,6 +32,7 @@ def tree():
     return to_arviz(sampled(), num_draws=40, data=transitions(), log_likelihood="transition")
 
 
+@pytest.mark.slow
 def test_groups_of_a_sampled_posterior(tree):
     assert set(_names(tree)) >= {"posterior", "prior", "sample_stats", "log_likelihood", "posterior_predictive"}
     posterior = tree["posterior"]
@@ -46,6 +47,7 @@ def test_groups_of_a_sampled_posterior(tree):
     assert posterior.attrs["inference_method"] == "nuts" and "weighted_draws" not in posterior.attrs
 
 
+@pytest.mark.slow
 def test_draws_of_a_sampled_posterior_are_its_own(tree):
     posterior = sampled()
     for name in ("width", "m"):
@@ -53,6 +55,7 @@ def test_draws_of_a_sampled_posterior_are_its_own(tree):
         np.testing.assert_array_equal(tree["posterior"][name], kept)
 
 
+@pytest.mark.slow
 def test_log_likelihood_of_a_law_without_statistics(tree):
     data, posterior = transitions(), tree["posterior"]
     likelihood = np.asarray(tree["log_likelihood"]["observed_transition"])
@@ -61,6 +64,7 @@ def test_log_likelihood_of_a_law_without_statistics(tree):
     np.testing.assert_allclose(likelihood, np.log(probs) + np.where(data.reward_observed, reward, 0.0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_prior_draws_are_those_of_the_program(tree):
     """The width is Gamma(2, 1): 40 draws pass a test that has a false-alarm rate of 1e-6."""
     assert stats.kstest(np.ravel(tree["prior"]["width"]), stats.gamma(2.0).cdf).pvalue > 1e-6

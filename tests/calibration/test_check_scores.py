@@ -58,7 +58,7 @@ def test_moments_are_those_of_each_posterior(rng):
 def test_energy_score_is_its_definition(rng):
     truth, draws = rng.normal(size=(N, K)) * [1.0, 10.0, 0.1], rng.normal(size=(N, L, K)) * [1.0, 10.0, 0.1]
     score, of_draws, rank = energy_scores(rng, truth, draws)
-    scale = truth.std(0, ddof=1)
+    scale = np.vstack([truth, draws.reshape(-1, K)]).std(0)
 
     def energy(x, others):
         near = np.mean([np.linalg.norm((x - y) / scale) for y in others])

@@ -20,14 +20,8 @@ from tests.calibration.simulated import checked, draw, simulations
 
 SPACE = StateActionSpace(2, 2, states=("x", "y"), actions=("stay", "go"))
 PRIOR = known_rewards(jnp.eye(2))
-NAMES = (
-    (
-        "V(x) V(y) Q(x, stay)|Q(x, go)|Q(y, stay)|Q(y, go)|"
-        "optimal(x, stay)|optimal(x, go)|optimal(y, stay)|optimal(y, go)"
-    )
-    .replace("V(x) V(y) ", "V(x)|V(y)|")
-    .split("|")
-)
+NAMES = ["V(x)", "V(y)", "Q(x, stay)", "Q(x, go)", "Q(y, stay)", "Q(y, go)"]
+NAMES += [f"optimal({state}, {action})" for state in "xy" for action in ("stay", "go")]
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ def test_summary_of_draws_has_a_row_per_variable():
     assert float(summary(draws).loc["v", "mean"]) == pytest.approx(3.0, abs=0.2)
 
 
+@pytest.mark.slow
 def test_loo_prefers_the_prior_that_predicts_and_matches_the_closed_form(data):
     """Deterministic data: a sparse Dirichlet predicts better; leaving one out has a closed form here."""
     sparse, wide = (posterior(data, c) for c in (0.1, 5.0))
@@ -39,8 +40,8 @@ def test_loo_prefers_the_prior_that_predicts_and_matches_the_closed_form(data):
     assert "LOO" in str(worse)
 
 
-def test_saved_draws_are_read_back(data, tmp_path):
-    tree = to_arviz(posterior(data, 1.0), num_draws=50)
+def test_saved_draws_are_read_back(cases, tmp_path):
+    tree = to_arviz(cases("known").posterior, num_draws=50)
     save_draws(tree, tmp_path / "draws.nc")
     with xr.open_dataset(tmp_path / "draws.nc", group="posterior", engine="h5netcdf") as back:
         assert np.array_equal(back["transition_probs"], tree["posterior"]["transition_probs"])

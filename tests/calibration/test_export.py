@@ -13,6 +13,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.models import dirichlet_normal_gamma
+from tests.calibration.conftest import BUILDERS
 
 NUM_DRAWS = 200
 GENERATION = int(version("arviz").split(".")[0])
@@ -63,6 +64,7 @@ def test_steps_and_names_of_mixed_kinds(cases):
     assert "cell_step" in made["log_likelihood"].coords
 
 
+@pytest.mark.slow
 def test_rewards_by_outcome_and_known_rewards(cases):
     made = _export(cases("by_outcome"), log_likelihood="cell")
     assert made["posterior"].reward_mean.dims[-1] == "next_state"
@@ -73,7 +75,11 @@ def test_rewards_by_outcome_and_known_rewards(cases):
     np.testing.assert_array_equal(made["constant_data"].reward_mean, np.arange(6.0).reshape(3, 2))
 
 
-def test_with_the_transitions_groups_are_per_transition(case):
+@pytest.mark.parametrize(
+    "name", ["normal_gamma", *(pytest.param(n, marks=pytest.mark.slow) for n in BUILDERS if n != "normal_gamma")]
+)
+def test_with_the_transitions_groups_are_per_transition(cases, name):
+    case = cases(name)
     made = _export(case, data=case.data, log_likelihood="transition")
     observed, replicated = made["observed_data"], made["posterior_predictive"]
     assert observed.observed_next_state.dims == ("transition",)

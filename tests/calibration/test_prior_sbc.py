@@ -9,12 +9,13 @@ import pytest
 import xarray as xr
 
 from bayes_mdp.calibration import prior_sbc as module
-from bayes_mdp.calibration.prior_sbc import _dataset, sbc
+from bayes_mdp.calibration.prior_sbc import _dataset, sampler, sbc
 from bayes_mdp.calibration.quantities import default_quantities
 from bayes_mdp.calibration.ranks import Design, Truth, simulation
 from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.calibration.worlds import Law
 from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
 from bayes_mdp.models.world import RewardTable, World
 from tests.calibration import twins
@@ -164,6 +165,27 @@ def test_bad_input_gets_one_sentence():
         sbc(key, known_rows, ONE_ACTION, quantities={"rows": lambda drawn: drawn.mdp.transition_probs})
     with pytest.raises(ValueError, match="false_alarm is 2, expected a probability"):
         SBC(None, 2)  # pyright: ignore[reportArgumentType]
+
+
+def test_chains_behind_a_name_are_those_of_the_simulations():
+    """A name leads to the sampler that is given, a record to itself."""
+    short = sampler(60)
+    assert (short.num_chains, short.num_samples) == (1, 240)
+    assert fit_for(known_rows, ONE_ACTION, "nuts", sampler=short) is fit_for(known_rows, ONE_ACTION, short)
+    assert fit_for(known_rows, ONE_ACTION, NUTS(), sampler=short) is fit_for(known_rows, ONE_ACTION, "nuts")
+
+
+def test_a_truth_that_is_no_number_is_not_passed_over():
+    """One of forty truths is not finite: the quantity fails, whatever its ranks say; a constant one is not judged."""
+    rng = np.random.default_rng(0)
+    truth = np.stack([rng.normal(size=40), np.full(40, 0.3), rng.normal(size=40)], axis=-1)
+    truth[7, 0] = np.nan
+    each = ("simulation", "quantity")
+    columns = {"rank": (each, rng.integers(0, 21, (40, 3))), "truth": (each, truth), "mean": (each, 0 * truth)}
+    data = xr.Dataset({**columns, "finite": (each, np.isfinite(truth))}, {"quantity": ["a", "b", "c"]})
+    result = SBC(data.assign_attrs(num_draws="20"))
+    assert result.judged == ("a", "c")
+    assert result.failures == {"a": "not a number in 1 of 40 simulations"}
 
 
 @pytest.mark.slow

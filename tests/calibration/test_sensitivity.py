@@ -108,6 +108,7 @@ def test_a_row_that_was_never_tried_rests_on_the_prior(cases):
     assert (tried["verdict"] == "rests on the data").all()
 
 
+@pytest.mark.slow
 def test_what_has_no_prior_to_scale_is_refused(cases):
     one = cases("known").posterior
     with pytest.raises(TypeError, match="posterior is a Mixture, expected one as infer returns it"):

@@ -99,6 +99,7 @@ def check_against_delta(bus, log, answer, mileages, tolerance):
     assert answer.prob_best[NAMES[0]] == pytest.approx(norm.cdf((first - second) / spread), abs=0.07)
 
 
+@pytest.mark.slow
 def test_draws_agree_with_the_delta_method(bus, exact):
     """2,000 draws give an sd to 1.6 % (bound 9 %), a mean to 0.022 sd (bound 0.13), a probability to 0.01 (bound 0.07).
 
@@ -107,6 +108,7 @@ def test_draws_agree_with_the_delta_method(bus, exact):
     check_against_delta(bus, exact[0], exact[2], (45, 60), tolerance=0.09)
 
 
+@pytest.mark.slow
 def test_draws_agree_with_the_delta_method_where_it_is_close(bus, exact):
     """66 against 68, P(66 better) about 1/4; the rows in question rest on 16 months each: sd of the gain to 20 %."""
     answer = compare(bus, exact[1], bus.replace_from(66), bus.replace_from(68))

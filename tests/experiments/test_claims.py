@@ -41,6 +41,7 @@ def test_nothing_that_is_stated_was_measured_otherwise():
             assert claim.verdict in ("under-estimates", "refused")
 
 
+@pytest.mark.slow
 def test_a_small_measurement_gives_the_stored_verdicts():
     """Acyclic, rewards on the pair: closed forms and draws, the printed form on its counterexample. Seeds fixed."""
     methods = [method for method in METHODS if not method.startswith("exact UBE")]  # two more programs to compile

@@ -32,6 +32,7 @@ def test_the_uncertainties_are_those_of_the_paper(small):
     np.testing.assert_allclose(small["spread"], [[1, 1], [1, np.sqrt(19)]], rtol=1e-4 + 0.9**CHAIN)
 
 
+@pytest.mark.slow
 def test_a_faulty_recursion_is_refused(monkeypatch):
     monkeypatch.setattr(fig2.ube, "solve", ube_without_square)
     with pytest.raises(ArithmeticError, match="uncertainties of the root are"):

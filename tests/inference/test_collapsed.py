@@ -83,6 +83,17 @@ def test_a_weight_of_zero_masks(prior_draws):
     assert masked.visit_counts().sum() == 0
 
 
+def test_nothing_moves_where_nothing_was_learnt(prior_draws):
+    """Masked transitions neither resample worn components nor move them; others do."""
+    worn = replace(prior_draws, moves=1, share=2.0)
+    masked, learnt = (update(worn, some_transitions(2, 6), weight * jnp.ones(6)) for weight in (0.0, 1.0))
+    for old, new in zip(jax.tree.leaves(worn), jax.tree.leaves(masked), strict=True):
+        np.testing.assert_array_equal(new, jnp.asarray(old))
+    assert np.all(learnt.log_weights == 0)
+    assert np.mean(learnt.hyper["stickiness"] != prior_draws.hyper["stickiness"]) > 0.5
+
+
+@pytest.mark.slow
 def test_total_variance_by_hand(prior_draws):
     posterior = update(prior_draws, some_transitions(3, 6), 1.0)
     values, weights = jnp.array([1.0, -2.0, 0.5]), np.asarray(posterior.weights)
@@ -119,6 +130,7 @@ def test_systematic_resampling_is_within_one_of_its_expectation():
     weights = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(50)))
     counts = np.bincount(systematic(jax.random.key(0), weights, 200), minlength=50)
     assert np.all(np.abs(counts - 200 * np.asarray(weights)) < 1)
+    assert set(np.asarray(systematic(jax.random.key(1), jnp.array([0.0, 0.5, 0.0, 0.5, 0.0]), 200))) == {1, 3}
 
 
 def sticky_moments(data):
@@ -135,6 +147,7 @@ def sticky_moments(data):
     return first / total, np.sqrt(second / total - (first / total) ** 2)
 
 
+@pytest.mark.slow
 def test_rejuvenated_draws_follow_the_posterior(prior_draws):
     """From prior draws to the posterior inside a compiled loop, four blocks of ten transitions.
 
@@ -171,6 +184,7 @@ def test_entries_that_are_always_equal_share_a_class():
     assert len(checked_classes(hierarchy, coarse, values).first[0]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_grouped_counts_weigh_what_all_counts_weigh():
     hierarchy = _prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2)))
@@ -190,7 +204,15 @@ def test_grouped_counts_weigh_what_all_counts_weigh():
 def test_refit_is_a_new_run_of_the_same_shapes(prior):
     posterior = bm.infer(jax.random.key(0), prior, some_transitions(6), space=SPACE, method="collapsed")
     posterior = replace(posterior.thinned(jax.random.key(1), 32), options=NUTS(100, 64, 1))
-    again = jax.jit(lambda p, key: p.refit(key))(posterior, jax.random.key(2))
+    again = posterior.refit(jax.random.key(2))
     assert jax.tree.structure(again) == jax.tree.structure(posterior)
     assert [x.shape for x in jax.tree.leaves(again)] == [np.shape(x) for x in jax.tree.leaves(posterior)]
     assert any(np.any(np.asarray(again.hyper[name]) != posterior.hyper[name]) for name in again.hyper)
+
+
+@pytest.mark.slow
+def test_a_refit_on_the_host_stays_in_float64():
+    posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE, method="collapsed")
+    again = replace(posterior, options=NUTS(100, 64, 1)).refit(jax.random.key(2))
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(again))
+    assert [x.dtype for x in jax.tree.leaves(again)] == [x.dtype for x in jax.tree.leaves(posterior)]

@@ -9,10 +9,14 @@ import pytest
 from hierarchies import SPACE, clusters, pairs, shared_rewards, sticky
 from numpyro import handlers
 
+from bayes_mdp.inference.chains import SamplingWarning
 from bayes_mdp.inference.collapse import prove_hierarchy
 from bayes_mdp.inference.hierarchy import find_hierarchy
+from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.refusals import NotConjugate
+from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.trace import trace_program
+from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import World
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -119,6 +123,78 @@ def improper(space):
 def test_what_cannot_be_collapsed_is_refused(prior, sentence):
     with pytest.raises(NotConjugate, match=sentence):
         prove_hierarchy(trace_program(prior, SPACE), np.random.default_rng(0))
+
+
+def shared_noise(space):
+    """A precision under a Gamma law that all means of rewards share: no normal-gamma, a parent."""
+    precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0))
+    with space.plates():
+        probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_states)))
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    return World(probs, dist.Normal(mean, precision**-0.5))
+
+
+def test_a_parent_that_no_site_shows_is_found_by_the_laws():
+    hierarchy = found(shared_noise)
+    assert hierarchy.parents == ("precision",) and hierarchy.detected.assembly.leaves == ("transition", "mean")
+
+
+def named(*names):
+    """Two parents with these names."""
+
+    def program(space):
+        rates = [numpyro.sample(name, dist.HalfNormal(5.0)) for name in names]
+        with space.plates():
+            probs = numpyro.sample("transition", dist.Dirichlet(sum(rates) * jnp.ones(space.n_states)))
+        return World(probs, jnp.zeros(()))
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("prior", "sentence"),
+    [
+        (named("rate", "rate"), "the program has two sites called 'rate', expected names that differ"),
+        (named("rate", "transition"), "the program has two sites called 'transition'"),
+        (named("rate", "collapsed_evidence"), "'collapsed_evidence' has a name of the library's own, expected another"),
+        (improper, "'level' .ImproperUniform. cannot be normalised"),
+    ],
+)
+def test_names_and_priors_that_cannot_be(prior, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        infer(jax.random.key(0), prior, space=SPACE, method="collapsed")
+
+
+def under_a_factor(space):
+    """Exponential(2) up to 5, by a factor on a uniform parent."""
+    level = numpyro.sample("level", dist.Uniform(0.0, 5.0))
+    numpyro.factor("expert", -2.0 * level)
+    with space.plates():
+        probs = numpyro.sample("transition", dist.Dirichlet((0.5 + level) * jnp.ones(2)))
+    return World(jnp.pad(probs, ((0, 0), (0, 0), (0, 1))), jnp.zeros(()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["collapsed", NUTS(300, 1000, 2)])
+def test_a_factor_is_in_the_prior_as_a_posterior(method):
+    """Without data the factor still holds: mean 1/2, not 5/2. Six standard errors of 300 effective draws: 0.18."""
+    posterior = infer(jax.random.key(0), under_a_factor, space=SPACE, method=method)
+    draws = posterior.hyper if method == "collapsed" else posterior.sites
+    assert abs(np.mean(draws["level"]) - 0.5) < 0.18
+
+
+@pytest.mark.slow
+def test_data_that_no_draw_can_hold():
+    with pytest.raises(ValueError, match="expected an outcome of positive probability under the prior in state 0"):
+        infer(jax.random.key(0), under_a_factor, Transitions([0], [0], [0.0], [2]), space=SPACE, method="collapsed")
+
+    def impossible(space):
+        world = under_a_factor(space)
+        numpyro.factor("never", -jnp.inf)
+        return world
+
+    with pytest.warns(SamplingWarning, match="the log density is not finite at any draw of every chain"):
+        infer(jax.random.key(0), impossible, space=SPACE, method="nuts")
 
 
 def test_draws_are_those_of_the_prior():

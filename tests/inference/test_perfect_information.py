@@ -27,6 +27,7 @@ def _close(answer, expected, scale=1.0):
     return abs(answer.value - expected * scale) < 6 * answer.standard_error
 
 
+@pytest.mark.slow
 def test_a_two_armed_gaussian_bandit_in_closed_form(key):
     """E max(m1, m2) - max(E m1, E m2) = s (phi(d / s) - d / s Phi(-d / s)), d the difference, s its sd. Catches 4 %."""
     loc, scale = np.array([0.3, 0.0]), np.array([0.5, 1.2])

@@ -50,6 +50,7 @@ def _data(program):
     return transitions_of(program, draw_transitions(program, 40, seed=5))
 
 
+@pytest.mark.slow
 def test_nuts_on_the_joint_model_agrees_with_a_tied_posterior(key):
     program = ACCEPTED["tied"]
     transitions = _data(program)

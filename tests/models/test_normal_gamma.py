@@ -109,6 +109,7 @@ def test_out_of_support_values_are_validated():
         NormalGamma(validate_args=True).log_prob(np.array([0.0, -1.0]))
 
 
+@pytest.mark.slow
 def test_nuts_finds_the_posterior_in_closed_form(key):
     """Posterior mean and log-precision from 1,000 draws of NUTS.
 

@@ -42,7 +42,9 @@ def _fit_of(recipe: Recipe) -> Fit:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         if data is None:
-            return jax.tree.map(np.asarray, nothing(key, seen_on_host(recipe, _none())))
+            data = _none()
+            if recipe.drawable:
+                return jax.tree.map(np.asarray, nothing(key, seen_on_host(recipe, data)))
         return jax.tree.map(np.asarray, after_on_host(recipe, key, seen_on_host(recipe, data)))
 
     return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)

@@ -18,6 +18,7 @@ from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.seen import Seen, conditioned, rows_of
 from bayes_mdp.inference.sampled.svi import by_svi
+from bayes_mdp.inference.trace import density
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
@@ -40,6 +41,7 @@ class Recipe:
         law: type of the reward law; None: rewards are known.
         latents: names of the latent sites.
         improper: those of them without a proper prior.
+        drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it.
         digest: of all that is computed.
     """
 
@@ -49,6 +51,7 @@ class Recipe:
     law: type[dist.Distribution] | None
     latents: tuple[str, ...]
     improper: tuple[str, ...]
+    drawable: bool
     digest: str
 
     def __hash__(self) -> int:
@@ -158,7 +161,7 @@ def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts["law"]
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts["structure"]))
-    return Recipe(prior, space, method, law, tuple(latents), improper, digest)
+    return Recipe(prior, space, method, law, tuple(latents), improper, facts["drawable"], digest)
 
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> Any:
@@ -176,11 +179,16 @@ def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts
             raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
     samples = [site for site in trace.values() if site["type"] == "sample"]
     facts["latents"] = [site for site in samples if not site["is_observed"]]
+    facts["drawable"] = not any(_is_bent(site) for site in samples)
     table = reward_table(worlds[0], space)
     facts["law"] = None if table.law is None else type(table.law)
     facts["structure"] = jax.tree.structure(table)
-    densities = [(site["fn"].log_prob(site["value"]), site["scale"]) for site in samples]
-    return densities, transition_table(worlds[0], space), table
+    return [density(site) for site in samples], transition_table(worlds[0], space), table
+
+
+def _is_bent(site: dict[str, Any]) -> bool:
+    masked = isinstance(unwrap(site["fn"]), dist.MaskedDistribution)
+    return site["is_observed"] or site["scale"] is not None or masked
 
 
 def _improper_value(site: dict[str, Any]) -> Any:

@@ -29,6 +29,7 @@ def errors(small, posterior, data):
     return max(small.worst_error(draws[name], exact[name], exact[name + "_sd"]) for name in ("transition", "reward"))
 
 
+@pytest.mark.slow
 def test_nuts_is_exact_and_compiled_once(small, key):
     """A conjugate program against its closed form, then refitted after more data, and fitted to other data: the program
     is not traced again. It must catch three transitions that are left out of forty (more than ten standard errors).
