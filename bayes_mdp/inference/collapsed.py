@@ -254,7 +254,7 @@ def from_draws(
         chosen = np.linspace(0, total - 1, num_components).astype(int)
         flat, total = {name: x[chosen] for name, x in flat.items()}, num_components
     values = compress(hierarchy, classes, flat)
-    return CollapsedPosterior(
+    return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         seen=seen,
         values=values,
         index=classes.index,

@@ -189,6 +189,7 @@ def test_prior_registry_and_bad_input():
             make()
 
 
+@pytest.mark.slow
 def test_learns_a_small_mdp():
     """Three states, 8 seeds: the last 500 of 2000 steps earn at least .9 of the optimal gain, .9.
 

@@ -1,5 +1,8 @@
 """Which sites are parents, which leaves; what cannot be collapsed is refused by a sentence."""
 
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportIndexIssue=false
+
 import jax
 import jax.numpy as jnp
 import numpy as np
