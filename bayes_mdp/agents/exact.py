@@ -24,7 +24,8 @@ from bayes_mdp.agents.propagated import (
     problem_of,
 )
 from bayes_mdp.agents.uncertainty import uncertainty_dataset
-from bayes_mdp.mdp import MDP, CanSplit, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.condensation import condensation
 from bayes_mdp.planning.policies import policy_probs
@@ -135,7 +136,7 @@ def value_covariance(
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
     status = answer.converged & value.converged, answer.iterations, gap
-    if not isinstance(posterior, CanSplit):
+    if not can_split(posterior):
         return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
     weights = posterior.weights
     q = jnp.tensordot(weights, only_legal(value.q, mean), axes=1)
@@ -151,14 +152,14 @@ def _prepare(
     posterior: Any, mean: MDP | SparseMDP, probs: Float[Array, "*H S A"], objective: Objective, allow_cycles: bool
 ) -> tuple[Structure | None, Validity]:
     """What is known of the chain (None: layers, or copies), and what the answer will be. Refuses what is not exact."""
-    what = "every component has independent rows" if isinstance(posterior, CanSplit) else "independent rows"
+    what = "every component has independent rows" if can_split(posterior) else "independent rows"
     if mean.horizon is not None:
         return None, Validity("exact", f"{what}, of their own at every step")
     if isinstance(objective, Episodic):
         again = f"stationary: all {objective.horizon} steps share their rows"
     else:
         unknown = over_components(unknown_pairs, posterior)
-        unknown = unknown.any(0) if isinstance(posterior, CanSplit) else unknown
+        unknown = unknown.any(0) if can_split(posterior) else unknown
         again = met_again(mean, probs, unknown)
         if again is None:
             return _structure(mean, probs, unknown), Validity("exact", f"{what}, no unknown pair can be met twice")

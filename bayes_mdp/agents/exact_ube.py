@@ -34,14 +34,13 @@ from bayes_mdp.mdp import (
     CanMean,
     CanNameTies,
     CanSample,
-    CanSplit,
     CanSpread,
     Objective,
     Problem,
     SparseMDP,
     Validity,
 )
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -99,13 +98,13 @@ def exact_ube(
 
 def _one_of(posterior: Any) -> Any:
     """The belief, or the first component of a mixture."""
-    return jax.tree.map(lambda x: x[0], posterior.components) if isinstance(posterior, CanSplit) else posterior
+    return jax.tree.map(lambda x: x[0], posterior.components) if can_split(posterior) else posterior
 
 
 def _validity(
     posterior: Any, mean: MDP | SparseMDP, probs: Any, objective: Objective, draws: str, clip: bool
 ) -> Validity:
-    rows = posterior.components if isinstance(posterior, CanSplit) else posterior
+    rows = posterior.components if can_split(posterior) else posterior
     if not isinstance(rows, CanSpread):
         return Validity("heuristic", "the belief does not say whether its rows are independent")
     if not rows.independent_rows:
@@ -279,7 +278,7 @@ class ExactUBE(UsesDraws):
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
         probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
-        if isinstance(belief, CanSplit):
+        if can_split(belief):
             parts = over_components(lambda rows: _back_up(key, rows, probs, objective, how), belief)
             answer = combined(belief, parts, Validity("heuristic", "not judged"))
             return answer.q_mean, answer.q_variance

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.mdp import MDP, CanMean, CanNameTies, CanSplit, CanSpread, SparseMDP, Validity
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import MDP, CanMean, CanNameTies, CanSpread, SparseMDP, Validity
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.mdp.validity import Kind
 from bayes_mdp.planning.structure import find_cycle
@@ -20,7 +20,7 @@ def require_rows(posterior: Any, who: str) -> None:
         ValueError: rows are tied; the sentence names which, and what to use instead.
         TypeError: an ability is missing.
     """
-    rows = posterior.components if isinstance(posterior, CanSplit) else posterior
+    rows = posterior.components if can_split(posterior) else posterior
     require_ability(rows, CanMean, who)
     require_ability(rows, CanSpread, who)
     if not rows.independent_rows:

@@ -19,7 +19,6 @@ from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
-    CanSplit,
     CanSpread,
     Discounted,
     Episodic,
@@ -28,6 +27,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     Validity,
 )
+from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.validation import first_index, is_concrete
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.policies import policy_probs, read_policy
@@ -93,7 +93,7 @@ def only_legal(x: Pairs, mdp: MDP | SparseMDP) -> Pairs:
 
 def over_components(function: Callable[..., Any], posterior: Any, *stacked: Any) -> Any:
     """`function(posterior, *stacked)`; of a mixture that of every component, stacked (as `stacked` then is)."""
-    if isinstance(posterior, CanSplit):
+    if can_split(posterior):
         return jax.vmap(function)(posterior.components, *stacked)
     return function(posterior, *stacked)
 
@@ -119,10 +119,10 @@ def require_variances(posterior: Any) -> None:
 
     A belief that has no such variances to ask for, draws say, passes.
     """
-    if not isinstance(posterior.components if isinstance(posterior, CanSplit) else posterior, CanSpread):
+    if not isinstance(posterior.components if can_split(posterior) else posterior, CanSpread):
         return
     variance = over_components(lambda belief: belief.expected_reward_variance(), posterior)
-    if isinstance(posterior, CanSplit) and is_concrete(variance):
+    if can_split(posterior) and is_concrete(variance):
         index = first_index(np.isinf(np.asarray(variance)))
         if index is not None:
             jax.tree.map(lambda leaf: leaf[index[0]], posterior.components).expected_reward_variance()
@@ -136,7 +136,7 @@ def horizon_of(objective: Objective) -> int | None:
 def why_met_again(posterior: Any, mean: MDP | SparseMDP, policy: Any, objective: Objective) -> str | None:
     """As `premise.met_again`, of any component."""
     unknown = over_components(unknown_pairs, posterior)
-    unknown = unknown.any(0) if isinstance(posterior, CanSplit) else unknown
+    unknown = unknown.any(0) if can_split(posterior) else unknown
     return met_again(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
 
 
@@ -161,7 +161,7 @@ def combined(posterior: Any, parts: Backup, validity: Validity, q_max: Any = Non
     A mixture by total variance: Var = E_k[Var_k] + Var_k[mean_k] (SPEC 2.4 of the project).
     """
     value, variance = parts.value, parts.variance
-    if not isinstance(posterior, CanSplit):
+    if not can_split(posterior):
         status = variance.converged & value.converged, variance.iterations, variance.gap
         return ValueUncertainty(value.q, value.v, variance.q, variance.v, parts.local, q_max, *status, validity)
     q_mean, q_variance = total_variance(posterior.weights, value.q, variance.q)
@@ -174,7 +174,7 @@ def moments_of_plan(
     belief: Any, local: Local, mean: MDP | SparseMDP, plan: Solution, objective: Objective
 ) -> tuple[Pairs, Pairs]:
     """Mean and variance of q under the policy of `plan`, optimal in the `mean` MDP of the belief. Traceable."""
-    if isinstance(belief, CanSplit):
+    if can_split(belief):
         parts = over_components(lambda each: back_up(each, local, plan.policy, objective), belief)
         answer = combined(belief, parts, Validity("heuristic", "not judged"))
         return answer.q_mean, answer.q_variance

@@ -28,8 +28,8 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.uncertainty import labelled
-from bayes_mdp.mdp import MDP, CanPredict, CanSplit, Objective, SparseMDP, StateActionSpace, Validity
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import MDP, CanPredict, Objective, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.validation import check_shape, is_concrete
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.policies import policy_probs
@@ -140,7 +140,7 @@ def return_variance(
     """
     who = "return_variance"
     mean, policy = problem_of(posterior, policy, objective, who)
-    require_ability(posterior.components if isinstance(posterior, CanSplit) else posterior, CanPredict, who)
+    require_ability(posterior.components if can_split(posterior) else posterior, CanPredict, who)
     probs = policy_probs(policy, mean, horizon=horizon_of(objective))
     parts = _parts(posterior, probs, objective)
     again = why_met_again(posterior, mean, policy, objective)

@@ -30,7 +30,8 @@ from bayes_mdp.agents.propagated import (
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import UsesRows, check_not_negative, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
-from bayes_mdp.mdp import CanSplit, Episodic, FirstExit, Objective, Problem, Validity
+from bayes_mdp.mdp import Episodic, FirstExit, Objective, Problem, Validity
+from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.planning.solution import Solution
 
@@ -60,7 +61,7 @@ def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None
         ValueError: tied rows, a mixture, a variance that does not exist, a `q_max` that is negative or not finite (or
             None under `FirstExit`), another form. TypeError: an ability is missing.
     """
-    if isinstance(posterior, CanSplit):
+    if can_split(posterior):
         raise ValueError("posterior is a mixture, expected one of its components (jax.vmap over them, or ube.solve)")
     require_rows(posterior, "ube.local_uncertainty")
     _check_options(q_max, form)
@@ -153,7 +154,7 @@ def _check_options(q_max: Any, form: str) -> None:
 
 def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:
     """Refuse a `q_max` that a posterior-mean value exceeds by more than its numerical error. Host side."""
-    split = isinstance(posterior, CanSplit)
+    split = can_split(posterior)
     by_outcome = (posterior.components if split else posterior).rewards_by_outcome
 
     def size(belief: Any, part: Backup) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from bayes_mdp.agents import exact, moment_matching, ube
 from bayes_mdp.agents.propagated import discount_of, next_values, over_components
 from bayes_mdp.inference.families import NormalBelief
 from bayes_mdp.mdp import CanSplit, Episodic, Objective
+from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.planning import evaluate, solve
 
 VALID_FORMS = tuple(form for form in ube.FORMS if form != "printed")
@@ -76,7 +77,7 @@ def _answer(
         return _claimed(exact.exact_ube(key, posterior, policy, objective, num_draws=num_draws, clip=clip), objective)
     name, comma, how = method.partition(", ")
     if comma:
-        if not isinstance(posterior, CanSplit):
+        if not can_split(posterior):
             return None
         posterior = marginal_posterior(posterior) if how == "marginals" else component_at_mean(posterior)
     if name.startswith("UBE"):
@@ -126,7 +127,7 @@ def _bound(posterior: Any, policy: Any, objective: Objective) -> Float[Array, ""
             return jnp.max(jnp.abs(value.v))
         return jnp.max(belief.row_bound(next_values(value.v, objective), discount_of(objective)))
 
-    if isinstance(posterior, CanSplit) or hasattr(posterior, "rewards_by_outcome"):
+    if can_split(posterior) or hasattr(posterior, "rewards_by_outcome"):
         return jnp.max(over_components(bound, posterior))
     return jnp.zeros(())
 

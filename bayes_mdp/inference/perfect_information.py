@@ -24,8 +24,8 @@ from bayes_mdp.inference.judge import (
     row_faults,
     to_float64,
 )
-from bayes_mdp.mdp import AverageReward, CanMean, CanSample, CanSplit, CanSpread, Objective, Validity
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import AverageReward, CanMean, CanSample, CanSpread, Objective, Validity
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.structure import find_cycle
 
@@ -155,7 +155,7 @@ def validity_of(posterior: Any, is_greedy: bool) -> Validity:
 
 def _why_not(posterior: Any) -> str | None:
     """Why the mean value of a policy need not be its value in the mean MDP; None: it is, for every policy."""
-    if isinstance(posterior, CanSplit):
+    if can_split(posterior):
         return "rows of a mixture are not independent"
     if not (isinstance(posterior, CanSpread) and isinstance(posterior, CanMean)):
         return "the posterior does not say which rows are independent"

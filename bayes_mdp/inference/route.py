@@ -39,6 +39,7 @@ def infer(
     *,
     space: StateActionSpace,
     method: str | Method = "auto",
+    sampler: NUTS = NUTS(),
 ) -> Any:
     """The posterior of `prior`, a NumPyro program space -> `World`, after `data`.
 
@@ -62,6 +63,7 @@ def infer(
         space: what is known before any data.
         method: "auto", "exact", "collapsed", or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)` ("nuts", "svi" and
             "laplace" are these with their defaults). A method that cannot be proven is refused.
+        sampler: options of the chains where `method` is a name and its route takes chains.
 
     Raises:
         ValueError: the prior has no posterior by this method (names the site in the way), a parameter is out of range,
@@ -69,7 +71,7 @@ def infer(
         TypeError: `data` or what the prior returns is of another type.
     """
     check_key("key", key)
-    fit = fit_of_program(prior, space, method)
+    fit = fit_of_program(prior, space, method, sampler)
     transitions = _check_data(data, space)
     with _room():
         posterior = fit.on_host(key, transitions)

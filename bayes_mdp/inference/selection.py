@@ -63,7 +63,9 @@ class Layout(NamedTuple):
         x, y = (np.concatenate([[], *(self._draw(rng, name).ravel() for name in self.shapes)]) for _ in range(2))
         # Divided by N + 1: inside every domain.
         count = np.arange(1, self.size + 1) / (self.size + 1)
-        points = dict(zip(POINTS, (np.zeros(self.size), np.ones(self.size), count, x, y), strict=True))
+        points: dict[str, np.ndarray] = dict(
+            zip(POINTS, (np.zeros(self.size), np.ones(self.size), count, x, y), strict=True)
+        )
         if only is None:
             return points
         kept = np.zeros(self.size)

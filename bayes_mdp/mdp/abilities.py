@@ -1,6 +1,8 @@
 """Ask a posterior for an ability: what it cannot do, it does not have, and the answer is one sentence."""
 
-from typing import Any
+from typing import Any, TypeGuard
+
+from bayes_mdp.mdp.protocols import CanSplit
 
 
 def require_ability(posterior: Any, protocol: type, who: str) -> None:
@@ -14,12 +16,22 @@ def require_ability(posterior: Any, protocol: type, who: str) -> None:
     Raises:
         TypeError: "PSRL needs a posterior that has sample_backup, got a ConjugatePosterior without sample_backup".
     """
-    members = sorted(name for name in vars(protocol) if not name.startswith("_"))
-    # Looked up on the class too: a property need not be computed to know that it is there.
-    own = getattr(posterior, "__dict__", {})
-    missing = [name for name in members if name not in own and not hasattr(type(posterior), name)]
+    members, missing = _members(posterior, protocol)
     if missing:
         raise TypeError(
             f"{who} needs a posterior that has {', '.join(members)}, "
             f"got a {type(posterior).__name__} without {', '.join(missing)}"
         )
+
+
+def can_split(posterior: Any) -> TypeGuard[CanSplit]:
+    """Whether it is a mixture of posteriors. (`isinstance` would build all components of some to find out.)"""
+    return not _members(posterior, CanSplit)[1]
+
+
+def _members(posterior: Any, protocol: type) -> tuple[list[str], list[str]]:
+    """The members of a protocol, and those that are missing."""
+    members = sorted(name for name in vars(protocol) if not name.startswith("_"))
+    # Looked up on the class too: a property need not be computed to know that it is there.
+    own = getattr(posterior, "__dict__", {})
+    return members, [name for name in members if name not in own and not hasattr(type(posterior), name)]

@@ -30,7 +30,7 @@ def _worst(ours, exact):
     ("case", "objective"),
     [
         pytest.param(layered(), Episodic(4), marks=pytest.mark.slow),
-        (not_levelled(), Discounted(0.9)),
+        pytest.param(not_levelled(), Discounted(0.9), marks=pytest.mark.slow),
         pytest.param(with_known_cycles(), Discounted(0.9), marks=pytest.mark.slow),
     ],
     ids=["layered", "acyclic", "known cycles"],

@@ -123,6 +123,7 @@ def test_from_60_is_better_and_the_data_say_so(exact):
     assert -1545 < answer.values["from 60"].interval[0] < answer.values["from 60"].interval[1] < -1515
 
 
+@pytest.mark.slow
 def test_the_output_says_which_states_were_never_visited(bus, exact):
     log, posterior, answer = exact
     never = set(range(bus.N_STATES)) - set(np.asarray(log.transitions.state).tolist())
@@ -172,6 +173,7 @@ def test_draws_agree_with_nuts(bus, exact, prior):
     agree(*answers)
 
 
+@pytest.mark.slow
 def test_the_example_runs(bus, capsys):
     bus.main(LOG)
     text = capsys.readouterr().out

@@ -46,6 +46,7 @@ def ube_without_square(posterior, policy, objective):
     return type("Answer", (), {"q_sd": jnp.sqrt(answer.q)})
 
 
+@pytest.mark.slow
 def test_the_library_says_that_ube_is_a_bound_on_the_chain():
     """The chain meets no pair twice, so the answer is proven; the variance is that of the wide prior, exactly."""
     env = two_action_chain(CHAIN, discount=G)

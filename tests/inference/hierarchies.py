@@ -41,9 +41,9 @@ def pairs(space):
 
 def clusters(space):
     """Two kinds of states, of two concentrations."""
-    concentration = numpyro.sample("concentration", dist.LogNormal(jnp.zeros(2), 1.0).to_event(1))
+    concentration = jnp.asarray(numpyro.sample("concentration", dist.LogNormal(jnp.zeros(2), 1.0).to_event(1)))
     with numpyro.plate("states", space.n_states):
-        kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+        kind = jnp.asarray(numpyro.sample("kind", dist.Bernoulli(0.5)))
     with space.plates():
         rows = concentration[kind][:, None, None] * jnp.ones(space.n_states)
         probs = numpyro.sample("transition", dist.Dirichlet(rows))

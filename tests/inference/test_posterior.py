@@ -181,6 +181,7 @@ def _slow(*names):
 
 
 @pytest.mark.parametrize("name", ["outcome", *_slow("flat", "tied", "support", "poisson")])
+@pytest.mark.slow
 def test_draws_have_the_closed_form_moments(cases, name):
     """False alarm: |z| > 6.5 in 24 to 48 statistics, nearly normal: below 1e-8. Catches 5 % in a standard deviation."""
     case = cases(name, number=20)
@@ -214,6 +215,7 @@ def _wide(leaf):
 
 
 @pytest.mark.parametrize("name", ["support", *_slow("outcome", "tied", "poisson")])
+@pytest.mark.slow
 def test_numpy_leaves_work_in_float32(name, case_builder):
     """What `infer` hands over (numpy float64) is used without a warning where JAX is narrow, and loses nothing kept."""
     case = case_builder(name)
