@@ -60,12 +60,26 @@ def test_collapsed_chains_are_as_short_as_asked_for():
     assert fit.method == "collapsed" and posterior.log_weights.shape == (20,) and posterior.options == short
 
 
-@pytest.mark.parametrize(("method", "wrong"), [("laplace", {"reward_noise"}), ("svi", set())])
-def test_what_was_seen_of_the_approximations(method, wrong):
-    """A normal at the mode of the unconstrained posterior puts the noise of the rewards too low (p 1e-25, about 0.7
-    standard deviations); of `AutoNormal` 256 simulations show nothing (smallest p 0.09)."""
-    result = _sbc("conjugate", method)
+@pytest.mark.parametrize(
+    ("prior", "method", "wrong"),
+    [
+        ("conjugate", "laplace", {"reward_noise"}),
+        ("conjugate", "svi", set()),
+        ("sticky", "laplace", {"reward_noise", "stickiness"}),
+    ],
+)
+def test_what_was_seen_of_the_approximations(prior, method, wrong):
+    """A normal at the mode of the unconstrained posterior puts the noise of the rewards too low (p 1e-25 and 1e-36, .7
+    to .9 standard deviations), the stickiness too high (p 1e-18); of `AutoNormal` on the conjugate prior 256
+    simulations show nothing (smallest p 0.09)."""
+    result = _sbc(prior, method)
     print(result)
     assert set(result.failures) == wrong, str(result)
     if method == "laplace":
         assert "biased: draws too low" in result.failures["reward_noise"]
+
+
+def test_a_variational_parent_is_at_the_edge():
+    """`AutoNormal` above conjugate leaves: the p-value of the stickiness was 6e-7, the others' .004 and more."""
+    p = _sbc("sticky", "svi").p_values
+    assert p["stickiness"] < 1e-3 and min(x for name, x in p.items() if name != "stickiness") > 1e-6
