@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.learner import place_of, table_shape
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
 from bayes_mdp.planning.solution import best_action
 
@@ -69,11 +70,7 @@ class BQL(eqx.Module):
                 does not broadcast to that of the pairs.
         """
         del key
-        if isinstance(problem.objective, AverageReward):
-            raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for BQL")
-        shape = problem.space.shape[-2:]
-        if isinstance(problem.objective, Episodic):
-            shape = (problem.objective.horizon, *shape)
+        shape = table_shape(problem, "BQL")
         prior = ReturnBelief(*(self._spread(name, shape) for name in ("loc", "pseudo_count", "concentration", "rate")))
         legal = problem.space.legal
         return prior if legal is None else eqx.tree_at(lambda b: b.loc, prior, jnp.where(legal, prior.loc, -jnp.inf))
@@ -100,16 +97,7 @@ class BQL(eqx.Module):
         self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Any = 1.0
     ) -> ReturnBelief:
         """The belief after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        objective = problem.objective
-        if isinstance(objective, Episodic):
-            step = jnp.asarray(transition.step)
-            last = step == objective.horizon - 1
-            here = (step, transition.state, transition.action)
-            there = (jnp.minimum(step + 1, objective.horizon - 1), transition.next_state)
-        else:
-            last, here, there = False, (transition.state, transition.action), (transition.next_state,)
-        over = last if transition.terminated is None else last | transition.terminated
-        discount = objective.discount if isinstance(objective, Discounted) else 1.0
+        here, there, over, discount = place_of(problem, transition)
         best = (*there, best_action(state.loc[there]))
         own, following = (jax.tree.map(lambda table, at=at: table[at], state) for at in (here, best))
         learnt = _UPDATES[self.update](own, target(jnp.asarray(transition.reward), discount, following, over))

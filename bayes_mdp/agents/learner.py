@@ -1,9 +1,11 @@
 """What the experiments ask of an agent beyond `init` and `plan`."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
 
 from bayes_mdp.agents.replan import ReplanRule
-from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
 
 
 @runtime_checkable
@@ -29,3 +31,45 @@ class ChecksBelief(Protocol):
     def check_belief(self, belief: Any) -> None:
         """Raise one sentence where the agent cannot use the belief. Host side."""
         ...
+
+
+class Place(NamedTuple):
+    """Where one transition stands in a table [*H S A] of values (H under `Episodic`).
+
+    Args:
+        here: index of its pair.
+        there: index of the row of the state that it leads to, of the next step.
+        over: whether nothing follows: an end, or the last step.
+        discount: the factor of what follows.
+    """
+
+    here: tuple[Any, ...]
+    there: tuple[Any, ...]
+    over: Any
+    discount: Any
+
+
+def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
+    """The shape [*H S A] of a table of values.
+
+    Raises:
+        ValueError: the objective is the average reward, for which there is none.
+    """
+    if isinstance(problem.objective, AverageReward):
+        raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
+    shape = problem.space.shape[-2:]
+    return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape
+
+
+def place_of(problem: Problem, transition: Transitions) -> Place:
+    """Where one transition stands. Traceable."""
+    objective = problem.objective
+    if isinstance(objective, Episodic):
+        step = jnp.asarray(transition.step)
+        last = step == objective.horizon - 1
+        here = (step, transition.state, transition.action)
+        there = (jnp.minimum(step + 1, objective.horizon - 1), transition.next_state)
+    else:
+        last, here, there = False, (transition.state, transition.action), (transition.next_state,)
+    over = last if transition.terminated is None else last | transition.terminated
+    return Place(here, there, over, objective.discount if isinstance(objective, Discounted) else 1.0)

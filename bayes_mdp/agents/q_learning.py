@@ -6,9 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.learner import place_of, table_shape
 from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import Problem, Transitions
 
 
 class EpsilonGreedyQ(eqx.Module):
@@ -43,12 +44,7 @@ class EpsilonGreedyQ(eqx.Module):
             ValueError: the objective is the average reward, for which this rule is not defined.
         """
         del key
-        if isinstance(problem.objective, AverageReward):
-            raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for Q-learning")
-        shape = problem.space.shape[-2:]
-        if isinstance(problem.objective, Episodic):
-            shape = (problem.objective.horizon, *shape)
-        q = jnp.full(shape, self.initial_q, dtype=float)
+        q = jnp.full(table_shape(problem, "Q-learning"), self.initial_q, dtype=float)
         legal = problem.space.legal
         return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
@@ -61,16 +57,6 @@ class EpsilonGreedyQ(eqx.Module):
         self, problem: Problem, state: Float[Array, "*H S A"], transition: Transitions, weight: Any = 1.0
     ) -> Float[Array, "*H S A"]:
         """The table after one transition; unchanged where `weight` is 0."""
-        objective, reward = problem.objective, jnp.asarray(transition.reward)
-        if isinstance(objective, Episodic):
-            step = jnp.asarray(transition.step)
-            last = step == objective.horizon - 1
-            here = (step, transition.state, transition.action)
-            following = state[jnp.minimum(step + 1, objective.horizon - 1), transition.next_state]
-        else:
-            last, here = False, (transition.state, transition.action)
-            following = state[transition.next_state]
-        over = last if transition.terminated is None else last | transition.terminated
-        discount = objective.discount if isinstance(objective, Discounted) else 1.0
-        target = reward + discount * jnp.where(over, 0.0, jnp.max(following))
+        here, there, over, discount = place_of(problem, transition)
+        target = jnp.asarray(transition.reward) + discount * jnp.where(over, 0.0, jnp.max(state[there]))
         return state.at[here].add(weight * self.learning_rate * (target - state[here]))

@@ -4,12 +4,9 @@ Every method is compared with the variance over many posterior draws (float64) o
 numbers that come with the package are in `claims.csv`; `measure_claims` measures them again.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,6 +19,7 @@ from bayes_mdp.agents import exact, moment_matching, ube
 from bayes_mdp.agents.propagated import discount_of, next_values, over_components
 from bayes_mdp.experiments.claim_problems import CLASSES, REWARDS, random_problem
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.records import records_csv, stored_records
 from bayes_mdp.inference.judge import to_float64
 from bayes_mdp.mdp import Discounted, Episodic, Objective
 from bayes_mdp.planning import evaluate, solve
@@ -64,19 +62,12 @@ class Claim:
 
 def stored_claims() -> list[Claim]:
     """The claims that come with the package."""
-    text = files("bayes_mdp.experiments").joinpath(FILE).read_text(encoding="utf-8")
-    types: dict[str, Any] = {field.name: field.type for field in fields(Claim)}
-    return [Claim(**{k: types[k](v) for k, v in row.items()}) for row in csv.DictReader(io.StringIO(text))]
+    return stored_records(Claim, FILE)
 
 
 def claims_csv(claims: Iterable[Claim]) -> str:
     """As the text of a CSV file."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Claim)])
-    for claim in claims:
-        writer.writerow([f"{x:.4g}" if isinstance(x, float) else x for x in astuple(claim)])
-    return out.getvalue()
+    return records_csv(Claim, claims)
 
 
 def describe_claims(claims: list[Claim]) -> str:

@@ -1,15 +1,13 @@
 """The scorecard in words, as a figure, and beside the one that comes with the package (`scorecard.csv`)."""
 
-import csv
-import io
 import json
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayes_mdp.experiments.records import records_csv, stored_records
 from bayes_mdp.experiments.scorecard import LEVELS
 from bayes_mdp.experiments.scorecard_methods import SIMPLER_METHODS
 
@@ -117,19 +115,12 @@ def _line(line: Score, width: int) -> str:
 
 def scorecard_csv(lines: Iterable[Score]) -> str:
     """As the text of a CSV file."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Score)])
-    for line in lines:
-        writer.writerow([f"{x:.4g}" if isinstance(x, float) else x for x in astuple(line)])
-    return out.getvalue()
+    return records_csv(Score, lines)
 
 
 def stored_scorecard() -> list[Score]:
     """The scorecard that comes with the package."""
-    text = files("bayes_mdp.experiments").joinpath(FILE).read_text(encoding="utf-8")
-    types: dict[str, Any] = {field.name: field.type for field in fields(Score)}
-    return [Score(**{k: types[k](v) for k, v in row.items()}) for row in csv.DictReader(io.StringIO(text))]
+    return stored_records(Score, FILE)
 
 
 def changed_scores(ours: Iterable[Score], stored: Iterable[Score]) -> list[str]:

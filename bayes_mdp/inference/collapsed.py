@@ -208,10 +208,7 @@ class CollapsedPosterior(Componentwise):
         return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
 
     def _classes(self) -> Classes:
-        first: Any = tuple(
-            np.unique(np.asarray(i), return_index=True)[1] if is_concrete(i) else _first(i, v.shape[-1])
-            for i, v in zip(self.index, self.values, strict=True)
-        )
+        first = tuple(_first(i, v.shape[-1]) for i, v in zip(self.index, self.values, strict=True))
         return Classes(self.index, first)
 
     def thinned(self, key: PRNGKeyArray, num: int, *, moves: int = 2) -> "CollapsedPosterior":
@@ -292,6 +289,6 @@ def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
 
 
 def _first(index: Array, size: int) -> Array:
-    """One entry of each class, inside a trace."""
+    """One entry of each class."""
     flat = jnp.ravel(jnp.asarray(index))
     return jnp.zeros(size, jnp.int32).at[flat].set(jnp.arange(flat.size, dtype=jnp.int32))

@@ -31,6 +31,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
     classes = _classes(hierarchy, draw)
     drawable = hierarchy.program.drawable
     chains_of = jax.jit(lambda key, seen: run_chains(key, model, seen, options))
+    mix = jax.jit(lambda draws, seen, classes: from_draws(hierarchy, draws, seen, classes))
 
     def run(key: PRNGKeyArray, seen: ConjugatePosterior) -> CollapsedPosterior:
         chains = run_chains(key, model, seen, options)
@@ -49,8 +50,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
                 draws = chains.draws
             flat = {name: np.asarray(x).reshape(-1, *x.shape[2:]) for name, x in draws.items()}
             exact = checked_classes(hierarchy, used, flat)
-        posterior = jax.jit(lambda d, s: from_draws(hierarchy, d, s, exact))(draws, seen)
-        return jax.tree.map(np.asarray, replace(posterior, mcmc=chains, options=options))
+        return jax.tree.map(np.asarray, replace(mix(draws, seen, exact), mcmc=chains, options=options))
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, before).update(transitions)

@@ -4,6 +4,8 @@ A hierarchical prior has few distinct numbers (a sticky prior two: beside and on
 rows have. Which entries are always equal is read off their values at random parents.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -66,16 +68,23 @@ def checked_classes(hierarchy: Hierarchy, classes: Classes, values: dict[str, np
     if all(index.size <= SMALL for index in classes.index):
         return classes
 
-    @jax.jit
-    def differs(value: dict[str, Array]) -> Array:
+    differs, number = _differs(hierarchy), len(next(iter(values.values())))
+    wrong = [n for n in range(number) if differs({k: x[n] for k, x in values.items()}, classes)]
+    if not wrong:
+        return classes
+    return find_classes(hierarchy, {name: x[wrong] for name, x in values.items()}, classes)
+
+
+@lru_cache(maxsize=64)
+def _differs(hierarchy: Hierarchy) -> Callable[[dict[str, Any], Classes], Array]:
+    """Whether entries of one class differ at a value, compiled once for a hierarchy."""
+
+    def differs(value: dict[str, Array], classes: Classes) -> Array:
         leaves = jax.tree.leaves(hierarchy.parameters(value))
         same = [x.ravel()[f][i] == x for x, i, f in zip(leaves, classes.index, classes.first, strict=True)]
         return ~jnp.all(jnp.stack([jnp.all(each) for each in same]))
 
-    wrong = [n for n in range(len(next(iter(values.values())))) if differs({k: x[n] for k, x in values.items()})]
-    if not wrong:
-        return classes
-    return find_classes(hierarchy, {name: x[wrong] for name, x in values.items()}, classes)
+    return jax.jit(differs)
 
 
 def _split(index: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.infer import init_to_uniform
 from numpyro.ops.provenance import eval_provenance
 
 from bayes_mdp.inference.fingerprint import constants, fingerprint
@@ -217,7 +216,7 @@ def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any]) -> l
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its leaves and laws."""
-    somewhere = handlers.substitute(substitute_fn=_somewhere)
+    somewhere = handlers.substitute(substitute_fn=improper_value)
     with handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0), handlers.substitute(data=values):
         world = prior(space)
     check_world(world, space)
@@ -230,10 +229,12 @@ def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts
     return {"leaves": leaves, "transition": transition_table(world, space), "reward": reward}
 
 
-def _somewhere(message: dict[str, Any]) -> Any:
-    """A value for a site that has no draws, an improper one; None: it draws its own."""
+def improper_value(message: dict[str, Any]) -> Any:
+    """Some value for a site that has no draws, an improper one; None: it has a value, or draws its own."""
     latent = message["type"] == "sample" and message["value"] is None
-    return init_to_uniform(message) if latent and isinstance(unwrap(message["fn"]), dist.ImproperUniform) else None
+    if not latent or not isinstance(unwrap(message["fn"]), dist.ImproperUniform):
+        return None
+    return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape()))
 
 
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:

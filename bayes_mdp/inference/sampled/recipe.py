@@ -18,7 +18,7 @@ from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.seen import Seen, conditioned, rows_of
 from bayes_mdp.inference.sampled.svi import by_svi
-from bayes_mdp.inference.trace import density
+from bayes_mdp.inference.trace import density, improper_value
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
@@ -82,7 +82,7 @@ class Recipe:
         Raises:
             ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
         """
-        summary = summarise(handlers.substitute(self.prior, substitute_fn=_improper_value), self.space, data)
+        summary = summarise(handlers.substitute(self.prior, substitute_fn=improper_value), self.space, data)
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space)
         if isinstance(data, Transitions) and not np.size(data.state):
@@ -171,7 +171,7 @@ def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts
     def program() -> None:
         worlds.append(prior(space))
 
-    given = handlers.substitute(handlers.substitute(program, substitute_fn=_improper_value), data=values)
+    given = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     trace = unique_trace(handlers.seed(given, 0))
     check_world(worlds[0], space)
     for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
@@ -189,10 +189,3 @@ def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts
 def _is_bent(site: dict[str, Any]) -> bool:
     masked = isinstance(unwrap(site["fn"]), dist.MaskedDistribution)
     return site["is_observed"] or site["scale"] is not None or masked
-
-
-def _improper_value(site: dict[str, Any]) -> Any:
-    """Some value for a site that cannot be drawn."""
-    if site["type"] != "sample" or site["is_observed"] or not isinstance(unwrap(site["fn"]), dist.ImproperUniform):
-        return None
-    return site["fn"].support.feasible_like(jnp.zeros(site["fn"].shape()))
