@@ -14,7 +14,7 @@ from bayes_mdp.mdp.validation import check_shape
 
 
 class LayeredPosterior(ConjugatePosterior):
-    """A `ConjugatePosterior` whose steps are independent: it has one ability more."""
+    """A `ConjugatePosterior` whose steps are independent: it has two abilities more."""
 
     def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
         """Step `layer` of a fresh draw, applied to the `values` of the states that it leads to.
@@ -28,6 +28,10 @@ class LayeredPosterior(ConjugatePosterior):
         if rewards.by_outcome:
             return (rows.sample(key_rows) * (reward + worth)).sum(-1)
         return reward + rows.sample_expectation(key_rows, worth)
+
+    def expected_next(self, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; an end is worth nothing. Listed counts build no rows."""
+        return self.transition_probs.at_step(layer).expectation(self._with_end(values))
 
 
 def conjugate_posterior(

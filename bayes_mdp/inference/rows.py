@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -29,6 +30,8 @@ class DirichletRows(eqx.Module):
         row: [*H S A], the leaf row of each row of the law, -1 for a known row; None: row-major, one each.
         column: [*H S A O], the column of each outcome in that leaf row, -1 for a structural zero; None: the same.
         known: [*H S A O], the known rows (read where `row` is -1); None: there is none.
+        known_listed: possible outcomes of the rows and their probabilities, where every row is known and has few of
+            them; None: not listed.
         successor: [M L], the columns that `counts` lists (a repeated column counts in its first place); None: all K.
         shape: (*H, S, A, O).
         unit_prior: every prior concentration is one.
@@ -46,6 +49,7 @@ class DirichletRows(eqx.Module):
     unit_prior: bool = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
+    known_listed: tuple[Int[Array, "*H S A L"], Float[Array, "*H S A L"]] | None = None
 
     @property
     def dense_counts(self) -> Float[Array, "M K"]:
@@ -116,15 +120,31 @@ class DirichletRows(eqx.Module):
         prior, counts = jnp.asarray(self.prior)[chosen], jnp.asarray(self.counts)[chosen]
         successor = None if self.successor is None else jnp.asarray(self.successor)[chosen]
         column, known = (None if x is None else jnp.asarray(x)[step] for x in (self.column, self.known))
-        return DirichletRows(prior, counts, row, column, known, successor, shape, self.unit_prior, True)
+        listed = jax.tree.map(lambda x: jnp.asarray(x)[step], self.known_listed)
+        return DirichletRows(prior, counts, row, column, known, successor, shape, self.unit_prior, True, (), listed)
 
     def sample_expectation(self, key: PRNGKeyArray, values: Float[Array, " O"]) -> Float[Array, "*H S A"]:
         """One draw of sum_o P(o | s, a) values(o); listed counts never build the rows."""
+        if self.known_listed is not None:
+            return self.expectation(values)
         if self.successor is None or self.row is not None or self.column is not None:
             return self.sample(key) @ values
         prior, counts, successor = (jnp.asarray(x) for x in (self.prior, self.counts, self.successor))
         drawn = dirichlet_expectation(key, prior, counts, successor, values, unit_prior=self.unit_prior)
         return drawn.reshape(self.shape[:-1])
+
+    def expectation(self, values: Float[Array, " O"]) -> Float[Array, "*H S A"]:
+        """sum_o E[P(o | s, a)] values(o); listed counts and listed known rows never build the rows."""
+        if self.known_listed is not None:
+            outcome, probability = (jnp.asarray(x) for x in self.known_listed)
+            return jnp.sum(probability * values[outcome], -1)
+        if self.row is not None or self.column is not None:
+            return self.mean() @ values
+        prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
+        before = jnp.sum(values) if self.unit_prior else prior @ values
+        seen = counts @ values if self.successor is None else jnp.sum(counts * values[self.successor], -1)
+        total = (self.shape[-1] if self.unit_prior else prior.sum(-1)) + counts.sum(-1)
+        return ((before + seen) / total).reshape(self.shape[:-1])
 
     def visits(self) -> Float[Array, "*H S A"]:
         """Transitions seen from every pair; for independent, unknown rows only (others do not know whose they were)."""
@@ -182,6 +202,8 @@ class DirichletRows(eqx.Module):
 
     def listed(self, successor: Any) -> "DirichletRows":
         """The same belief, its counts kept for the outcomes `successor` [*H S A L] and those seen only (host side)."""
+        if self.row is not None and (np.asarray(self.row) < 0).all():
+            return eqx.tree_at(lambda r: r.known_listed, self, self._list_known(), is_leaf=lambda x: x is None)
         counts = np.asarray(self.dense_counts)
         columns = [set(np.flatnonzero(seen)) for seen in counts]
         cells = np.indices(self.shape[:-1]).reshape(len(self.shape) - 1, -1)
@@ -196,6 +218,15 @@ class DirichletRows(eqx.Module):
         first = np.arange(width) < np.array([len(each) for each in lists])[:, None]
         kept = np.where(first, np.take_along_axis(counts, listed, -1), 0.0)
         return eqx.tree_at(lambda r: (r.counts, r.successor), self, (kept, listed), is_leaf=lambda x: x is None)
+
+    def _list_known(self) -> Any:
+        """`known_listed`, where few outcomes are possible (host side)."""
+        known = np.asarray(self.known)
+        width = int((known > 0).sum(-1).max())
+        if 4 * width > known.shape[-1]:
+            return None
+        outcome = np.argsort(known <= 0, axis=-1, kind="stable")[..., :width]
+        return outcome.astype(np.int32), np.take_along_axis(known, outcome, -1)
 
     def unlisted(self) -> "DirichletRows":
         """The same belief with the counts of all columns."""

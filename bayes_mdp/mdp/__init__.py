@@ -7,6 +7,7 @@ from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstE
 from bayes_mdp.mdp.protocols import (
     Agent,
     CanCount,
+    CanExpectNext,
     CanMean,
     CanNameTies,
     CanPredict,
@@ -28,6 +29,7 @@ __all__ = [
     "Agent",
     "AverageReward",
     "CanCount",
+    "CanExpectNext",
     "CanMean",
     "CanNameTies",
     "CanPredict",

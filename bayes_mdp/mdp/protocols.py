@@ -143,6 +143,15 @@ class CanSampleBackup(Protocol):
 
 
 @runtime_checkable
+class CanExpectNext(Protocol):
+    """Applies its mean rows to values layer by layer (independent steps), cheaper than by `mean_mdp`."""
+
+    def expected_next(self, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; an end is worth nothing."""
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """A rule of behaviour, and a likelihood of behaviour."""
 

@@ -1,6 +1,8 @@
 # pyright: reportArgumentType=false
 """Layer-by-layer draws have the law of whole draws."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,3 +72,29 @@ def test_only_independent_steps_are_layered(cases):
     tied = dirichlet_rows(np.ones((6, 3)), (2, 3, 2, 3), row=np.arange(12).reshape(2, 3, 2) % 6)
     space = StateActionSpace(3, 2, horizon=2)
     assert not isinstance(conjugate_posterior(tied, known_rewards(np.zeros((2, 3, 2))), space), LayeredPosterior)
+
+
+@pytest.mark.parametrize("name", ["support", "known"])
+@pytest.mark.parametrize("listed", [False, True])
+def test_expected_next_is_the_mean(cases, name, listed):
+    case = cases(name)
+    posterior = case.prior.update(case.data)
+    posterior = posterior.listed(np.zeros((*posterior.space.shape, 1), int)) if listed else posterior
+    mean = np.asarray(posterior.mean_mdp().transition_probs @ VALUES)
+    ours = [posterior.expected_next(jnp.asarray(VALUES), layer) for layer in range(len(mean))]
+    np.testing.assert_allclose(np.stack(ours), mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_known_rows_are_listed(spread, key):
+    """All rows known: few outcomes are listed, many are not; mean and draw of a layer are the rows themselves."""
+    shape = (2, 9, 2, 9)
+    rows = np.full(shape, 1 / 9) if spread else np.eye(9)[np.random.default_rng(0).integers(0, 9, shape[:-1])]
+    known = dirichlet_rows(np.ones((1, 9)), shape, row=np.full(shape[:-1], -1), known=rows)
+    prior = conjugate_posterior(known, known_rewards(np.zeros(shape[:-1])), StateActionSpace(9, 2, horizon=2))
+    prior: Any = prior.listed(np.zeros((*shape[:-1], 1), int))
+    assert (prior.transition_probs.known_listed is None) == spread
+    values = jnp.arange(9.0)
+    for layer in range(2):
+        np.testing.assert_allclose(prior.expected_next(values, layer), rows[layer] @ np.arange(9.0), rtol=1e-6)
+        np.testing.assert_allclose(prior.sample_backup(key, values, layer), rows[layer] @ np.arange(9.0), rtol=1e-6)

@@ -1,0 +1,77 @@
+"""The mean MDP of a belief, one layer of an episode at a time: what the optimistic agents plan in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from bayes_mdp.mdp import CanExpectNext, CanMean, Episodic, Objective
+from bayes_mdp.mdp.abilities import require_ability
+
+Layer = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
+
+
+class MeanModel(eqx.Module):
+    """Posterior means of an episode of `horizon` steps, asked layer by layer.
+
+    Args:
+        reward: [*H S A], mean rewards.
+        source: what applies mean rows: a belief that can `expected_next`, or its mean MDP.
+        legal: Bool[S A], or None.
+        horizon: H, number of steps.
+    """
+
+    reward: Float[Array, "*H S A"]
+    source: Any
+    legal: Bool[Array, "S A"] | None
+    horizon: int = eqx.field(static=True)
+
+    def at(self, table: Float[Array, "*H S A"], layer: Any) -> Float[Array, "S A"]:
+        """A table of pairs at one step (itself where it does not depend on the step)."""
+        return table if table.ndim == 2 else table[layer]
+
+    def expected_next(self, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        """sum_s' E[P(s' | s, a)] values(s') at one step; an end is worth nothing."""
+        if isinstance(self.source, CanExpectNext):
+            return self.source.expected_next(values, layer)
+        return self.source.at(layer).expected_next(values)
+
+    def backward(self, backup: Layer, worth: Callable[[Any], Any] | None = None) -> Float[Array, "H S A"]:
+        """q of every step, from the last to the first: q_h = backup(h, v_{h+1}), v_h = worth(q_h), v_H = 0.
+
+        Args:
+            backup: (step, values of the next states) -> q of the step; illegal actions become -inf afterwards.
+            worth: q [S A] -> v [S]; None: the best action.
+        """
+        best = worth or (lambda q: jnp.max(q, -1))
+
+        def step(values: Float[Array, " S"], layer: Any) -> Any:
+            q = backup(layer, values)
+            q = q if self.legal is None else jnp.where(self.legal, q, -jnp.inf)
+            return best(q), q
+
+        end = jnp.zeros(self.reward.shape[-2], self.reward.dtype)
+        return lax.scan(step, end, jnp.arange(self.horizon), reverse=True)[1]
+
+
+def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
+    """The mean model of a belief for episodes. Traceable; a belief that can is never asked for its mean rows.
+
+    Args:
+        belief: with a mean; with a step axis or without (rows shared by all steps).
+        objective: `Episodic`.
+        who: who asks, for the sentences: "UCBVI".
+
+    Raises:
+        TypeError: the belief has no mean. ValueError: another objective.
+    """
+    require_ability(belief, CanMean, who)
+    if not isinstance(objective, Episodic):
+        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    mean = belief.mean_mdp()
+    source = belief if isinstance(belief, CanExpectNext) else mean
+    legal = None if mean.legal is None else jnp.asarray(mean.legal)
+    return MeanModel(mean.reward, source, legal, objective.horizon)
