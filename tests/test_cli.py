@@ -81,6 +81,10 @@ def test_run_writes_its_result(capsys, tmp_path):
 def test_run_refuses_names_and_sizes(capsys):
     refused(capsys, "agent is 'dqn'", "run", "dqn", "riverswim", "--steps", 10)
     refused(capsys, "env is 'mars'", "run", "psrl", "mars", "--steps", 10)
+    refused(capsys, "did you mean 'psrl'?", "run", "prsl", "riverswim", "--steps", 10)
+    refused(capsys, "did you mean 'osband_chain'?", "run", "psrl", "osband-chain:5", "--steps", 10)
+    refused(capsys, "mean 'dirichlet_normal'?", "run", "psrl", "chain", "--steps", 1, "--prior", "diriclet_normal")
+    refused(capsys, "did you mean 'doubling'?", "run", "psrl", "chain", "--steps", 10, "--replan", "dubling")
     refused(capsys, "which has no size", "run", "psrl", "riverswim:6", "--steps", 10)
     refused(capsys, "needs arguments", "run", "psrl", "riverswim", "--steps", 10, "--prior", "known_rewards")
     refused(capsys, "NoSuch-v0", "run", "psrl", "NoSuch-v0", "--steps", 10)
@@ -89,13 +93,37 @@ def test_run_refuses_names_and_sizes(capsys):
     refused(capsys, "num_episodes", "run", "psrl", "deep_sea:4", "--steps", 10)
 
 
+def test_run_refuses_an_objective_that_the_agent_has_no_rule_for(capsys):
+    refused(
+        capsys, "objective is Discounted, expected Episodic for KLearning", "run", "k_learning", "chain", "--steps", 9
+    )
+
+
 def test_reproduce_refuses_an_unknown_name(capsys, tmp_path):
     folder = tmp_path / "out"
     refused(capsys, "name is 'ube-fig9', expected one of ube-fig2", "reproduce", "ube-fig9", "--out", folder)
     assert not folder.exists()
 
 
-def test_an_unknown_option_exits_with_2(capsys):
+def test_environments_with_sizes_are_found():
+    """The first parameter of a factory is a size where its name says so."""
+    from bayes_mdp.experiments.named import find_environment
+
+    for name, sizes in {"bsuite_deep_sea:4": (4, 2), "osband_chain:5": (5, 2), "garnet:7": (7, 2)}.items():
+        mdp = find_environment(name).mdp
+        assert (mdp.n_states, mdp.n_actions) == sizes
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("run psrl riverswim", "--steps"),
+        ("rnu psrl riverswim --steps 10", "did you mean 'run'?"),
+        ("run psrl riverswim --steps 10 --regret averge", "did you mean 'average'?"),
+    ],
+)
+def test_an_unknown_word_exits_with_2(capsys, words, shown):
     with pytest.raises(SystemExit) as stop:
-        main(["run", "psrl", "riverswim"])
+        main(words.split())
     assert stop.value.code == 2
+    assert shown in capsys.readouterr().err

@@ -3,18 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
+from bayes_mdp.agents.bayes_ucbvi import BayesUCBVI
+from bayes_mdp.agents.beb import BEB
+from bayes_mdp.agents.bolt import BOLT
 from bayes_mdp.agents.bql import BQL
 from bayes_mdp.agents.by_draws import ThompsonByDraws
 from bayes_mdp.agents.count_bonus import CountBonus
 from bayes_mdp.agents.covariance_thompson import CovarianceThompson
 from bayes_mdp.agents.exact_ube import ExactUBE
+from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
+from bayes_mdp.agents.information_gain import InformationGain
+from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.learner import ChecksBelief, Learner, Replans
+from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.moment_matching import MomentMatching
+from bayes_mdp.agents.opsrl import OPSRL
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
+from bayes_mdp.agents.rand_ql import RandQL
 from bayes_mdp.agents.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
+from bayes_mdp.agents.rlsvi import RLSVI
+from bayes_mdp.agents.soft_q import BoltzmannQ, SoftQ, SoftQMean
 from bayes_mdp.agents.ube import UBE
+from bayes_mdp.agents.ucb_h import UCBH
+from bayes_mdp.agents.ucbvi import UCBVI
+from bayes_mdp.agents.ucfh import UCFH
+from bayes_mdp.agents.ucrl2 import UCRL2
+from bayes_mdp.agents.vapor import VAPOR
 
 AGENTS: dict[str, Callable[..., Any]] = {
     "psrl": PSRL,
@@ -26,30 +42,66 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "exact_ube": ExactUBE,
     "thompson_by_draws": ThompsonByDraws,
     "covariance_thompson": CovarianceThompson,
+    "k_learning": KLearning,
+    "information_gain": InformationGain,
+    "vapor": VAPOR,
+    "bayes_ucbvi": BayesUCBVI,
+    "beb": BEB,
+    "bolt": BOLT,
+    "opsrl": OPSRL,
+    "ucbvi": UCBVI,
+    "rlsvi": RLSVI,
+    "gaussian_psrl": GaussianPSRL,
+    "ucb_h": UCBH,
+    "rand_ql": RandQL,
+    "soft_q": SoftQ,
+    "soft_q_mean": SoftQMean,
+    "boltzmann_q": BoltzmannQ,
+    "epsilon_greedy_mean": EpsilonGreedyMean,
+    "ucrl2": UCRL2,
+    "ucfh": UCFH,
 }
 
 __all__ = [
     "AGENTS",
+    "BEB",
+    "BOLT",
     "BQL",
+    "OPSRL",
     "PSRL",
+    "RLSVI",
     "UBE",
+    "UCBH",
+    "UCBVI",
+    "UCFH",
+    "UCRL2",
+    "VAPOR",
+    "BayesUCBVI",
     "Boltzmann",
+    "BoltzmannQ",
     "ChecksBelief",
     "CountBonus",
     "CovarianceThompson",
     "Doubling",
     "EpsilonGreedy",
+    "EpsilonGreedyMean",
     "EpsilonGreedyQ",
     "EveryEpisode",
     "EverySteps",
     "ExactUBE",
+    "GaussianPSRL",
     "GaussianThompson",
     "Geometric",
     "Greedy",
+    "InformationGain",
+    "KLearning",
     "Learner",
     "MomentMatching",
+    "RandQL",
     "ReplanRule",
     "Replans",
+    "SoftQ",
+    "SoftQMean",
     "ThompsonByDraws",
     "When",
 ]

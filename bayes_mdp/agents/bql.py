@@ -13,7 +13,7 @@ from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, is_concrete, require
 from bayes_mdp.planning.solution import best_action
 
 _UPDATES = {"mixture": mixture_update, "moment": moment_update}
@@ -52,8 +52,7 @@ class BQL(eqx.Module):
 
     def __check_init__(self) -> None:
         for name, words in (("update", tuple(_UPDATES)), ("choose", _CHOICES)):
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(words)}")
+            check_name(name, getattr(self, name), words)
         for name in ("loc", "pseudo_count", "concentration", "rate"):
             if is_concrete(getattr(self, name)):
                 (check_finite if name == "loc" else check_positive)(name, getattr(self, name))

@@ -16,6 +16,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
@@ -118,8 +119,7 @@ class CountBonus(eqx.Module):
             value = getattr(self, name)
             if value is not None:
                 check_not_negative(name, value)
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}")
+        check_name("schedule", self.schedule, SCHEDULES)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> CountBonusState:
         """No plan yet.

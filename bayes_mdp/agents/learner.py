@@ -61,6 +61,18 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
     return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape
 
 
+def episode_length(problem: Problem, who: str) -> int:
+    """H, for a learner of episodes.
+
+    Raises:
+        ValueError: another objective.
+    """
+    objective = problem.objective
+    if not isinstance(objective, Episodic):
+        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    return objective.horizon
+
+
 def place_of(problem: Problem, transition: Transitions) -> Place:
     """Where one transition stands. Traceable."""
     objective = problem.objective

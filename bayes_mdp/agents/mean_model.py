@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.mdp import CanExpectNext, CanMean, Episodic, Objective
+from bayes_mdp.mdp import MDP, CanExpectNext, CanMean, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 
 Layer = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
@@ -35,9 +35,9 @@ class MeanModel(eqx.Module):
 
     def expected_next(self, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
         """sum_s' E[P(s' | s, a)] values(s') at one step; an end is worth nothing."""
-        if isinstance(self.source, CanExpectNext):
-            return self.source.expected_next(values, layer)
-        return self.source.at(layer).expected_next(values)
+        if isinstance(self.source, (MDP, SparseMDP)):
+            return self.source.at(layer).expected_next(values)
+        return self.source.expected_next(values, layer)
 
     def backward(self, backup: Layer, worth: Callable[[Any], Any] | None = None) -> Float[Array, "H S A"]:
         """q of every step, from the last to the first: q_h = backup(h, v_{h+1}), v_h = worth(q_h), v_H = 0.

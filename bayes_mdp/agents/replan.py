@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from bayes_mdp.mdp import Episodic, Moment, Objective
+from bayes_mdp.mdp.validation import check_name
 
 DEFAULT_PERIOD = 20
 _LAST_TIME = 2**31 - 1
@@ -138,8 +139,7 @@ def as_rule(replan: Any) -> ReplanRule | None:
     if replan is None or isinstance(replan, ReplanRule):
         return replan
     if isinstance(replan, str):
-        if replan not in words:
-            raise ValueError(f"replan is {replan!r}, expected one of {', '.join(map(repr, words))}")
+        check_name("replan", replan, words, ", or a number of steps")
         return words[replan]()
     if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool):
         return EverySteps(int(replan))

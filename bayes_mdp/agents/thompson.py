@@ -12,7 +12,7 @@ from bayes_mdp.agents.premise import require_rows
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.mdp.validation import check_name, is_concrete, require
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
@@ -26,8 +26,7 @@ def check_thompson(scale: Any, noise: str) -> None:
         ValueError: `scale` is negative or not finite, `noise` is no word of `NOISES`.
     """
     check_not_negative("scale", scale)
-    if noise not in NOISES:
-        raise ValueError(f"noise is {noise!r}, expected one of {', '.join(NOISES)}")
+    check_name("noise", noise, NOISES)
 
 
 def check_not_negative(name: str, value: Any) -> None:

@@ -32,7 +32,7 @@ from bayes_mdp.agents.thompson import UsesRows, check_not_negative, check_thomps
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import Episodic, FirstExit, Objective, Problem, Validity
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import check_name, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
@@ -144,8 +144,7 @@ def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs
 
 
 def _check_options(q_max: Any, form: str) -> None:
-    if form not in FORMS:
-        raise ValueError(f"form is {form!r}, expected one of {', '.join(FORMS)}")
+    check_name("form", form, FORMS)
     if q_max is not None:
         if np.shape(q_max):
             raise ValueError(f"q_max has shape {np.shape(q_max)}, expected one number")

@@ -8,6 +8,7 @@ from bayes_mdp.calibration.beliefs import chains_of, check_posterior, has_prior
 from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.groups import GROUPS, groups
 from bayes_mdp.calibration.observed import Data
+from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,8 +89,7 @@ def dataset(
     Raises:
         ValueError, TypeError: as `to_arviz`; a group that does not exist.
     """
-    if group not in GROUPS:
-        raise ValueError(f"group is {group!r}, expected one of {', '.join(GROUPS)}")
+    check_name("group", group, GROUPS)
     if group == "sample_stats" and chains_of(posterior) is None:
         raise ValueError("group is 'sample_stats', expected another: no chains were run for this posterior")
     made = groups(posterior, (group,), num_draws=num_draws, key=key, log_likelihood=log_likelihood, data=data)

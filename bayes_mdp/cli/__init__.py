@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 ERRORS = (ValueError, TypeError, OSError, ImportError)
 USER_ERROR, INTERRUPTED = 2, 130
@@ -40,11 +41,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses a word as argparse does, with the nearest one that there is."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from bayes_mdp.mdp.validation import did_you_mean
+
+            raise argparse.ArgumentError(action, error.message + did_you_mean(value, action.choices or ())) from None
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
     from bayes_mdp.cli import calibrate, fit, listing, run, scorecard
 
-    parser = argparse.ArgumentParser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
+    parser = _Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_demo(commands)

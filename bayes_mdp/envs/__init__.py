@@ -1,19 +1,25 @@
 """Environments of the papers as arrays, Gymnasium's transition tables in, logs in (CSV, Parquet, DataFrame)."""
 
+from bayes_mdp.envs.bsuite_deep_sea import bsuite_deep_sea
 from bayes_mdp.envs.chain import chain
 from bayes_mdp.envs.deep_sea import deep_sea, reachable
 from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
+from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
+from bayes_mdp.envs.osband_chain import osband_chain
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
 from bayes_mdp.envs.to_gymnasium import to_gymnasium
 from bayes_mdp.envs.two_action_chain import two_action_chain
 from bayes_mdp.envs.wide_narrow import wide_narrow
 
 ENVS = {
+    "bsuite_deep_sea": bsuite_deep_sea,
     "chain": chain,
     "deep_sea": deep_sea,
     "deep_sea_continuing": deep_sea_continuing,
+    "garnet": garnet,
+    "osband_chain": osband_chain,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
     "two_action_chain": two_action_chain,
@@ -24,10 +30,13 @@ ENVS = {
 __all__ = [
     "ENVS",
     "ListedReward",
+    "bsuite_deep_sea",
     "chain",
     "deep_sea",
     "deep_sea_continuing",
     "from_gymnasium",
+    "garnet",
+    "osband_chain",
     "reachable",
     "read_log",
     "riverswim",

@@ -35,6 +35,7 @@ class RunOptions:
         refit_every: rows (episodes or checkpoints) from one check whether a belief by weighted draws is worn out to the
             next; None: about a hundred checks in a run. All seeds that are get a new belief from all that they have
             seen, in one compiled call.
+        target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
     """
 
     space: StateActionSpace | None = None
@@ -45,6 +46,7 @@ class RunOptions:
     method: str | Method = "auto"
     num_particles: int = NUM_PARTICLES
     refit_every: int | None = None
+    target: Any = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def check_case(case: Case) -> None:
         raise ValueError(f"{name} is no NumPyro program, expected one to draw environments from (regret='bayes')")
     if case.options.worlds is not None and not case.own_world:
         raise ValueError(f"options.worlds is given for regret={case.regret!r}, expected regret='bayes'")
+    _check_target(case)
 
 
 def check_request(case: Case) -> None:
@@ -156,6 +159,16 @@ def _check_length(case: Case) -> None:
     steps = case.length * (case.horizon or 1)
     if steps > _MOST_STEPS:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
+
+
+def _check_target(case: Case) -> None:
+    if case.options.target is None:
+        return
+    target = np.asarray(case.options.target)
+    if target.dtype != bool or target.shape != case.space.shape:
+        raise ValueError(
+            f"options.target is {target.dtype} of shape {target.shape}, expected bool of shape {case.space.shape}"
+        )
 
 
 def _check_sizes(case: Case) -> None:

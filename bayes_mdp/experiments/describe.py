@@ -112,5 +112,6 @@ def describe_case(case: Case, *, environment: Any, space: StateActionSpace, beli
         "method": describe(case.options.method),
         "num_particles": case.options.num_particles,
         "refit_every": case.options.refit_every,
+        "target": describe(case.options.target),
     }
     return {"configuration": configuration, "versions": versions(), "key": describe_key(case.key)}

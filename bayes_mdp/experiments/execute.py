@@ -1,6 +1,6 @@
 """The compiled program and the host loop over its chunks: progress, snapshots, interruption."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from bayes_mdp.experiments.snapshot import Snapshots, join
 class Outcome(NamedTuple):
     """What a run leaves: [seed, row] rewards and regrets, [seed, *H S A] visits; of beliefs that wear out, the refits.
 
-    `refits` [seed]: how many; `refit_cost`: see `Refits.cost`.
+    `refits` [seed]: how many; `refit_cost`: see `Refits.cost`. `target`: visits of the target pairs, [seed, row].
     """
 
     reward: Float[np.ndarray, "N rows"]
@@ -29,6 +29,7 @@ class Outcome(NamedTuple):
     visits: Float[np.ndarray, "N *H S A"]
     refits: Int[np.ndarray, " N"] | None = None
     refit_cost: dict[str, float] | None = None
+    target: Float[np.ndarray, "N rows"] | None = None
 
 
 @partial(jax.jit, static_argnames=("layout", "own"))
@@ -55,10 +56,17 @@ def play_chunk(
     return seeds(setting, keys, carry, first_row, num_rows)
 
 
-def execute(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Outcome:
+def execute(
+    prepared: Prepared,
+    progress: Progress,
+    snapshots: Snapshots,
+    *,
+    stop: Callable[[Row], bool] | None = None,
+) -> Outcome:
     """Play all rows, chunk by chunk, from the last snapshot where there is one.
 
-    A run that is interrupted leaves a snapshot of its last chunk, and the interruption goes on to the caller.
+    A run that is interrupted leaves a snapshot of its last chunk, and the interruption goes on to the caller. `stop`
+    is asked between two chunks, with the rows so far [seed, row]: where it says so, no more is played.
     """
     layout, own_world, setting, keys = prepared.layout, prepared.own_world, prepared.setting, prepared.keys
     carry = start_all(layout, (own_world, prepared.own_belief), setting, keys, prepared.belief)
@@ -67,6 +75,8 @@ def execute(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Out
     with progress as bar, snapshots as saved:
         bar.advance(done)
         for first, count in _chunks(layout, done):
+            if stop is not None and chunks and stop(join(chunks, first)):
+                break
             # Before the chunk, not after it: the snapshot is then older than the refit, which takes long.
             carry, anew = _renewed(refits, carry, first)
             carry, chunk = play_chunk(layout, own_world, setting, keys, carry, jnp.int32(first), jnp.int32(count))
@@ -74,9 +84,10 @@ def execute(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Out
             saved.keep(first + count, carry, chunks)
             jax.block_until_ready(chunk)
             saved.write_if_old()
-            bar.advance(first + count)
-    rows = join(chunks, layout.num_rows)
-    outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits))
+            done = first + count
+            bar.advance(done)
+    rows = join(chunks, done)
+    outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits), target=rows.target)
     if rows.refits is None:
         return outcome
     return outcome._replace(refits=rows.refits.sum(1).astype(int), refit_cost=refits.cost)
@@ -107,4 +118,4 @@ def _axes(own_world: bool) -> Setting:
     """Which axis of the setting runs over seeds: none, but for worlds of their own."""
     shared: Any = None
     each: Any = 0 if own_world else None
-    return Setting(shared, shared, shared, each, each, shared)
+    return Setting(shared, shared, shared, each, each, shared, shared)

@@ -25,7 +25,11 @@ SEEDS = "seeds"
 
 
 class Setting(eqx.Module):
-    """What does not change during a run. `constants` are the leaves of the belief that no update changes."""
+    """What does not change during a run.
+
+    `constants` are the leaves of the belief that no update changes; `target`, Bool[*H S A] or None, the pairs whose
+    visits are counted row by row.
+    """
 
     agent: Any
     rule: Any
@@ -33,6 +37,11 @@ class Setting(eqx.Module):
     simulator: Simulator
     truth: Truth
     constants: Any
+    target: Any = None
+
+    def nothing(self, like: Any) -> "Row":
+        """A row in which nothing has happened, of numbers or arrays such as `like`."""
+        return Row(like, like, target=None if self.target is None else like)
 
 
 class Held(eqx.Module):
@@ -69,11 +78,13 @@ class Row(NamedTuple):
         reward: of the row.
         regret: of the row, where the loop measures it.
         refits: 1 where the belief was refitted before the row; None: it does not wear out. The host's, not the loop's.
+        target: visits of the target pairs; None: there are none.
     """
 
     reward: Any
     regret: Any
     refits: Any = None
+    target: Any = None
 
 
 class Streams(NamedTuple):
@@ -127,8 +138,7 @@ def play(
         carry, row = _play_row(layout, setting, keys, carry, first_row + i)
         return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
 
-    nothing = jnp.zeros(layout.chunk_rows)
-    return lax.fori_loop(0, num_rows, body, (carry, Row(nothing, nothing)))
+    return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
 
 
 def _play_row(layout: Layout, setting: Setting, keys: Streams, carry: Carry, row: Any) -> tuple[Carry, Row]:
@@ -144,8 +154,7 @@ def _play_row(layout: Layout, setting: Setting, keys: Streams, carry: Carry, row
         carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
         return carry, jax.tree.map(jnp.add, total, more)
 
-    nothing = jnp.zeros(())
-    return lax.fori_loop(0, segments, body, (carry, Row(nothing, nothing)))
+    return lax.fori_loop(0, segments, body, (carry, setting.nothing(jnp.zeros(()))))
 
 
 def _play_segment(
@@ -167,7 +176,15 @@ def _play_segment(
     if layout.values:
         regret = setting.truth.regret(old_value, value, block, layout.episodic)
     carry = _learn(layout, setting, carry, block)
-    return replace(carry, state=state), Row(jnp.sum(block.reward), regret)
+    row = Row(jnp.sum(block.reward), regret, target=_target_visits(layout, setting, block))
+    return replace(carry, state=state), row
+
+
+def _target_visits(layout: Layout, setting: Setting, block: Block) -> Float[Array, ""] | None:
+    if setting.target is None:
+        return None
+    data, weight = _transitions(layout, setting.problem, block)
+    return jnp.sum(weight * setting.target[data.cell(setting.problem.space)])
 
 
 def _plan_if_due(layout: Layout, setting: Setting, keys: Streams, carry: Carry, time: Any, step: Any) -> Carry:

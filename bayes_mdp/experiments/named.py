@@ -13,6 +13,7 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.replan import as_rule
 from bayes_mdp.envs import ENVS, from_gymnasium
 from bayes_mdp.mdp import Environment
+from bayes_mdp.mdp.validation import check_name
 
 
 def find_prior(name: str) -> Callable[..., Any]:
@@ -24,8 +25,7 @@ def find_prior(name: str) -> Callable[..., Any]:
     from bayes_mdp.models import PRIORS
 
     if ":" not in name:
-        if name not in PRIORS:
-            raise ValueError(f"prior is {name!r}, expected one of {', '.join(PRIORS)}, or MODULE:FUNCTION")
+        check_name("prior", name, PRIORS, ", or MODULE:FUNCTION")
         try:
             return PRIORS[name]()
         except TypeError as error:
@@ -48,8 +48,7 @@ def find_agent(name: str, replan: str | None = None) -> Any:
     Raises:
         ValueError: no such agent or rule.
     """
-    if name not in AGENTS:
-        raise ValueError(f"agent is {name!r}, expected one of {', '.join(AGENTS)}")
+    check_name("agent", name, AGENTS)
     agent = AGENTS[name]()
     if replan is None:
         return agent
@@ -72,5 +71,5 @@ def find_environment(name: str) -> Environment:
             )
         return ENVS[base](int(size)) if size else ENVS[base]()
     if "-v" not in name:
-        raise ValueError(f"env is {name!r}, expected one of {', '.join(ENVS)}, or a Gymnasium id")
+        check_name("env", base, ENVS, ", or a Gymnasium id")
     return from_gymnasium(name)

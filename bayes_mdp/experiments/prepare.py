@@ -51,7 +51,7 @@ def prepare(case: Case) -> Prepared:
     wears = isinstance(belief, CanRefit)
     layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values, wears=wears)
     problem = Problem(space, case.objective, case.env.mdp.initial)
-    setting = on_device(Setting(case.agent, case.rule, problem, sim, truth, constants))
+    setting = on_device(Setting(case.agent, case.rule, problem, sim, truth, constants, case.options.target))
     return Prepared(layout, case.own_world, own_belief, envs, setting, keys, belief, space)
 
 

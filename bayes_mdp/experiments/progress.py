@@ -13,10 +13,11 @@ class Progress:
         steps_per_row: steps of all seeds in one row.
         num_rows: rows of the run.
         show: False: never.
+        unit: what is counted.
     """
 
-    def __init__(self, steps_per_row: int, num_rows: int, *, show: bool = True) -> None:
-        self._steps, self._rows, self._show = steps_per_row, num_rows, show
+    def __init__(self, steps_per_row: int, num_rows: int, *, show: bool = True, unit: str = " steps") -> None:
+        self._steps, self._rows, self._show, self._unit = steps_per_row, num_rows, show, unit
         self._bar: Any = None
         self._done = 0
 
@@ -25,7 +26,7 @@ class Progress:
 
         self._bar = tqdm(
             total=self._steps * self._rows,
-            unit=" steps",
+            unit=self._unit,
             unit_scale=True,
             delay=DELAY,
             disable=None if self._show else True,  # None: silent where the output is no terminal
@@ -36,6 +37,10 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.close()
+
+    def describe(self, text: str) -> None:
+        """Show what is being done, before the bar."""
+        self._bar.set_description(text, refresh=False)
 
     def advance(self, rows_done: int) -> None:
         """Tell how many rows are done."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jaxtyping import PRNGKeyArray
 
+from bayes_mdp.experiments.cells import Cells, folder_of
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import write_beside
-from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.mdp.validation import check_key, check_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 REPRODUCTIONS = {
     "ube-fig2": "bayes_mdp.experiments.papers.ube_fig2",
     "wide-narrow": "bayes_mdp.experiments.papers.wide_narrow",
+    "klearning-fig1": "bayes_mdp.experiments.papers.klearning_fig1",
+    "klearning-fig2": "bayes_mdp.experiments.papers.klearning_fig2",
+    "klearning-fig3": "bayes_mdp.experiments.papers.klearning_fig3",
+    "klearning-fig4": "bayes_mdp.experiments.papers.klearning_fig4",
 }
 """Name -> module with a `REPRODUCTION`, loaded when it is asked for."""
 
@@ -32,8 +37,7 @@ def find_reproduction(name: str) -> Reproduction:
     Raises:
         ValueError: no such experiment.
     """
-    if name not in REPRODUCTIONS:
-        raise ValueError(f"name is {name!r}, expected one of {', '.join(REPRODUCTIONS)}")
+    check_name("name", name, REPRODUCTIONS)
     return import_module(REPRODUCTIONS[name]).REPRODUCTION
 
 
@@ -47,8 +51,11 @@ def reproduce(
     the package; what differs from it is printed and kept in the attribute `unexpected` of the Dataset (JSON, a list
     of sentences; empty: all is as expected).
 
+    With `path`, an experiment of many parts keeps each in a folder beside it (`<path>.cells`) as soon as it is
+    finished: the same call goes on from there after a kill. The folder is removed when the result is written.
+
     Args:
-        name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow".
+        name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
@@ -72,10 +79,11 @@ def reproduce(
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores")
     options = reproduction.options(scale)
-    result = reproduction.run(key=key, **options)
+    configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
+    cells = _cells(path, configuration, key) if reproduction.in_cells else None
+    result = reproduction.run(key=key, **options, **({} if cells is None else {"cells": cells}))
     rows = reproduction.rows(result)
     surprises = unexpected(rows, expected_verdicts(name), scale)
-    configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
     result.attrs = _attributes(configuration, key, rows, surprises)
     print(table(rows))
     for sentence in surprises:
@@ -84,7 +92,15 @@ def reproduce(
     if path is not None:
         save_result(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
+    if cells is not None:
+        cells.remove()
     return result, figure
+
+
+def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any) -> Cells:
+    if path is None:
+        return Cells()
+    return Cells(folder_of(path), {"configuration": configuration, "versions": versions(), "key": describe_key(key)})
 
 
 def figure_path(path: str | Path) -> Path:

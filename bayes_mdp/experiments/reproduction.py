@@ -49,7 +49,8 @@ class Reproduction:
 
     Args:
         source: paper and figure or table.
-        run: key -> a Dataset; the defaults of its other arguments, keywords all, are full scale, that of the paper.
+        run: key -> a Dataset; the defaults of its other arguments, keywords all, are full scale, that of the paper. One
+            of many parts takes `cells` too, a `Cells` that keeps them.
         rows: the table of a Dataset.
         figure: the figure of a Dataset.
         quick: the options that differ at quick scale.
@@ -63,8 +64,13 @@ class Reproduction:
     quick: Mapping[str, Any]
     seconds: Mapping[str, float]
 
+    @property
+    def in_cells(self) -> bool:
+        """Whether `run` takes `cells`."""
+        return "cells" in signature(self.run).parameters
+
     def options(self, scale: Scale) -> dict[str, Any]:
-        """The arguments of `run` at a scale, but for the key."""
+        """The arguments of `run` at a scale, but for the key and the cells."""
         parameters = signature(self.run).parameters
-        full = {name: parameter.default for name, parameter in parameters.items() if name != "key"}
+        full = {name: parameter.default for name, parameter in parameters.items() if name not in ("key", "cells")}
         return full | dict(self.quick) if scale == "quick" else full

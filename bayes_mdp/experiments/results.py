@@ -31,7 +31,7 @@ def to_dataset(
     steps so far. `attributes` are kept as JSON.
 
     Where the belief wears out: `refits` [seed], how often it was inferred anew; the attribute `refit_cost`, what that
-    took in this process: seconds, calls, and compilations.
+    took in this process: seconds, calls, and compilations. Where pairs are a target: `target_visits`, dims as `reward`.
     """
     import xarray as xr
 
@@ -51,6 +51,8 @@ def to_dataset(
         },
         attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
     )
+    if outcome.target is not None:
+        result["target_visits"] = (("seed", rows), outcome.target, {"long_name": "visits of the target"})
     if outcome.refits is not None:
         result["refits"] = ("seed", outcome.refits, {"long_name": "refits of the belief"})
         result.attrs["refit_cost"] = json.dumps(outcome.refit_cost)

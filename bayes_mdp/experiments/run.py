@@ -82,8 +82,9 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         options: see `RunOptions`.
 
     Returns:
-        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action], and where the
-        belief wears out `refits` [seed]; the attributes hold configuration, versions and key as JSON, and `refit_cost`.
+        A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; with
+        `options.target` its visits, `target_visits` [seed, checkpoint | episode]; where the belief wears out `refits`
+        [seed]. The attributes hold configuration, versions and key as JSON, and `refit_cost`.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.

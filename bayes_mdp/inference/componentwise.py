@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.inference.information import divergence
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import is_concrete
@@ -101,6 +102,19 @@ class Componentwise(eqx.Module):
         values = jnp.asarray(values)
         mean = self.average(worth)
         return self.average(lambda c: c.bellman_variance(values, discount) + (worth(c) - mean) ** 2)
+
+    def expected_information(self) -> Pairs:
+        """Nats that one more transition is expected to tell: about its row, and about which component holds.
+
+        The mutual information of the outcome and the component together with its rows: sum_k w_k (I_k + KL(pbar_k ||
+        pbar)), which is more than the weighted I_k. Of other rows it tells only through the component. Rewards apart.
+        """
+        mean = self.average(lambda component: component.transition_probs.mean())
+
+        def one(component: ConjugatePosterior) -> Pairs:
+            return component.expected_information() + divergence(component.transition_probs.mean(), mean)
+
+        return self.average(one)
 
     def _refuse_infinite(self) -> None:
         """Let the first component whose variance of a mean reward does not exist say so (not inside a trace)."""

@@ -78,7 +78,7 @@ def detect_rows(
     shape = (*program.space.shape, program.space.n_outcomes)
     legal = True if program.space.legal is None else program.space.legal[..., None]
     if _is_identity(index, stacked) and not law.zero.any():
-        return dirichlet_rows(prior, shape, sites=names), stacked, np.broadcast_to(legal, shape)
+        return dirichlet_rows(prior, shape, sites=names), stacked, legal & (index >= 0)
     row_of, column_of = np.full((2, probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)
     row_of[stacked[place]], column_of[stacked[place]] = place

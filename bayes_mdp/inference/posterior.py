@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference import variances
+from bayes_mdp.inference import information, variances
 from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
@@ -53,10 +53,7 @@ class ConjugatePosterior(eqx.Module):
 
     @property
     def reward(self) -> Any:
-        """The belief about the rewards after data: `.loc`, `.pseudo_count`, ... by family, [*H S A] or [*H S A O].
-
-        Known rewards: the array itself.
-        """
+        """The belief about the rewards after data, `.loc`, ... by family, [*H S A] or [*H S A O]; known: the array."""
         return self.reward_cells.mean() if isinstance(self.reward_cells, KnownRewards) else self.reward_cells.belief
 
     @property
@@ -103,6 +100,11 @@ class ConjugatePosterior(eqx.Module):
     def _draw(self, key: PRNGKeyArray) -> MDP:
         key_rows, key_rewards = jax.random.split(key)
         return self._mdp(self.transition_probs.sample(key_rows), self.reward_cells.sample(key_rewards))
+
+    def sample_next(self, key: PRNGKeyArray, values: Any, layer: Any, inflation: Any = 1, pseudo: Any = None) -> Pairs:
+        """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`."""
+        rows = self.transition_probs if self.space.horizon is None else self.transition_probs.at_step(layer)
+        return rows.sample_next(key, self._with_end(values), inflation, pseudo)
 
     def mean_mdp(self) -> MDP:
         """Posterior mean of the transition probabilities and of the expected rewards."""
@@ -230,7 +232,13 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: another form.
         """
+        if form == "dirichlet":  # asked for at every plan: listed counts build no rows
+            return 1.0 / (self.transition_probs.total() + 1.0)
         return dirichlet_spread(form, self.transition_probs.concentration, self.visit_counts())
+
+    def expected_information(self) -> Pairs:
+        """Nats that one more transition is expected to tell about its row (`inference.information`); rewards apart."""
+        return information.expected_information(self.transition_probs)
 
     def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "ConjugatePosterior":
         """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or `Counts`.

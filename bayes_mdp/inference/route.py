@@ -24,7 +24,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.trace import Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.validation import check_key, check_labels
+from bayes_mdp.mdp.validation import check_key, check_labels, check_name
 
 METHODS = ("auto", "exact", "collapsed", "nuts", "svi", "laplace")
 _NARROW: set[Any] = set()
@@ -185,11 +185,8 @@ def _check_arguments(prior: Any, space: Any, method: Any) -> None:
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
     if not isinstance(space, StateActionSpace):
         raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
-    if not isinstance(method, Method) and not (isinstance(method, str) and method in METHODS):
-        names = ", ".join(repr(name) for name in METHODS)
-        raise ValueError(
-            f"method is {method!r}, expected one of {names}, or a record NUTS(...), SVI(...), Laplace(...)"
-        )
+    if not isinstance(method, Method):
+        check_name("method", method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
 def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | None:

@@ -4,6 +4,7 @@ The rows of the law, one for each (step,) state and action, over O outcomes, sel
 *leaf rows*: tied rows share a leaf row, a known support leaves columns out, known rows have none.
 """
 
+import dataclasses
 import math
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.moments import log_rising
-from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
+from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
 from bayes_mdp.inference.tables import is_injective, leaf_index, unless_identity
 from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
 
@@ -100,6 +101,13 @@ class DirichletRows(eqx.Module):
         unknown = (concentration > 0).sum(-1) > 1
         return jnp.where(unknown, 1.0 / (concentration.sum(-1) + 1.0), 0.0)
 
+    def total(self) -> Float[Array, "*H S A"]:
+        """Sum of the concentrations of each row after data; infinite where nothing is unknown."""
+        if self.unit_prior and self.row is None and self.column is None and self.shape[-1] > 1:
+            return (self.shape[-1] + jnp.asarray(self.counts).sum(-1)).reshape(self.shape[:-1])
+        concentration = self.concentration
+        return jnp.where((concentration > 0).sum(-1) > 1, concentration.sum(-1), jnp.inf)
+
     def sample_leaves(self, key: PRNGKeyArray) -> Float[Array, "M K"]:
         """One draw of the leaf rows."""
         prior = jnp.asarray(self.prior)
@@ -115,10 +123,18 @@ class DirichletRows(eqx.Module):
     def at_step(self, step: Any) -> "DirichletRows":
         """The rows of one step, each with a leaf row of its own (right for independent rows only: see `layered`)."""
         shape, size = self.shape[1:], math.prod(self.shape[1:-1])
-        chosen = jnp.arange(size) + step * size if self.row is None else jnp.ravel(jnp.asarray(self.row)[step])
-        row = None if self.known is None else jnp.where(chosen < 0, -1, jnp.arange(size)).reshape(shape[:-1])
-        prior, counts = jnp.asarray(self.prior)[chosen], jnp.asarray(self.counts)[chosen]
-        successor = None if self.successor is None else jnp.asarray(self.successor)[chosen]
+        chosen = None if self.row is None else jnp.ravel(jnp.asarray(self.row)[step])
+        row = None
+        if self.known is not None and chosen is not None:
+            row = jnp.where(chosen < 0, -1, jnp.arange(size)).reshape(shape[:-1])
+
+        def take(leaves: Any) -> Array:
+            # A slice is read in place, a gather is not: twice as fast for dense counts.
+            leaves = jnp.asarray(leaves)
+            return leaves[chosen] if chosen is not None else jax.lax.dynamic_slice_in_dim(leaves, step * size, size)
+
+        prior, counts = take(self.prior), take(self.counts)
+        successor = None if self.successor is None else take(self.successor)
         column, known = (None if x is None else jnp.asarray(x)[step] for x in (self.column, self.known))
         listed = jax.tree.map(lambda x: jnp.asarray(x)[step], self.known_listed)
         return DirichletRows(prior, counts, row, column, known, successor, shape, self.unit_prior, True, (), listed)
@@ -132,6 +148,27 @@ class DirichletRows(eqx.Module):
         prior, counts, successor = (jnp.asarray(x) for x in (self.prior, self.counts, self.successor))
         drawn = dirichlet_expectation(key, prior, counts, successor, values, unit_prior=self.unit_prior)
         return drawn.reshape(self.shape[:-1])
+
+    def sample_next(
+        self, key: PRNGKeyArray, values: Float[Array, " O"], inflation: Any = 1.0, pseudo: tuple[Any, Any] | None = None
+    ) -> Float[Array, "*H S A"]:
+        """`sample_expectation` with concentrations over `inflation` and a pseudo outcome (see `CanSampleNext`)."""
+        plain = isinstance(inflation, (int, float)) and inflation == 1
+        rows = self if plain else self._inflated(inflation)
+        if pseudo is None or self.known_listed is not None:
+            return rows.sample_expectation(key, values)
+        count, worth = pseudo
+        key_rows, key_share = jax.random.split(key)
+        drawn, total = rows.sample_expectation(key_rows, values), rows.total()
+        unknown = total < jnp.inf
+        # A Dirichlet row with one more outcome is that row, and the share of the outcome, independent of it: Beta.
+        both = jnp.stack([jnp.broadcast_to(count / inflation, total.shape), jnp.where(unknown, total, 1.0)])
+        extra, own = loggamma(key_share, both.astype(drawn.dtype))
+        return drawn + jnp.where(unknown, jax.nn.sigmoid(extra - own), 0.0) * (worth - drawn)
+
+    def _inflated(self, inflation: Any) -> "DirichletRows":
+        prior, counts = (jnp.asarray(x) / inflation for x in (self.prior, self.counts))
+        return dataclasses.replace(self, prior=prior, counts=counts, unit_prior=False)
 
     def expectation(self, values: Float[Array, " O"]) -> Float[Array, "*H S A"]:
         """sum_o E[P(o | s, a)] values(o); listed counts and listed known rows never build the rows."""

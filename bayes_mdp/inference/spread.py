@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from bayes_mdp.mdp.validation import check_name
+
 SPREAD_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 
 Pairs = Float[Array, "*H S A"]
@@ -25,8 +27,7 @@ def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
     Raises:
         ValueError: another form.
     """
-    if form not in SPREAD_FORMS:
-        raise ValueError(f"form is {form!r}, expected one of {', '.join(SPREAD_FORMS)}")
+    check_name("form", form, SPREAD_FORMS)
     possible = (concentration > 0).sum(-1)
     total = concentration.sum(-1)
     unknown = possible > 1

@@ -96,6 +96,15 @@ class CanPredict(Protocol):
 
 
 @runtime_checkable
+class CanInform(Protocol):
+    """Knows what an observation is expected to tell."""
+
+    def expected_information(self) -> Float[Array, "*H S A"]:
+        """Mutual information of the outcome of one more transition from a pair and what is unknown, in nats."""
+        ...
+
+
+@runtime_checkable
 class CanSplit(Protocol):
     """A mixture of posteriors, each of them with independent rows."""
 
@@ -139,6 +148,31 @@ class CanSampleBackup(Protocol):
 
     def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
         """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s'))."""
+        ...
+
+
+@runtime_checkable
+class CanSampleNext(Protocol):
+    """Draws rows layer by layer while they are planned with, wider or with an optimistic outcome on request."""
+
+    def sample_next(
+        self,
+        key: PRNGKeyArray,
+        values: Float[Array, " S"],
+        layer: Any,
+        inflation: Any = 1.0,
+        pseudo: tuple[Any, Any] | None = None,
+    ) -> Float[Array, "S A"]:
+        """One draw of sum_s' P(s'|s,a) values(s') at step `layer`; rewards do not enter, an end is worth nothing.
+
+        Every row has its own posterior law; the same key draws the same rows, whatever `values`. Rows shared by all
+        steps do not look at `layer`; those of steps of their own need a key for each.
+
+        Args:
+            inflation: greater than 0; every concentration, prior and counts, is divided by it.
+            pseudo: (count, worth): unknown rows have one more outcome, of this concentration (divided as well), worth
+                this. Known rows have none.
+        """
         ...
 
 

@@ -1,5 +1,7 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import jax
@@ -108,6 +110,20 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise TypeError(f"{name} is {value!r}, expected an integer of at least {least}")
     if value < least:
         raise ValueError(f"{name} is {value}, expected an integer of at least {least}")
+
+
+def check_name(what: str, value: Any, known: Iterable[str], also: str = "") -> None:
+    """One of the known names; the sentence ends with the nearest one. `also`: what else would do, ", or a number"."""
+    names = list(known)
+    if value not in names:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(names)}{also}{did_you_mean(value, names)}")
+
+
+def did_you_mean(value: Any, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, in any case of letters; empty where none is near."""
+    folded = {name.lower(): name for name in known}
+    near = get_close_matches(str(value).lower(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def check_labels(name: str, labels: tuple[Any, ...], expected: tuple[Any, ...]) -> None:

@@ -19,7 +19,7 @@ from bayes_mdp.models.priors import (
     known_rewards,
 )
 from bayes_mdp.models.registry import PRIORS
-from bayes_mdp.models.simulate import environment
+from bayes_mdp.models.simulate import environment, random_environment
 from bayes_mdp.models.statistics import CategoricalCounts, RewardStatistics, Statistics
 from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, to_mdp, transition_table
 
@@ -44,6 +44,7 @@ __all__ = [
     "normal",
     "observe",
     "predictive",
+    "random_environment",
     "reward_table",
     "robust_rewards",
     "shared_rewards",

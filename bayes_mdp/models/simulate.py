@@ -1,8 +1,14 @@
 """`environment`: a world, drawn from a prior or written down, as something that can be simulated."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from numpyro import handlers
+
 from bayes_mdp.mdp import Environment, StateActionSpace
+from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.models.world import World, check_world, reward_table, to_mdp
 
 
@@ -21,3 +27,28 @@ def environment(world: World, space: StateActionSpace, initial: Any, *, name: st
     check_world(world, space)
     law: Any = reward_table(world, space)
     return Environment(to_mdp(world, space, initial), law, name=name)
+
+
+def random_environment(
+    key: PRNGKeyArray, prior: Callable[[StateActionSpace], World], space: StateActionSpace, *, initial: Any = None
+) -> Environment:
+    """An environment drawn from a prior program. Traceable, vmappable.
+
+    PriorMDP (Markou and Rasmussen 2019; SPEC 1.11 of the project) is `random_environment(key,
+    dirichlet_normal_gamma(reward_concentration=4, rate=4, rewards_on="outcome"), StateActionSpace(4, 2))`.
+
+    Args:
+        key: a typed key; the same draw for the same key.
+        prior: space -> World, for instance one of `bayes_mdp.models`.
+        space: its sizes, masks and ends.
+        initial: Float[S], distribution of the first state; None: state 0.
+
+    Raises:
+        TypeError, ValueError: no typed key; `prior` is no program, or returns no `World` of this space; `initial` is no
+            distribution over states.
+    """
+    check_key("key", key)
+    if not callable(prior):
+        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
+    world: Any = handlers.seed(prior, key)(space)
+    return environment(world, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")

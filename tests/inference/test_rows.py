@@ -4,6 +4,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from bayes_mdp.inference.rows import dirichlet_rows
 
@@ -36,6 +37,32 @@ def test_drawn_rows_sum_to_one_and_honour_zeros():
     drawn = np.asarray(jax.jit(type(rows).sample)(rows, jax.random.key(0)))
     np.testing.assert_allclose(drawn.sum(-1), 1.0, rtol=1e-6)
     assert drawn[0, 0, 1] == 0 and drawn[0, 1, 2] == 0
+
+
+@jax.jit
+def next_values(rows, keys, inflation, count):
+    """Many draws of one row, worth 0, 1 and 1, with a pseudo outcome worth 1."""
+    values = np.array([0.0, 1.0, 1.0], np.float32)
+    return jax.vmap(lambda key: rows.sample_next(key, values, inflation, (count, 1.0)))(keys)[:, 0]
+
+
+@pytest.mark.parametrize(("inflation", "count"), [(1.0, 0.5), (3.0, 0.5), (1.0, 0.0)])
+def test_inflated_rows_with_a_pseudo_outcome_are_dirichlet(inflation, count, key):
+    """Dirichlet(2.1, .4, 1.5) with a pseudo outcome worth 1: Beta((1.9 + count) / inflation, 2.1 / inflation).
+
+    Kolmogorov-Smirnov at 1e-6 on 8000 draws: catches a distance of 0.03. Another inflation and another count are shown
+    to be caught. The second row is known and has no pseudo outcome.
+    """
+    prior = np.array([[2.0, 0.4, 0.6], [0.0, 1.0, 0.0]])
+    rows = dirichlet_rows(prior, (1, 2, 3)).update((np.zeros(2, int), np.zeros(2, int)), np.array([0, 2]), [0.1, 0.9])
+    drawn = np.asarray(next_values(rows, jax.random.split(key, 8000), inflation, count), float)
+
+    def p_value(inflation, count):
+        return stats.kstest(drawn[:, 0], stats.beta((1.9 + count) / inflation, 2.1 / inflation).cdf).pvalue
+
+    np.testing.assert_allclose(drawn[:, 1], 1.0)
+    assert p_value(inflation, count) > 1e-6
+    assert max(p_value(4.0 - inflation, count), p_value(inflation, 0.5 - count)) < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,16 @@ def test_counts(value, kind):
         validation.check_count("n", value, 2)
 
 
+def test_names():
+    """The nearest name, in any case of letters; a name that is like none gets no question."""
+    validation.check_name("x", "ube", ("psrl", "ube"))
+    near = "; did you mean 'psrl'?"
+    for value, question in {"prsl": near, "PSRL": near, "dqn": "", 3: ""}.items():
+        with pytest.raises(ValueError, match=f"^x is {value!r}, expected one of psrl, ube, or 3 words") as refusal:
+            validation.check_name("x", value, ("psrl", "ube"), ", or 3 words")
+        assert str(refusal.value).endswith("3 words" + question)
+
+
 def test_labels():
     validation.check_labels("x", (0, 1), (0, 1))
     with pytest.raises(ValueError, match=r"x are 0, 1, 2, 3, \.\.\. \(5\), expected those of the space: 'a', 'b'"):

@@ -9,8 +9,18 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
-from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models import World, dirichlet_normal, environment, known_rewards, to_mdp
+from bayes_mdp.agents import EpsilonGreedyQ
+from bayes_mdp.experiments import run
+from bayes_mdp.mdp import Discounted, StateActionSpace
+from bayes_mdp.models import (
+    World,
+    dirichlet_normal,
+    dirichlet_normal_gamma,
+    environment,
+    known_rewards,
+    random_environment,
+    to_mdp,
+)
 
 SPACE = StateActionSpace(3, 2, horizon=2, ends=True)
 ROWS = np.random.default_rng(0).dirichlet(np.ones(4), (2, 3, 2))
@@ -84,3 +94,41 @@ def test_a_world_of_another_space_is_refused():
     program: Any = known_rewards(0.0)
     with pytest.raises(TypeError, match="the prior returned a function, expected a World"):
         environment(program, SPACE, START)
+
+
+PRIOR_MDP = dirichlet_normal_gamma(1, 0, 1, 4, 4, rewards_on="outcome")
+
+
+def test_a_random_environment_is_a_draw_of_its_prior(key):
+    """PriorMDP of [BMRL19]: the world of the seeded program, from state 0; another key gives another."""
+    space = StateActionSpace(4, 2)
+    env: Any = random_environment(key, PRIOR_MDP, space)
+    world: Any = handlers.seed(PRIOR_MDP, key)(space)
+    np.testing.assert_array_equal(env.mdp.transition_probs, world.transition_probs)
+    np.testing.assert_allclose(
+        env.mdp.reward, np.sum(world.transition_probs * world.reward.mean, -1), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(env.mdp.initial, [1, 0, 0, 0])
+    other: Any = random_environment(jax.random.key(1), PRIOR_MDP, space, initial=np.full(4, 0.25))
+    assert not np.array_equal(other.mdp.reward, env.mdp.reward) and other.mdp.initial[3] == 0.25
+
+
+@pytest.mark.slow
+def test_a_random_environment_can_be_run(key):
+    env = random_environment(key, PRIOR_MDP, StateActionSpace(4, 2))
+    result = run(EpsilonGreedyQ(), env, objective=Discounted(0.9), num_steps=40, key=key)
+    assert result["visits"].sum() == 40
+
+
+def test_a_random_environment_refuses_what_is_no_prior(key):
+    program: Any = World(ROWS, MEAN)
+    no_world: Any = lambda space: dirichlet_normal  # noqa: E731
+    no_key: Any = 3
+    with pytest.raises(TypeError, match="prior is a World, expected a function space -> World"):
+        random_environment(key, program, SPACE)
+    with pytest.raises(TypeError, match="the prior returned a function, expected a World"):
+        random_environment(key, no_world, SPACE)
+    with pytest.raises(TypeError, match="key is 3, expected a typed key"):
+        random_environment(no_key, dirichlet_normal(), SPACE)
+    with pytest.raises(ValueError, match="initial sums to 2"):
+        random_environment(key, PRIOR_MDP, StateActionSpace(4, 2), initial=[1.0, 1.0, 0.0, 0.0])

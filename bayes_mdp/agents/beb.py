@@ -1,0 +1,109 @@
+"""BEB: the Bayesian exploration bonus.
+
+Kolter and Ng, *Near-Bayesian Exploration in Polynomial Time*, ICML 2009.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.agents.mean_model import mean_model
+from bayes_mdp.agents.optimism import blank_plan, effective_horizon, row_spread, unknown_reward
+from bayes_mdp.agents.policies import Greedy
+from bayes_mdp.agents.replan import ReplanRule, as_rule
+from bayes_mdp.agents.thompson import check_not_negative
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
+
+Pairs = Float[Array, "*H S A"]
+
+
+def exploration_bonus(
+    spread: Pairs, scale: Any, *, visits: Pairs, unknown_reward: Bool[Array, "*H S A"] | None = None
+) -> Pairs:
+    """The bonus of every pair: scale / (1 + c0), c0 the total concentration of its row.
+
+    The paper's rewards are known, and so is a row of infinite c0: its bonus is zero. Where the row is known and the
+    mean reward is not, the visits stand in for c0 (ours: else such a reward would never be looked for).
+
+    Args:
+        spread: 1 / (1 + c0); zero where the row is known.
+        scale: beta, zero or greater, units of the reward.
+        visits: number of transitions seen from every pair.
+        unknown_reward: where the mean reward is unknown; None: nowhere.
+    """
+    bonus = scale * spread
+    if unknown_reward is None:
+        return bonus
+    return jnp.where((spread == 0) & unknown_reward, scale / (1.0 + visits), bonus)
+
+
+class BEB(eqx.Module):
+    """Greedy for the optimal plan of the mean MDP with the bonus of `exploration_bonus` added to its rewards.
+
+    Q(s, a) = r(s, a) + beta / (1 + c0(s, a)) + discount sum_s' pbar(s' | s, a) max_a' Q(s', a'), with posterior means
+    r and pbar: the prior's concentrations count in both. It is close to what the Bayes-optimal policy does, not to the
+    optimum: it stops exploring sooner than agents with a bonus by 1 / sqrt(n), and can stop for ever.
+
+    Args:
+        scale: beta (a leaf, so that sweeps vmap over it); None: 2 H^2, the theory's for rewards in [0, 1], with
+            1 / (1 - discount) for H under `Discounted` (our reading).
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite.
+    """
+
+    scale: float | Array | None = None
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        if self.scale is not None:
+            check_not_negative("scale", self.scale)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        return blank_plan(problem, "BEB")
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without mean, counts and concentrations.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: it is given by draws.
+        """
+        require_ability(belief, CanMean, "BEB")
+        require_ability(belief, CanCount, "BEB")
+        row_spread(belief, "BEB")
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
+
+        Raises:
+            ValueError, TypeError: as `check_belief`.
+        """
+        del key
+        self.check_belief(belief)
+        objective, legal = problem.objective, problem.space.legal
+        scale = 2.0 * effective_horizon(objective, "BEB") ** 2 if self.scale is None else self.scale
+        visits, unknown = belief.visit_counts(), unknown_reward(belief)
+        bonus = exploration_bonus(row_spread(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
+        if isinstance(objective, Episodic):
+            model = mean_model(belief, objective, "BEB")
+            reward = (model.reward + bonus).astype(model.reward.dtype)
+            q = model.backward(lambda layer, v: model.at(reward, layer) + model.expected_next(v, layer))
+            return Greedy(q, legal), None
+        mean = belief.mean_mdp()
+        optimistic = eqx.tree_at(lambda m: m.reward, mean, (mean.reward + bonus).astype(mean.reward.dtype))
+        solution = solve(optimistic, objective, start=state)
+        return Greedy(solution.q, legal, best=solution.policy), solution

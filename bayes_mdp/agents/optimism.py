@@ -1,0 +1,84 @@
+"""What the optimistic agents share: how little is known of a row and of a reward, the scale of the future."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from bayes_mdp.agents.propagated import over_components
+from bayes_mdp.mdp import CanSpread, Discounted, Episodic, Objective, Problem
+from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.planning.solution import Solution
+
+Pairs = Float[Array, "*H S A"]
+
+
+def effective_horizon(objective: Objective, who: str) -> Any:
+    """H of an episode, 1 / (1 - discount) otherwise.
+
+    Raises:
+        ValueError: another objective; `who` asks, for the sentence.
+    """
+    if isinstance(objective, Episodic):
+        return objective.horizon
+    if not isinstance(objective, Discounted):
+        raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic for {who}")
+    return 1.0 / (1.0 - objective.discount)
+
+
+def blank_plan(problem: Problem, who: str) -> Solution | None:
+    """The state before any plan: None for episodes, which need no warm start.
+
+    Raises:
+        ValueError: as `effective_horizon`.
+    """
+    effective_horizon(problem.objective, who)
+    if isinstance(problem.objective, Episodic):
+        return None
+    return Solution.blank(problem.space.shape, legal=problem.space.legal)
+
+
+def has_variances(belief: Any) -> bool:
+    """Whether a belief, or the components of a mixture, knows its variances."""
+    return isinstance(belief.components if can_split(belief) else belief, CanSpread)
+
+
+def row_spread(belief: Any, who: str) -> Pairs:
+    """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: the mean of it.
+
+    Raises:
+        TypeError: the belief has no variances. ValueError: it is given by draws, which have no concentrations.
+    """
+    require_ability(belief.components if can_split(belief) else belief, CanSpread, who)
+    spread = over_components(lambda part: part.transition_spread("dirichlet"), belief)
+    return jnp.tensordot(jnp.asarray(belief.weights), spread, axes=1) if can_split(belief) else spread
+
+
+def reward_moments(belief: Any) -> tuple[Pairs, Pairs, Any]:
+    """Mean and epistemic variance of the mean rewards, and which pairs are legal (None: all).
+
+    The variance is inf where it does not exist; of a mixture it is the mean of those of its components.
+    """
+    mean, variance, legal = _moments(belief)
+    variance = jnp.tensordot(jnp.asarray(belief.weights), variance, axes=1) if can_split(belief) else variance
+    return mean, variance, legal
+
+
+def reward_spread(belief: Any) -> Pairs:
+    """The variance of `reward_moments`."""
+    return reward_moments(belief)[1]
+
+
+def unknown_reward(belief: Any) -> Bool[Array, "*H S A"]:
+    """Where the mean reward is not known."""
+    return reward_spread(belief) > 0
+
+
+def _of_rewards(belief: Any) -> tuple[Any, Any, Any]:
+    mean = belief.mean_mdp()
+    return mean.reward, over_components(lambda part: part.expected_reward_variance(), belief), mean.legal
+
+
+# Compiled also outside a trace: eagerly the belief would refuse a variance that does not exist, "unknown" here.
+_moments = jax.jit(_of_rewards)

@@ -1,0 +1,47 @@
+"""Garnet: random MDPs of a given branching (Archibald, McKinnon and Thomas 1995; Bhatnagar et al. 2009)."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.mdp import MDP, Environment, NormalReward, SparseMDP
+from bayes_mdp.mdp.validation import check_count, require
+
+
+def garnet(
+    n_states: int = 10, n_actions: int = 2, branching: int = 3, *, seed: int = 0, noise: float = 0.1
+) -> Environment:
+    """Garnet(n, m, b): n = `n_states`, m = `n_actions`, b = `branching` possible next states of every pair; continuing.
+
+    They are distinct, drawn uniformly; their probabilities are the lengths into which b - 1 uniform points cut [0, 1].
+    As in Bhatnagar, Sutton, Ghavamzadeh and Lee (2009, without their drift), a mean reward is drawn from
+    N(0, 1), here one for every pair, and rewards are N(mean, noise^2). The first state is 0. A `SparseMDP` where b < n.
+    Nothing sees to it that all states communicate; `optimum` is None (see `planning.solve`).
+
+    Args:
+        n_states, n_actions, branching: n, m, b.
+        seed: of numpy's default generator; the same numbers for the same seed.
+        noise: standard deviation of a reward, sigma.
+
+    Raises:
+        ValueError: a count below 1, `branching` above `n_states`, `seed` negative, `noise` negative or not finite.
+        TypeError: a count or the seed is no integer.
+    """
+    for name, count in {"n_states": n_states, "n_actions": n_actions, "branching": branching}.items():
+        check_count(name, count)
+    require(branching > n_states, "branching", branching, f"at most {n_states}, the number of states")
+    check_count("seed", seed, 0)
+    require(not 0.0 <= noise < np.inf, "noise", noise, "a finite number, zero or greater")
+    rng = np.random.default_rng(seed)
+    pairs = (n_states, n_actions)
+    successor = np.sort(rng.random((*pairs, n_states)).argsort(-1)[..., :branching], -1)
+    cuts = np.sort(rng.random((*pairs, branching - 1)), -1)
+    probability = np.diff(cuts, axis=-1, prepend=0.0, append=1.0)
+    reward, initial = rng.standard_normal(pairs), np.eye(n_states)[0]
+    dense = branching == n_states
+    mdp = (
+        MDP(probability, reward, initial=initial)
+        if dense
+        else SparseMDP(successor, probability, reward, initial=initial)
+    )
+    law = NormalReward(mdp.reward, None if noise == 0 else jnp.asarray(noise, mdp.reward.dtype))
+    return Environment(mdp, law, name=f"garnet_{n_states}_{n_actions}_{branching}_seed_{seed}")
