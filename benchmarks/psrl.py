@@ -144,7 +144,7 @@ def ours(case: Case, repeats: int) -> tuple[float, float]:
 
 
 def _compile(p: Prepared) -> None:
-    carry = jax.eval_shape(lambda: start_all(p.layout, p.own_world, p.setting, p.keys, p.belief))
+    carry = jax.eval_shape(lambda: start_all(p.layout, (p.own_world, False), p.setting, p.keys, p.belief))
     play_chunk.lower(p.layout, p.own_world, p.setting, p.keys, carry, np.int32(0), np.int32(1)).compile()
 
 

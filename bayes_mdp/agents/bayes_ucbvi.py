@@ -9,8 +9,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
-from bayes_mdp.agents.pseudo_state import DrawsForEpisodes, PseudoDraws, check_quantile, drawn_values
+from bayes_mdp.agents.pseudo_state import DrawsForEpisodes, PseudoDraws, drawn_values
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import Objective, Problem
 
@@ -29,7 +30,7 @@ def quantile_values(
 
 
 class BayesUCBVI(DrawsForEpisodes):
-    """Greedy for `quantile_values`.
+    """Bayes-UCBVI: greedy for an upper quantile of the posterior of the next value (`quantile_values`).
 
     The paper's prior is the pseudo state alone; here the belief's own prior concentrations count beside it (near 0
     they are the paper's). Its theory lets the level of the quantile tend to 1 with the counts and the number of
@@ -58,7 +59,7 @@ class BayesUCBVI(DrawsForEpisodes):
 
     def __check_init__(self) -> None:
         _ = self._draws
-        check_quantile(self.quantile)
+        check_inside("quantile", self.quantile)
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
         """Greedy for the quantiles.

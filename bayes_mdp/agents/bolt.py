@@ -18,7 +18,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite
+from bayes_mdp.mdp.validation import check_finite, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
@@ -114,7 +114,7 @@ class BOLT(eqx.Module):
         eta: number of imaginary transitions (a leaf); None: H, the theory's, 1 / (1 - discount) under `Discounted`
             (our reading).
         max_reward: the largest mean reward. A pair of unknown mean reward then has `eta` imaginary rewards of this
-            size beside those seen, as TabulaRL has it; None: the mean.
+            size beside those seen (ours; TabulaRL adds a slack to the mean); None: the mean.
         replan: as in `PSRL`.
 
     Raises:
@@ -128,7 +128,7 @@ class BOLT(eqx.Module):
     def __check_init__(self) -> None:
         if self.eta is not None:
             check_not_negative("eta", self.eta)
-        if isinstance(self.max_reward, (int, float)):
+        if self.max_reward is not None and is_concrete(self.max_reward):
             check_finite("max_reward", self.max_reward)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:

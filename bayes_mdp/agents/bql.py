@@ -21,8 +21,9 @@ _CHOICES = ("thompson", "held", "vpi", "greedy")
 
 
 class BQL(eqx.Module):
-    """Bayesian Q-learning. It carries its own belief: for every pair a normal-gamma law of the mean and the precision
-    of the return of the optimal policy.
+    """Bayesian Q-learning. It carries its own belief: a normal-gamma law of the optimal return of every pair.
+
+    The law is that of the mean and the precision of the return.
 
     After (s, a, r, s') the return is r + discount R', R' the predictive return of the pair (s', a') whose expected
     return is the largest; nothing follows an end. Under `Episodic(H)` the tables have a step axis, R' of step h is

@@ -100,7 +100,9 @@ def _numerator(posterior: Any, mean: MeanModel, bonus: str, span: Any, noise: An
         reward = posterior.reward_variance()
     else:
         reward = posterior.expected_reward_variance()  # the same, and it builds no rows
-    unknown = jnp.where(jnp.asarray(posterior.transition_spread("dirichlet")) > 0, 1.0 / seen, 0.0)
+    # Only zero or not counts here. "dirichlet" builds no rows, which matters for layers; draws know "ratio" alone.
+    form = "dirichlet" if mean.source is posterior else "ratio"
+    unknown = jnp.where(jnp.asarray(posterior.transition_spread(form)) > 0, 1.0 / seen, 0.0)
     later = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
     square = (later.astype(dtype) ** 2)[:, None, None]
     numerator = jnp.broadcast_to(0.5 * (reward + square * unknown), (mean.horizon, n_states, n_actions)).astype(dtype)

@@ -25,7 +25,7 @@ def best_of_draws(key: PRNGKeyArray, belief: Any, objective: Objective, draws: P
 
 
 class OPSRL(DrawsForEpisodes):
-    """Greedy for `best_of_draws`.
+    """OPSRL: greedy for the best of a few posterior draws of every pair (`best_of_draws`).
 
     The paper's prior is the pseudo state alone, and the authors' code has n0 = 1, r0 = 1 and no inflation; here the
     belief's own prior concentrations count beside it (near 0 they are the paper's).

@@ -4,14 +4,28 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from bayes_mdp.agents.premise import total_variance
 from bayes_mdp.agents.propagated import over_components
 from bayes_mdp.mdp import CanSpread, Discounted, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
+
+
+def check_inside(name: str, value: Any) -> None:
+    """Refuse what is not strictly between 0 and 1, where it can be seen.
+
+    Raises:
+        ValueError: as said.
+    """
+    if is_concrete(value):
+        array = np.asarray(value)
+        require(~((array > 0) & (array < 1)), name, array, "a number between 0 and 1")
 
 
 def effective_horizon(objective: Objective, who: str) -> Any:
@@ -58,11 +72,9 @@ def row_spread(belief: Any, who: str) -> Pairs:
 def reward_moments(belief: Any) -> tuple[Pairs, Pairs, Any]:
     """Mean and epistemic variance of the mean rewards, and which pairs are legal (None: all).
 
-    The variance is inf where it does not exist; of a mixture it is the mean of those of its components.
+    The variance is inf where it does not exist; of a mixture it is the total variance.
     """
-    mean, variance, legal = _moments(belief)
-    variance = jnp.tensordot(jnp.asarray(belief.weights), variance, axes=1) if can_split(belief) else variance
-    return mean, variance, legal
+    return _moments(belief)
 
 
 def reward_spread(belief: Any) -> Pairs:
@@ -77,7 +89,11 @@ def unknown_reward(belief: Any) -> Bool[Array, "*H S A"]:
 
 def _of_rewards(belief: Any) -> tuple[Any, Any, Any]:
     mean = belief.mean_mdp()
-    return mean.reward, over_components(lambda part: part.expected_reward_variance(), belief), mean.legal
+    means, variance = over_components(lambda b: (b.mean_mdp().reward, b.expected_reward_variance()), belief)
+    if can_split(belief):
+        # From the first on: where all agree the variance is zero, not rounding.
+        variance = total_variance(jnp.asarray(belief.weights), means - means[:1], variance)[1]
+    return mean.reward, variance, mean.legal
 
 
 # Compiled also outside a trace: eagerly the belief would refuse a variance that does not exist, "unknown" here.

@@ -12,14 +12,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.learner import episode_length
 from bayes_mdp.agents.mean_model import mean_model
 from bayes_mdp.agents.optimism import reward_spread
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import CanMean, CanSampleNext, CanSpread, Episodic, Objective, Problem
+from bayes_mdp.mdp import CanMean, CanSampleNext, CanSpread, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_count, check_finite, check_positive, is_concrete
 
@@ -59,8 +59,8 @@ def drawn_values(
     """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
 
     Rows of their own at every step are drawn afresh at every step; rows that all steps share are drawn once, J times
-    (as the authors' code does it). Rewards are drawn too, normal with posterior mean and variance; the papers' are
-    known, and have variance 0. Traceable.
+    (as the authors' code does it). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
+    papers' are known, and have variance 0. Traceable.
 
     Args:
         key: of all draws.
@@ -77,14 +77,14 @@ def drawn_values(
     model = mean_model(belief, objective, who)
     inflation = 1.0 if draws.inflation is None else draws.inflation
     deviation = jnp.sqrt(inflation * reward_spread(belief)).astype(model.reward.dtype)
-    own_steps = model.reward.ndim == 3
+    key_rows, key_rewards = jax.random.split(key)
+    keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
 
     def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        key_rows, key_rewards = jax.random.split(jax.random.fold_in(key, layer) if own_steps else key)
         pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
-        keys = jax.random.split(key_rows, draws.num_draws)
         rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
-        noise = jax.random.normal(key_rewards, rows.shape, model.reward.dtype)
+        key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
+        noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
         reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
         return best(reward + rows).astype(values.dtype)
 
@@ -101,9 +101,7 @@ class DrawsForEpisodes(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        if not isinstance(problem.objective, Episodic):
-            kind, who = type(problem.objective).__name__, type(self).__name__
-            raise ValueError(f"objective is {kind}, expected Episodic for {who}")
+        episode_length(problem, type(self).__name__)
 
     def check_belief(self, belief: Any) -> None:
         """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.
@@ -114,13 +112,3 @@ class DrawsForEpisodes(eqx.Module):
         for ability in (CanSampleNext, CanMean, CanSpread):
             require_ability(belief, ability, type(self).__name__)
         require_variances(belief)
-
-
-def check_quantile(quantile: Any) -> None:
-    """Refuse what is not strictly between 0 and 1, where it can be seen.
-
-    Raises:
-        ValueError: as said.
-    """
-    if is_concrete(quantile) and not np.all((np.asarray(quantile) > 0) & (np.asarray(quantile) < 1)):
-        raise ValueError(f"quantile is {quantile}, expected a number between 0 and 1")

@@ -59,4 +59,5 @@ class EpsilonGreedyQ(eqx.Module):
         """The table after one transition; unchanged where `weight` is 0."""
         here, there, over, discount = place_of(problem, transition)
         target = jnp.asarray(transition.reward) + discount * jnp.where(over, 0.0, jnp.max(state[there]))
-        return state.at[here].add(weight * self.learning_rate * (target - state[here]))
+        step = weight * self.learning_rate * (target - state[here])
+        return state.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan

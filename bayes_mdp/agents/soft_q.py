@@ -119,7 +119,8 @@ class _BoltzmannTable(eqx.Module):
         here, there, over, discount = place_of(problem, transition)
         following = jnp.where(over, 0.0, self.worth(state[there]))
         target = jnp.asarray(transition.reward) + discount * following
-        return state.at[here].add(weight * self.learning_rate * (target - state[here]))
+        step = weight * self.learning_rate * (target - state[here])
+        return state.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan
 
 
 class SoftQ(_BoltzmannTable):

@@ -5,15 +5,15 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.learner import episode_length, place_of
+from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
 
 
 class OptimisticTable(eqx.Module):
@@ -53,7 +53,8 @@ class UCBH(eqx.Module):
     step is met once an episode, so a plan every episode is as good as one every step.
 
     Args:
-        scale: c of the bonus. The theorem has an unnamed constant; 1 explores for very long in small problems.
+        scale: c of the bonus. The theorem has an unnamed constant; 1 explores for very long in small problems (0.05 is
+            our default).
         delta: p, the probability that the regret bound may fail.
         num_episodes: K, of T = K H in iota; None: T is the number of steps so far, this one included, and the theorem,
             which fixes T beforehand, does not apply.
@@ -73,9 +74,7 @@ class UCBH(eqx.Module):
 
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
-        if is_concrete(self.delta):
-            delta = np.asarray(self.delta)
-            require(~((delta > 0) & (delta < 1)), "delta", delta, "a number between 0 and 1")
+        check_inside("delta", self.delta)
         if is_concrete(self.max_reward):
             check_positive("max_reward", self.max_reward)
         if self.num_episodes is not None:

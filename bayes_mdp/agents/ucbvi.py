@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.agents.learner import episode_length
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.optimism import has_variances, reward_moments, reward_spread, row_spread
+from bayes_mdp.agents.optimism import check_inside, has_variances, reward_moments, reward_spread, row_spread
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import CanCount, CanMean, Episodic, Problem
+from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_positive, is_concrete, require
 
@@ -151,12 +152,11 @@ class UCBVI(eqx.Module):
         if self.bonus not in BONUSES:
             raise ValueError(f"bonus is {self.bonus!r}, expected one of {', '.join(BONUSES)}")
         check_not_negative("bonus_scale", self.bonus_scale)
-        for name in ("delta", "num_episodes", "max_reward"):
+        check_inside("delta", self.delta)
+        for name in ("num_episodes", "max_reward"):
             value = getattr(self, name)
             if value is not None and is_concrete(value):
                 check_positive(name, value)
-        if is_concrete(self.delta):
-            require(np.asarray(self.delta) >= 1, "delta", self.delta, "a number between 0 and 1")
         if is_concrete(self.min_reward):
             require(~(np.asarray(self.min_reward) <= 0), "min_reward", self.min_reward, "a number, zero or less")
 
@@ -167,11 +167,9 @@ class UCBVI(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        objective = problem.objective
-        if not isinstance(objective, Episodic):
-            raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for UCBVI")
-        shape = (objective.horizon, *problem.space.shape[-2:])
-        return UCBVIState(jnp.full(shape, objective.horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
+        horizon = episode_length(problem, "UCBVI")
+        shape = (horizon, *problem.space.shape[-2:])
+        return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 
     def check_belief(self, belief: Any) -> None:
         """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.agents.ucrl2 import (
-    check_delta,
     episode_number,
     known_pairs,
     optimistic_reward,
@@ -46,7 +46,7 @@ def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, eps
     Raises:
         ValueError: `delta` or `epsilon` outside its range.
     """
-    check_delta(delta)
+    check_inside("delta", delta)
     _check_epsilon(epsilon)
     n_states = shape[-3]
     least_weight = epsilon / (4 * n_states * horizon)
@@ -144,7 +144,7 @@ class UCFH(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_delta(self.delta)
+        check_inside("delta", self.delta)
         _check_epsilon(self.epsilon)
         check_not_negative("scale", self.scale)
         if is_concrete(self.max_reward):

@@ -8,15 +8,15 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, CanSpread, Episodic, FirstExit, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_name, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_name, is_concrete
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
@@ -72,21 +72,10 @@ def transition_radius(
 
 
 def _check(visits: Any, delta: Any, constants: str) -> tuple[int, int]:
-    check_delta(delta)
+    check_inside("delta", delta)
     check_name("constants", constants, CONSTANTS)
     shape = jnp.shape(visits)
     return shape[-2], shape[-1]
-
-
-def check_delta(delta: Any) -> None:
-    """Refuse a chance of failure outside (0, 1); a traced one passes.
-
-    Raises:
-        ValueError: as said.
-    """
-    if is_concrete(delta):
-        array = np.asarray(delta)
-        require(~((array > 0) & (array < 1)), "delta", array, "a number between 0 and 1")
 
 
 def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "*H S A"] | Any]:
@@ -162,7 +151,7 @@ class UCRL2(eqx.Module):
     replan: ReplanRule | None = eqx.field(default="doubling", converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_delta(self.delta)
+        check_inside("delta", self.delta)
         check_not_negative("scale", self.scale)
         if is_concrete(self.max_reward):
             check_finite("max_reward", self.max_reward)

@@ -10,7 +10,7 @@ from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
 from bayes_mdp.inference.methods import Method
 from bayes_mdp.mdp import AverageReward, CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.validation import check_count, check_key, check_name
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -144,8 +144,7 @@ def check_request(case: Case) -> None:
     if case.options.refit_every is not None:
         check_count("refit_every", case.options.refit_every)
     _check_length(case)
-    if case.regret not in REGRETS:
-        raise ValueError(f"regret is {case.regret!r}, expected one of {', '.join(REGRETS)}")
+    check_name("regret", case.regret, REGRETS)
     if case.prior is None and not isinstance(case.agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
 

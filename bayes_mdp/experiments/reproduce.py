@@ -77,7 +77,7 @@ def reproduce(
     if path is not None and not Path(path).parent.is_dir():
         raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
     seconds = reproduction.seconds[scale]
-    print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores")
+    print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
     options = reproduction.options(scale)
     configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
     cells = _cells(path, configuration, key) if reproduction.in_cells else None

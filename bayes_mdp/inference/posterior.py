@@ -102,8 +102,12 @@ class ConjugatePosterior(eqx.Module):
         return self._mdp(self.transition_probs.sample(key_rows), self.reward_cells.sample(key_rewards))
 
     def sample_next(self, key: PRNGKeyArray, values: Any, layer: Any, inflation: Any = 1, pseudo: Any = None) -> Pairs:
-        """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`."""
-        rows = self.transition_probs if self.space.horizon is None else self.transition_probs.at_step(layer)
+        """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; tied rows are drawn as one."""
+        rows = self.transition_probs
+        if self.space.horizon is not None:
+            # Tied rows: every step draws the same leaf rows from the key, and takes its own.
+            key = jax.random.fold_in(key, layer) if rows.independent else key
+            rows = rows.at_step(layer)
         return rows.sample_next(key, self._with_end(values), inflation, pseudo)
 
     def mean_mdp(self) -> MDP:
@@ -232,8 +236,8 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: another form.
         """
-        if form == "dirichlet":  # asked for at every plan: listed counts build no rows
-            return 1.0 / (self.transition_probs.total() + 1.0)
+        if form == "dirichlet":  # asked for at every plan: it builds no rows
+            return self.transition_probs.inverse_total()
         return dirichlet_spread(form, self.transition_probs.concentration, self.visit_counts())
 
     def expected_information(self) -> Pairs:

@@ -197,12 +197,14 @@ def reward_cells(
     """Cells before any data (arguments: see `RewardCells`; the arrays of `prior` broadcast). Host side.
 
     Raises:
-        ValueError: a parameter that is not positive or finite, a table that points outside the leaves.
+        ValueError: no leaf, a parameter that is not positive or finite, a table that points outside the leaves.
     """
     prior.check("reward")
     arrays = np.broadcast_arrays(*(np.asarray(leaf, float) for leaf in jax.tree.leaves(prior)))
     prior = jax.tree.unflatten(jax.tree.structure(prior), [np.ravel(array) for array in arrays])
     size = arrays[0].size
+    if size == 0:
+        raise ValueError("prior has 0 leaves, expected at least 1 (`known_rewards` where every reward is known)")
     if cell is None and size != math.prod(shape):
         raise ValueError(f"prior has {size} leaves, expected {math.prod(shape)}, one for each cell of {tuple(shape)}")
     cells = np.arange(size).reshape(shape) if cell is None else np.asarray(cell)

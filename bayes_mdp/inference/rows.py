@@ -97,16 +97,23 @@ class DirichletRows(eqx.Module):
 
     def inverse_total(self) -> Float[Array, "*H S A"]:
         """1 / (sum of concentrations + 1), the factor of every Dirichlet covariance; zero where nothing is unknown."""
-        concentration = self.concentration
-        unknown = (concentration > 0).sum(-1) > 1
-        return jnp.where(unknown, 1.0 / (concentration.sum(-1) + 1.0), 0.0)
+        return 1.0 / (self.total() + 1.0)
 
     def total(self) -> Float[Array, "*H S A"]:
-        """Sum of the concentrations of each row after data; infinite where nothing is unknown."""
-        if self.unit_prior and self.row is None and self.column is None and self.shape[-1] > 1:
-            return (self.shape[-1] + jnp.asarray(self.counts).sum(-1)).reshape(self.shape[:-1])
-        concentration = self.concentration
-        return jnp.where((concentration > 0).sum(-1) > 1, concentration.sum(-1), jnp.inf)
+        """Sum of the concentrations of each row after data; infinite where nothing is unknown. It builds no rows."""
+        total = jnp.where(self._unknown_leaves(), self._leaf_total(), jnp.inf)
+        if self.row is None:
+            return total.reshape(self.shape[:-1])
+        return jnp.where(self.is_known, jnp.inf, total[jnp.asarray(self.row)])
+
+    def _leaf_total(self) -> Float[Array, " M"]:
+        """Sum of the concentrations of each leaf row after data."""
+        prior = self.prior.shape[-1] if self.unit_prior else jnp.asarray(self.prior).sum(-1)
+        return prior + jnp.asarray(self.counts).sum(-1)
+
+    def _unknown_leaves(self) -> Any:
+        """Which leaf rows have more than one possible outcome."""
+        return self.prior.shape[-1] > 1 if self.unit_prior else (jnp.asarray(self.prior) > 0).sum(-1) > 1
 
     def sample_leaves(self, key: PRNGKeyArray) -> Float[Array, "M K"]:
         """One draw of the leaf rows."""
@@ -121,7 +128,13 @@ class DirichletRows(eqx.Module):
         return self.gather(self.sample_leaves(key))
 
     def at_step(self, step: Any) -> "DirichletRows":
-        """The rows of one step, each with a leaf row of its own (right for independent rows only: see `layered`)."""
+        """The rows of one step: independent rows each with a leaf row of its own, tied ones beside all leaf rows."""
+        if not self.independent:
+            row, column, known, listed = jax.tree.map(
+                lambda table: jnp.asarray(table)[step], (self.row, self.column, self.known, self.known_listed)
+            )
+            tables = {"row": row, "column": column, "known": known, "known_listed": listed}
+            return dataclasses.replace(self, shape=self.shape[1:], **tables)
         shape, size = self.shape[1:], math.prod(self.shape[1:-1])
         chosen = None if self.row is None else jnp.ravel(jnp.asarray(self.row)[step])
         row = None
@@ -153,18 +166,38 @@ class DirichletRows(eqx.Module):
         self, key: PRNGKeyArray, values: Float[Array, " O"], inflation: Any = 1.0, pseudo: tuple[Any, Any] | None = None
     ) -> Float[Array, "*H S A"]:
         """`sample_expectation` with concentrations over `inflation` and a pseudo outcome (see `CanSampleNext`)."""
-        plain = isinstance(inflation, (int, float)) and inflation == 1
-        rows = self if plain else self._inflated(inflation)
-        if pseudo is None or self.known_listed is not None:
-            return rows.sample_expectation(key, values)
-        count, worth = pseudo
+        rows, plain = self, isinstance(inflation, (int, float)) and inflation == 1
+        if pseudo is not None and self.known_listed is None:
+            if plain and self.unit_prior and self.successor is not None and self.row is None and self.column is None:
+                return self._sample_beside(key, values, *pseudo)
+            rows, values = self._with_outcome(pseudo[0]), jnp.append(values, pseudo[1])
+        return (rows if plain else rows._inflated(inflation)).sample_expectation(key, values)
+
+    def _sample_beside(self, key: PRNGKeyArray, values: Float[Array, " O"], count: Any, worth: Any) -> Array:
+        """As with `_with_outcome`, for listed counts on a prior of ones: it builds no rows.
+
+        A Dirichlet row with one more outcome is the row without and, independent of it, the share of the outcome: Beta.
+        """
         key_rows, key_share = jax.random.split(key)
-        drawn, total = rows.sample_expectation(key_rows, values), rows.total()
-        unknown = total < jnp.inf
-        # A Dirichlet row with one more outcome is that row, and the share of the outcome, independent of it: Beta.
-        both = jnp.stack([jnp.broadcast_to(count / inflation, total.shape), jnp.where(unknown, total, 1.0)])
+        drawn, own = self.sample_expectation(key_rows, values), self._leaf_total()
+        both = jnp.stack([jnp.broadcast_to(count, own.shape).astype(own.dtype), own])
         extra, own = loggamma(key_share, both.astype(drawn.dtype))
-        return drawn + jnp.where(unknown, jax.nn.sigmoid(extra - own), 0.0) * (worth - drawn)
+        share = jnp.where(self._unknown_leaves(), jax.nn.sigmoid(extra - own), 0.0)
+        return drawn + share.reshape(drawn.shape) * (worth - drawn)
+
+    def _with_outcome(self, count: Any) -> "DirichletRows":
+        """Every unknown row with one outcome more, the last, of prior concentration `count`."""
+
+        def with_last(table: Any, last: Any) -> Array:
+            table = jnp.asarray(table)
+            return jnp.concatenate([table, jnp.broadcast_to(last, (*table.shape[:-1], 1)).astype(table.dtype)], -1)
+
+        prior = with_last(self.prior, jnp.where(self._unknown_leaves(), count, 0.0)[..., None])
+        counts = with_last(self.counts, 0.0) if self.successor is None else self.counts
+        column = None if self.column is None else with_last(self.column, self.prior.shape[-1])
+        known = None if self.known is None else with_last(self.known, 0.0)
+        tables = {"prior": prior, "counts": counts, "column": column, "known": known}
+        return dataclasses.replace(self, shape=(*self.shape[:-1], self.shape[-1] + 1), unit_prior=False, **tables)
 
     def _inflated(self, inflation: Any) -> "DirichletRows":
         prior, counts = (jnp.asarray(x) / inflation for x in (self.prior, self.counts))
@@ -180,8 +213,7 @@ class DirichletRows(eqx.Module):
         prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
         before = jnp.sum(values) if self.unit_prior else prior @ values
         seen = counts @ values if self.successor is None else jnp.sum(counts * values[self.successor], -1)
-        total = (self.shape[-1] if self.unit_prior else prior.sum(-1)) + counts.sum(-1)
-        return ((before + seen) / total).reshape(self.shape[:-1])
+        return ((before + seen) / self._leaf_total()).reshape(self.shape[:-1])
 
     def visits(self) -> Float[Array, "*H S A"]:
         """Transitions seen from every pair; for independent, unknown rows only (others do not know whose they were)."""
@@ -267,9 +299,7 @@ class DirichletRows(eqx.Module):
 
     def unlisted(self) -> "DirichletRows":
         """The same belief with the counts of all columns."""
-        return eqx.tree_at(
-            lambda r: (r.counts, r.successor), self, (self.dense_counts, None), is_leaf=lambda x: x is None
-        )
+        return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
 
 
 def dirichlet_rows(

@@ -103,7 +103,8 @@ class WeightedDraws(eqx.Module):
         return jnp.where(mean > 0, variance / jnp.where(mean > 0, mean, 1.0), 0.0).sum(-1)
 
     def _mean(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
-        return jnp.tensordot(jnp.asarray(self.weights), values, axes=1)
+        values = jnp.asarray(values)  # about the first draw: what all draws agree on has no spread, also in float32
+        return values[0] + jnp.tensordot(jnp.asarray(self.weights), values - values[0], axes=1)
 
     def _variance(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
         return self._mean((values - self._mean(values)) ** 2)

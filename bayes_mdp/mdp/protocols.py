@@ -165,8 +165,8 @@ class CanSampleNext(Protocol):
     ) -> Float[Array, "S A"]:
         """One draw of sum_s' P(s'|s,a) values(s') at step `layer`; rewards do not enter, an end is worth nothing.
 
-        Every row has its own posterior law; the same key draws the same rows, whatever `values`. Rows shared by all
-        steps do not look at `layer`; those of steps of their own need a key for each.
+        One key stands for one draw of the rows of all steps, whatever `values`: rows that steps share, or that are tied
+        otherwise, come out the same under it; rows of their own are drawn apart.
 
         Args:
             inflation: greater than 0; every concentration, prior and counts, is divided by it.

@@ -157,6 +157,8 @@ def _read(reward: Any, numerator: Any, rows: Any, initial: Any, legal: Any) -> _
     check_probability_rows("initial", initial)
     legal = np.ones(shape[1:], bool) if legal is None else np.asarray(legal, bool)
     check_shape("legal", legal, shape[1:], "state, action")
+    if (legal.sum(-1) < 2).all():
+        raise ValueError("legal leaves one action in every state, expected a choice: no temperature is best")
     return _Arrays(reward, numerator, rows, initial, legal)
 
 

@@ -72,7 +72,8 @@ LONG_TO_COMPILE = {
 }
 """More than 1.3 CPU seconds each: left out by default."""
 
-RUN_BY_DEFAULT = {"k_learning", "ucb_h"}
+RUN_BY_DEFAULT = {"epsilon_greedy_mean", "ucb_h"}
+"""One with a belief, one that carries its own."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "bolt": {"eta": 1.0, "max_reward": 1.0},
@@ -87,7 +88,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ucrl2": {"scale": 0.1},
     "vapor": {"noise": 0.1},
 }
-"""What an agent needs in order to learn the small world in the episodes of the test."""
+"""What an agent needs in order to learn the small world in the episodes of the test.
+
+With their defaults "k_learning" does as well. The others do not: "soft_q_mean", "ube" and "vapor" are late (a regret of
+.28 to .38 in the last quarter), the constants of theory keep "bolt", "ucbvi", "ucfh" and "ucrl2" exploring, and the
+tables that dither stay at .125.
+"""
 
 
 def _data() -> Transitions:

@@ -77,9 +77,9 @@ def test_the_gaussian_bandit_is_its_closed_form():
     )
     optimal = gaussian_bandit(mean, sd**2)
     np.testing.assert_allclose(optimal.bound, best.fun, rtol=1e-12)
-    equal = gaussian_bandit(np.zeros(4), np.full(4, 9.0))
-    np.testing.assert_allclose(equal.tau, 3 / np.sqrt(2 * np.log(4)), rtol=1e-14)
-    np.testing.assert_allclose(equal.bound, 3 * np.sqrt(2 * np.log(4)), rtol=1e-14)
+    equal = gaussian_bandit(np.zeros(3), np.full(3, 9.0))
+    np.testing.assert_allclose(equal.tau, 3 / np.sqrt(2 * np.log(3)), rtol=1e-14)
+    np.testing.assert_allclose(equal.bound, 3 * np.sqrt(2 * np.log(3)), rtol=1e-14)
 
 
 SIZES: Any = {"noise": 0.5, "horizon": 2, "num_states": 4, "num_actions": 2}
@@ -113,34 +113,27 @@ def test_bad_input_is_refused(make, message):
 
 @pytest.mark.slow
 def test_the_bayes_regret_is_below_the_repaired_bound(key):
-    """Beta-Bernoulli rewards, Dirichlet rows, 2 steps, 2 states, 2 actions; 100 MDPs of the prior, 200 episodes.
+    """Bandits of two Bernoulli arms under uniform priors: 50 of them, 4000 episodes of one step.
 
-    Regret is bounded by L an episode, so the means over seeds are bounded too; 5 standard errors: false alarm below
-    1e-6. The regret is 10 to 30 times below the bound: it catches an agent whose regret is linear at half of the
-    largest rate. (The false version of lemma 6 is caught exactly, above.)
+    Means over seeds at 5 standard errors: false alarm below 1e-6 (measured: 6 to 12 times below the bound at 100
+    seeds). What is surely caught loses more than the bound at the end, 0.134 an episode: a twin that plays uniformly,
+    1/6, is. The optimal temperature loses less than the schedule (measured: 17 +- 0.9 against 37 +- 2.1).
     """
-    space, horizon, episodes = StateActionSpace(2, 2, horizon=2), 2, 200
+    space, episodes = StateActionSpace(1, 2, horizon=1), 4000
     prior = dirichlet_bernoulli()
-    env = outline_of(prior, space, np.array([1.0, 0.0]))
-    bound = bayes_regret_bound(np.arange(1, episodes + 1), **SIZES)
-    last = {}
-    for name, agent in {
+    env = outline_of(prior, space, np.array([1.0]))
+    bound = bayes_regret_bound(np.arange(1, episodes + 1), noise=0.5, horizon=1, num_states=1, num_actions=2)
+    options: Any = {"prior": prior, "objective": Episodic(1), "num_episodes": episodes, "num_seeds": 50, "key": key}
+    agents = {
         "optimal": KLearning(noise=0.5),
         "schedule": KLearning("schedule", noise=0.5),
         "psrl": PSRL(),
-    }.items():
-        result = bm.run(
-            agent,
-            env,
-            prior=prior,
-            objective=Episodic(horizon),
-            num_episodes=episodes,
-            num_seeds=100,
-            key=key,
-            regret="bayes",
-        )
-        regret = result["regret"].to_numpy()
+        "twin": KLearning(1e6, noise=0.5),
+    }
+    last = {}
+    for name, agent in agents.items():
+        regret = bm.run(agent, env, regret="bayes", **options)["regret"].to_numpy()
         above = regret.mean(0) + 5 * regret.std(0, ddof=1) / np.sqrt(len(regret))
-        assert np.all(above < bound)
+        assert np.all(above < bound) == (name != "twin")
         last[name] = regret[:, -1].mean()
-    assert last["psrl"] < last["schedule"] and last["optimal"] < last["schedule"]
+    assert last["optimal"] < last["schedule"]

@@ -72,6 +72,7 @@ def test_the_derivatives_are_those_of_complex_steps_and_the_objective_is_convex(
             assert float(second) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_the_gap_bounds_how_far_the_objective_is_from_the_least():
     """At any temperature, by weak duality; to second order in the step it is no more than it must be."""

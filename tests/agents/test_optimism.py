@@ -1,12 +1,17 @@
-"""The optimistic agents under `run`: they learn a small DeepSea."""
+"""What the optimistic agents know of rewards; under `run` they learn a small DeepSea."""
 
+import numpy as np
 import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import BEB, BOLT, OPSRL, UCBVI, BayesUCBVI
+from bayes_mdp.agents.optimism import reward_moments
 from bayes_mdp.envs import deep_sea
+from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.models import dirichlet_normal
+from tests.agents.believed import Case
+from tests.agents.optimism_problems import LEGAL, S, world
 
 SIZE = 4
 AGENTS = [
@@ -19,6 +24,18 @@ AGENTS = [
     OPSRL(),
     OPSRL(4, inflation=1.5),
 ]
+
+
+def test_rewards_of_a_mixture_are_unknown_where_its_components_differ():
+    """All but one are known in both components: the total variance is w (1 - w) d^2, exactly zero where they agree."""
+    one = world(0, steps=False)
+    unknown = np.zeros_like(one.loc)
+    unknown[0, 1] = 0.2
+    loc = one.loc + np.where(np.arange(S)[:, None] == 3, 0.5, 0.0)
+    parts = [Case(one.concentration, each, unknown, 0 * unknown, legal=LEGAL).posterior for each in (one.loc, loc)]
+    mean, variance, _ = reward_moments(mixture(parts, weights=np.array([0.3, 0.7])))
+    np.testing.assert_allclose(mean, 0.3 * one.loc + 0.7 * loc, rtol=1e-6)
+    np.testing.assert_allclose(variance, unknown + 0.21 * (loc - one.loc) ** 2, rtol=1e-6)
 
 
 @pytest.mark.slow

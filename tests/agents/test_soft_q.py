@@ -96,6 +96,8 @@ def test_the_target(agent):
     q = see(agent, task, q, seen)
     assert np.isclose(q[0, 1], 1 + 0.5 * (2 + 0.9 * worth(np.ones(2)) - 1))
     np.testing.assert_array_equal(see(agent, task, q, seen, 0.0), q)
+    masked = Transitions(2, 0, np.nan, 0, False, None, 0)  # what fills a buffer: no number, an illegal action
+    np.testing.assert_array_equal(see(agent, task, q, masked, 0.0), q)
     q = see(agent, task, q, Transitions(3, 0, 2.0, 0, True, None, 0))
     assert np.isclose(q[3, 0], 1.5)
     q = see(agent, task, q, Transitions(0, 0, 0.0, 1, False, None, 0))  # state 1 has one legal action: no tau log 2

@@ -154,7 +154,7 @@ def test_what_it_cannot_use_is_refused(key):
     case = world(0)
     for make, kind, message in (
         (lambda: UCBVI("freedman"), ValueError, "bonus is 'freedman', expected one of bernstein, hoeffding, simpl"),
-        (lambda: UCBVI(delta=0.0), ValueError, "delta is 0.0, expected a finite number greater than zero"),
+        (lambda: UCBVI(delta=0.0), ValueError, "delta is 0.0, expected a number between 0 and 1"),
         (lambda: UCBVI(delta=1.5), ValueError, "delta is 1.5, expected a number between 0 and 1"),
         (lambda: UCBVI(bonus_scale=-1.0), ValueError, "bonus_scale is -1.0, expected a finite number, zero or"),
         (lambda: UCBVI(min_reward=0.1), ValueError, "min_reward is 0.1, expected a number, zero or less"),

@@ -16,7 +16,8 @@ from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace
 
-TINY = {"soft_q": {3: 300}, "epsilon_greedy_q": {4: 256}}
+TINY = {"ucb_h": {3: 300}, "ucb_h_scaled": {3: 300}, "soft_q": {}}
+"""Two cells that are compiled once, and a method that is not tried."""
 
 
 def test_every_method_makes_its_agent_and_every_plan_knows_its_methods():
@@ -24,6 +25,7 @@ def test_every_method_makes_its_agent_and_every_plan_knows_its_methods():
         assert hasattr(method.agent(7), "replan")
     assert set(klearning_fig2.QUICK) == set(klearning_fig2.FULL) == set(klearning.METHODS)
     assert {*klearning_fig2.QUICK["k_optimal_known"]} == {5, 10, 20, 50}
+    assert all({*range(5, 55, 5)} <= {*budgets} for budgets in klearning_fig2.FULL.values())
 
 
 def test_the_belief_of_unknown_transitions(key):
@@ -52,9 +54,9 @@ def test_solving_times_resume_from_cells(key, tmp_path, monkeypatch):
     """Killed in the second cell: the same Dataset, and nothing is computed twice."""
     options = {"key": key, "plan": TINY, "num_seeds": 2}
     whole = klearning_fig2.solving_times(**options)
-    assert whole["budget"].to_numpy().tolist() == [[300, 0], [0, 256]]
-    assert np.isnan(whole["literal"].sel(agent="epsilon_greedy_q", depth=3)).all()
-    assert (whole["played"] <= whole["budget"]).all() and np.isfinite(whole["first_visit"].to_numpy()[0, 0]).all()
+    assert whole["budget"].to_numpy().tolist() == [[300], [300], [0]]
+    assert np.isnan(whole["literal"].sel(agent="soft_q")).all()
+    assert (whole["played"] <= whole["budget"]).all() and np.isfinite(whole["first_visit"].to_numpy()[1]).all()
     play, names = klearning_fig2.play_until_solved, []
 
     def counted(case, path):
@@ -67,11 +69,11 @@ def test_solving_times_resume_from_cells(key, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         klearning_fig2.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
     resumed = klearning_fig2.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
-    assert names == ["soft_q-3.npz", "epsilon_greedy_q-4.npz", "epsilon_greedy_q-4.npz"]
+    assert names == ["ucb_h-3.npz", "ucb_h_scaled-3.npz", "ucb_h_scaled-3.npz"]
     xr.testing.assert_identical(resumed, whole)
     with pytest.raises(ValueError, match="holds cells of another run: plan is 1 there and 2 here"):
         Cells(tmp_path / "cells", {"plan": 2})
-    klearning_fig2.figure(whole).savefig(tmp_path / "x.png", dpi=40)
+    assert len(klearning_fig2.figure(whole).axes) == 2
 
 
 def test_an_unknown_method_is_refused(key):
@@ -105,6 +107,7 @@ def test_the_table_of_figure_2():
         ("epsilon_greedy_q", 5): ([2000] * 5, 100_000),
         ("epsilon_greedy_q", 6): ([900] * 5, 100_000),
         ("epsilon_greedy_q", 10): ([9000, nan, 1, 2, 3], 100_000),
+        ("soft_q", 5): ([1, 1, 1, 1, 1], 100_000),
         ("soft_q", 10): ([9, 9, 9, 9, 9], 100_000),
         ("soft_q", 14): ([nan] * 5, 5000),
     }
@@ -116,6 +119,10 @@ def test_the_table_of_figure_2():
     assert (largest.ours, largest.half, largest.verdict) == (7.5, 1.5, "undecided")  # 6 to 9
     undecided = table["soft_q: largest L solved within 1e5"]
     assert (undecided.ours, undecided.half, undecided.verdict) == (10.0, np.inf, "undecided")
+    growth = "growth of episodes per unit of L, L = 5 to 10"
+    assert table[f"soft_q: {growth}"].ours == pytest.approx(9**0.2) and table[f"soft_q: {growth}"].half < 1e-9
+    assert table[f"epsilon_greedy_q: {growth}"].ours == np.inf
+    assert table[f"epsilon_greedy_q: {growth}"].verdict == "agrees"
     assert table["psrl: episodes over 2^(L - 1), L = 10"].ours == pytest.approx(60 / 512)
     unsolved = table["k_optimal: episodes over 2^(L - 1), L = 10"]
     assert (unsolved.ours, unsolved.half, unsolved.verdict) == (np.inf, np.inf, "differs")
@@ -153,17 +160,18 @@ def test_frames_are_the_visits_of_a_run(key):
         frames(case, (3, 10))
 
 
-def test_the_strip_and_its_table(key, tmp_path):
-    """Of a toy: values are soft maxima of the plan; the figure has two pictures for every time."""
-    result = klearning_fig3.strip(key=key, method="soft_q", size=3, times=(2, 30), num_seeds=2)
+def test_the_strips_and_their_tables(key):
+    """Of a toy that stands for every reading: the figure has two pictures for every time, each with a bar."""
+    toy = dict.fromkeys((*klearning_fig3.READINGS, *klearning_fig4.METHODS), "soft_q")
+    result = klearning_fig3.strips(key=key, methods=toy, size=3, times=(5, 20), num_seeds=2)
     assert result["value"].shape == (2, 2, 3, 3) and result["temperature"].to_numpy() == pytest.approx(0.05)
     assert np.all(result["value"].to_numpy()[0] > -0.5)
     first = {row.quantity: row for row in klearning_fig3.rows(result)}
-    assert first["visits of the goal, t = 30"].ours == result["hit"].to_numpy().sum(1).mean()
+    for name in klearning_fig3.NAMES.values():
+        assert first[f"{name}visits of the goal, t = 20"].ours == result["hit"].to_numpy().sum(1).mean()
     assert len(klearning_fig3.figure(result).axes) == 2 * 2 * 2
-    both = result.merge(result.drop_vars("method").rename({name: f"{name}_mean" for name in result.data_vars}))
-    second = {row.quantity: row for row in klearning_fig4.rows(both)}
-    end = "furthest column, share of L, t = 30"
+    second = {row.quantity: row for row in klearning_fig4.rows(result)}
+    end = "furthest column, share of L, t = 20"
     assert second[f"no model: {end}"].ours == second[f"mean model: {end}"].ours == 1.0
     assert second[f"no model: {end}"].verdict == "differs"
 

@@ -65,17 +65,25 @@ def _case(key, num_episodes=600, size=3):
     return Case(AGENT, deep_sea(size), Episodic(size), key, None, None, num_episodes, 3, "average", options)
 
 
+def _run(key, target):
+    options = RunOptions(target=target, progress=False)
+    arguments = {"objective": Episodic(3), "num_episodes": 60, "num_seeds": 3, "regret": "average"}
+    return run(AGENT, deep_sea(3), key=key, options=options, **arguments)
+
+
 def test_a_run_counts_the_visits_of_its_target(key):
-    """The sum over episodes is the visits at the end; without a target nothing is seen, the rewards are the same."""
-    options = RunOptions(target=goal(3), progress=False)
-    arguments = {"objective": Episodic(3), "key": key, "num_episodes": 60, "num_seeds": 3, "regret": "average"}
-    result = run(AGENT, deep_sea(3), options=options, **arguments)
+    """The sum over episodes is the visits at the end."""
+    result = _run(key, goal(3))
     assert result["target_visits"].dims == ("seed", "episode")
     assert np.array_equal(result["target_visits"].sum("episode"), result["visits"].to_numpy()[:, -1, -1, 1])
     assert np.array_equal(result["target_visits"], result["reward"] > 0.5)
-    plain = run(AGENT, deep_sea(3), options=RunOptions(progress=False), **arguments)
+
+
+@pytest.mark.slow
+def test_a_target_changes_nothing_else(key):
+    plain = _run(key, None)
     assert "target_visits" not in plain
-    assert np.array_equal(plain["reward"], result["reward"])
+    assert np.array_equal(plain["reward"], _run(key, goal(3))["reward"])
 
 
 def test_a_target_must_fit(key):

@@ -100,6 +100,36 @@ def test_known_rows_are_listed(spread, key):
         np.testing.assert_allclose(prior.sample_backup(key, values, layer), rows[layer] @ np.arange(9.0), rtol=1e-6)
 
 
+@jax.jit
+def _rows_drawn(posterior, key, pseudo):
+    """P(s' = 0) of every pair of both steps, one key."""
+    return jnp.stack([posterior.sample_next(key, jnp.array([1.0, 0.0, 0.0]), h, 1.0, pseudo) for h in (0, 1)])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_one_key_is_one_draw_of_the_rows_of_all_steps(tied, key):
+    """Tied rows, within a step or across steps, come out the same, with their pseudo outcome; the others apart."""
+    leaf = np.array([[[0, 1], [2, 3], [0, 4]], [[5, 1], [5, 2], [6, -1]]])
+    leaf = leaf if tied else np.where(leaf < 0, -1, np.arange(12).reshape(leaf.shape))
+    known = np.broadcast_to([1.0, 0.0, 0.0], (*leaf.shape, 3))
+    rows = dirichlet_rows(np.ones((7 if tied else 11, 3)), (2, 3, 2, 3), row=leaf, known=known)
+    prior = conjugate_posterior(rows, known_rewards(np.zeros((2, 3, 2))), StateActionSpace(3, 2, horizon=2))
+    drawn = np.asarray(_rows_drawn(prior, key, (1.0, 7.0))).ravel()
+    equal = np.isclose(drawn[:, None], drawn, rtol=1e-6)
+    np.testing.assert_array_equal(equal, leaf.ravel()[:, None] == leaf.ravel())
+    assert drawn[-1] == 1.0, "a known row has no pseudo outcome"
+
+
+@pytest.mark.parametrize("name", ["support", "known", "flat", "tied"])
+def test_total_is_the_sum_of_the_concentrations(cases, name):
+    """Infinite where one outcome at most is possible."""
+    case = cases(name)
+    rows = case.prior.update(case.data).transition_probs
+    concentration = np.asarray(rows.concentration)
+    expected = np.where((concentration > 0).sum(-1) > 1, concentration.sum(-1), np.inf)
+    np.testing.assert_allclose(rows.total(), expected, rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "listed", "inflation"),

@@ -65,6 +65,17 @@ def test_inflated_rows_with_a_pseudo_outcome_are_dirichlet(inflation, count, key
     assert max(p_value(4.0 - inflation, count), p_value(inflation, 0.5 - count)) < 1e-6
 
 
+def test_a_pseudo_outcome_beside_a_prior_of_ones(key):
+    """Listed counts on a prior of ones, which take another route: Beta(2.9 + .5, 1.1), as above; no .5 is caught."""
+    cell = np.zeros(2, int), np.zeros(2, int)
+    rows = dirichlet_rows(np.ones((1, 3)), (1, 1, 3)).update(cell, np.array([0, 2]), np.array([0.1, 0.9]))
+    rows, values = rows.listed(np.array([[[0, 2]]])), np.array([0.0, 1.0, 1.0], np.float32)
+    draw = jax.jit(jax.vmap(lambda key: rows.sample_next(key, values, pseudo=(0.5, 1.0))))
+    drawn = np.asarray(draw(jax.random.split(key, 8000)), float).ravel()
+    p_values = [stats.kstest(drawn, stats.beta(a, 1.1).cdf).pvalue for a in (3.4, 2.9)]
+    assert p_values[0] > 1e-6 > p_values[1]
+
+
 @pytest.mark.parametrize(
     ("prior", "tables", "sentence"),
     [

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
 
 
@@ -13,6 +14,26 @@ def _covariance(c):
 
 
 ROWS = np.array([[1.0, 2.0, 0.5], [3.0, 3.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+LEAVES = np.array([[1.0, 2.0, 0.5], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]])
+TIED = np.array([[0, 0], [1, 2], [2, -1]])
+
+
+@pytest.mark.parametrize("name", ["dense", "listed", "tied"])
+def test_the_spread_of_known_rows_and_of_one_possible_outcome_is_zero(name):
+    """(`test_layered` has other tables.)"""
+    known = np.full((3, 2, 3), 1 / 3)
+    if name == "tied":
+        rows, spread = dirichlet_rows(LEAVES, (3, 2, 3), row=TIED, known=known), [[1 / 4.5] * 2, [0, 1 / 4], [1 / 4, 0]]
+    else:
+        rows, spread = dirichlet_rows(np.repeat(LEAVES, 2, 0), (3, 2, 3)), [[1 / 4.5] * 2, [0, 0], [1 / 4] * 2]
+    rows = rows.listed(np.ones((3, 2, 1), int)) if name == "listed" else rows
+    np.testing.assert_allclose(rows.inverse_total(), spread, rtol=1e-6)
+
+
+def test_the_only_state_has_no_spread():
+    np.testing.assert_array_equal(dirichlet_rows(np.ones((2, 1)), (1, 2, 1)).inverse_total(), 0.0)
 
 
 def test_spread_forms(x64):

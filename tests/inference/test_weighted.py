@@ -43,6 +43,16 @@ def test_weighted_moments(x64, ends):
         belief.transition_spread("dirichlet")
 
 
+def test_what_all_draws_agree_on_has_no_spread_in_float32():
+    """A mean of many equal numbers is off by some 1e-5 there, which would pass for uncertainty."""
+    mdps = _mdps(False, 4001)
+    rows, reward = (np.array(x, np.float32) for x in (mdps.transition_probs, mdps.reward))
+    rows[:, 0, 1], reward[:, 1, 1] = [0.2, 0.3, 0.5], 0.7
+    belief = draws(jax.vmap(MDP)(rows, reward))
+    assert np.array_equal(np.argwhere(np.asarray(belief.transition_spread("ratio")) == 0), [[0, 1]])
+    assert np.array_equal(np.argwhere(np.asarray(belief.reward_variance()) == 0), [[1, 1]])
+
+
 def test_draws_of_weight_zero_are_never_drawn(x64):
     belief = draws(_mdps(False), weights=np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
     drawn = belief.sample(jax.random.key(0), (50,))

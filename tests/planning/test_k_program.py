@@ -104,3 +104,9 @@ def test_bad_input_is_refused(change, message):
     problem = bounded(0, (2, 3, 2))._replace(**change)
     with pytest.raises(ValueError, match=message):
         solve_k_program(*arguments(problem))
+
+
+def test_no_choice_is_refused():
+    problem = bounded(0, (2, 3, 2))
+    with pytest.raises(ValueError, match="legal leaves one action in every state, expected a choice"):
+        solve_k_dual(*arguments(problem), legal=np.eye(2, dtype=bool)[[0, 1, 0]])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BUDGET, SEEDS = 100_000, 5
 DEPTHS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 DITHERING = ("epsilon_greedy_q", "epsilon_greedy_mean", "soft_q", "soft_q_mean", "soft_q_known")
-DITHERING_DEPTHS = (*range(4, 17), 20)
+DITHERING_DEPTHS = (*range(4, 17), *DEPTHS[3:])
 FULL: dict[str, dict[int, int]] = {
     name: dict.fromkeys(DITHERING_DEPTHS if name in DITHERING else DEPTHS, BUDGET) for name in METHODS
 }
@@ -35,7 +35,7 @@ QUICK: dict[str, dict[int, int]] = {
     **{name: {5: 3000, 10: 5000, 20: 5000} for name in (*_EFFICIENT, *_SCALING)},
     "k_optimal_known": {5: 3000, 10: 5000, 20: 5000, 50: 5000},
     "epsilon_greedy_q": dict.fromkeys((5, 6, 10, 16), BUDGET),
-    "soft_q": dict.fromkeys((5, 10, 14, 15), BUDGET),
+    "soft_q": dict.fromkeys((5, 10, 14), BUDGET),
 }
 
 

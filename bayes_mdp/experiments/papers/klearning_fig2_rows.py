@@ -4,6 +4,7 @@ A level agrees within a factor of 2; how a claim in words is read is said beside
 as infinite.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,8 @@ OURS = ("ucbvi_scaled", "ucb_h_scaled", "beb_scaled")
 RIVALS = ("rlsvi", "ucbvi_scaled", "ucb_h_scaled", "beb_scaled")
 NOT_PLOTTED = ("bolt", "ucfh", "ucrl2")
 LINE_DEPTH = 10
+GROWTH = (("epsilon_greedy_q", 5, 10), ("soft_q", 5, 10))
+LEAST_GROWTH = 1.5
 
 
 def rows(result: "xr.Dataset") -> list[Row]:
@@ -50,11 +53,18 @@ def rows(result: "xr.Dataset") -> list[Row]:
         sustained = _times(result, "k_optimal_known", 50, "sustained")
         table.append(_median("sustained rule: k_optimal_known, L = 50", 1580.0, sustained))
     table += [_largest(result, name, depth) for name, depth in LARGEST.items() if name in _methods(result)]
+    table += [_growth(result, *cells) for cells in GROWTH if all(_tried(result, cells[0], L) for L in cells[1:])]
     table += [_below_the_line(result, name) for name in (*PAPERS, *READINGS, *OURS) if _tried(result, name, LINE_DEPTH)]
     table += [_schedule_over_optimal(result, reading) for reading in ("_span1", "_known") if _both(result, reading)]
     table += _fastest_rival(result)
     table += [
-        _ratio(f"{METHODS[name].label} / epsilon-greedy Q, L = 5", result, name, "epsilon_greedy_q", 5, (0.5, INFINITE))
+        _ratio(
+            f"{METHODS[name].label} / epsilon-greedy Q, L = 5",
+            result,
+            (name, 5),
+            ("epsilon_greedy_q", 5),
+            (0.5, INFINITE),
+        )
         for name in NOT_PLOTTED
         if _tried(result, name, 5) and _tried(result, "epsilon_greedy_q", 5)
     ]
@@ -102,6 +112,18 @@ def _largest(result: "xr.Dataset", name: str, published: int) -> Row:
     return Row(f"{name}: largest L solved within 1e5", float(published), ours, half, (published, published))
 
 
+def _growth(result: "xr.Dataset", name: str, low: int, high: int) -> Row:
+    """ "Time exponential in the size", read as: mean episodes grow by 1.5 or more with every unit of L.
+
+    The interval is by linearisation, seeds paired; where the larger depth is not solved the factor is infinite.
+    """
+    quantity = f"{name}: growth of episodes per unit of L, L = {low} to {high}"
+    ratio = _ratio(quantity, result, (name, high), (name, low), (LEAST_GROWTH, INFINITE))
+    factor = ratio.ours ** (1 / (high - low))
+    half = ratio.half / ratio.ours * factor / (high - low) if np.isfinite(factor) else INFINITE
+    return replace(ratio, ours=factor, half=half)
+
+
 def _below_the_line(result: "xr.Dataset", name: str) -> Row:
     """ "Scales gracefully", read as: below the grey line 2^(L - 1) at L = 10."""
     samples = _times(result, name, LINE_DEPTH) / 2.0 ** (LINE_DEPTH - 1)
@@ -122,8 +144,8 @@ def _both(result: "xr.Dataset", reading: str) -> bool:
 def _schedule_over_optimal(result: "xr.Dataset", reading: str) -> Row:
     """ "The optimal choice performs slightly better", read as: fewer episodes on average at L = 10."""
     quantity = f"K-learning{reading.replace('_', ', ')}: schedule / optimal, L = {LINE_DEPTH}"
-    names = (f"k_schedule{reading}", f"k_optimal{reading}")
-    return _ratio(quantity, result, *names, LINE_DEPTH, (1.0, INFINITE))
+    above, below = ((f"k_{rule}{reading}", LINE_DEPTH) for rule in ("schedule", "optimal"))
+    return _ratio(quantity, result, above, below, (1.0, INFINITE))
 
 
 def _fastest_rival(result: "xr.Dataset") -> list[Row]:
@@ -133,15 +155,17 @@ def _fastest_rival(result: "xr.Dataset") -> list[Row]:
         return []
     best = min(tried, key=lambda name: _times(result, name, LINE_DEPTH).mean())
     return [
-        _ratio(f"fastest rival / {name}, L = {LINE_DEPTH}", result, best, name, LINE_DEPTH, (1.0, INFINITE))
+        _ratio(
+            f"fastest rival / {name}, L = {LINE_DEPTH}", result, (best, LINE_DEPTH), (name, LINE_DEPTH), (1.0, INFINITE)
+        )
         for name in ("psrl", "k_optimal", "k_optimal_span1")
         if _tried(result, name, LINE_DEPTH)
     ]
 
 
-def _ratio(quantity: str, result: "xr.Dataset", above: str, below: str, depth: int, band: Any) -> Row:
-    """The ratio of two mean times, its interval by linearisation; infinite or 0 where one is unsolved."""
-    top, bottom = _times(result, above, depth), _times(result, below, depth)
+def _ratio(quantity: str, result: "xr.Dataset", above: tuple[str, int], below: tuple[str, int], band: Any) -> Row:
+    """The ratio of the mean times of two cells, its interval by linearisation; infinite or 0 where one is unsolved."""
+    top, bottom = _times(result, *above), _times(result, *below)
     if not np.isfinite(bottom).all():
         return Row(quantity, None, 0.0 if np.isfinite(top).all() else float("nan"), 0.0, band)
     if not np.isfinite(top).all():

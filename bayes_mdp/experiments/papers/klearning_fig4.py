@@ -4,48 +4,27 @@ Whether the paper's learns a model is not said. The strip shows the tabular rule
 at temperature .05 without the bonus as well: the mean model, transitions known as in our figure 3.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.papers.klearning_fig3 import SEEDS, SIZE, TIMES, figure, mean_row, share_visited, strip
+from bayes_mdp.experiments.papers.klearning_fig3 import figure, mean_row, part, share_visited, strips
 from bayes_mdp.experiments.reproduction import Reproduction, Row
 
 if TYPE_CHECKING:
     import xarray as xr
 
-WAYS = {"": "no model", "_mean": "mean model"}
-
-
-def both_strips(
-    *, key: PRNGKeyArray, size: int = SIZE, times: Sequence[int] = TIMES, num_seeds: int = SEEDS
-) -> "xr.Dataset":
-    """As `klearning_fig3.strip`: soft Q-learning without a model, and (variables `..._mean`) on the mean one.
-
-    Args:
-        key: a typed key.
-        size, times, num_seeds: as there.
-
-    Raises:
-        ValueError, TypeError: as there.
-    """
-    table, model = (
-        strip(key=key, method=method, size=size, times=times, num_seeds=num_seeds)
-        for method in ("soft_q", "soft_q_known")
-    )
-    model = model.drop_vars("method")
-    return table.merge(model.rename({name: f"{name}_mean" for name in model.data_vars}))
+METHODS = {"": "soft_q", "_mean": "soft_q_known"}
+NAMES = {"": "no model", "_mean": "mean model"}
 
 
 def rows(result: "xr.Dataset") -> list[Row]:
     """The table: how far across the grid the agent has come, by both readings, and how much its values change."""
     size, times = result.sizes["row"], result["time"].to_numpy().tolist()
     table = []
-    for ending, name in WAYS.items():
-        one = result[[f"{part}{ending}" for part in ("value", "visits", "hit")]]
-        one = one.rename({f"{part}{ending}": part for part in ("value", "visits", "hit")})
+    for ending, name in NAMES.items():
+        one = part(result, ending)
         columns = (one["visits"].to_numpy()[-1] > 0).any(-2)
         furthest = (columns * np.arange(1, size + 1)).max(-1) / size
         value = one["value"].to_numpy()[..., 0, 0]
@@ -63,7 +42,7 @@ def rows(result: "xr.Dataset") -> list[Row]:
 
 REPRODUCTION = Reproduction(
     source="[KL21] figure 4, SPEC 1.8",
-    run=both_strips,
+    run=partial(strips, methods=METHODS),
     rows=rows,
     figure=figure,
     quick={},
