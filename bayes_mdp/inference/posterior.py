@@ -103,12 +103,8 @@ class ConjugatePosterior(eqx.Module):
 
     def sample_next(self, key: PRNGKeyArray, values: Any, layer: Any, inflation: Any = 1, pseudo: Any = None) -> Pairs:
         """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; tied rows are drawn as one."""
-        rows = self.transition_probs
-        if self.space.horizon is not None:
-            # Tied rows: every step draws the same leaf rows from the key, and takes its own.
-            key = jax.random.fold_in(key, layer) if rows.independent else key
-            rows = rows.at_step(layer)
-        return rows.sample_next(key, self._with_end(values), inflation, pseudo)
+        step = None if self.space.horizon is None else layer
+        return self.transition_probs.sample_next(key, self._with_end(values), step, inflation, pseudo)
 
     def mean_mdp(self) -> MDP:
         """Posterior mean of the transition probabilities and of the expected rewards."""

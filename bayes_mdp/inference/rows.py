@@ -163,9 +163,13 @@ class DirichletRows(eqx.Module):
         return drawn.reshape(self.shape[:-1])
 
     def sample_next(
-        self, key: PRNGKeyArray, values: Float[Array, " O"], inflation: Any = 1.0, pseudo: tuple[Any, Any] | None = None
-    ) -> Float[Array, "*H S A"]:
-        """`sample_expectation` with concentrations over `inflation` and a pseudo outcome (see `CanSampleNext`)."""
+        self, key: PRNGKeyArray, values: Float[Array, " O"], step: Any = None, inflation: Any = 1.0, pseudo: Any = None
+    ) -> Float[Array, "S A"]:
+        """`sample_expectation` at a step, of inflated rows with a pseudo outcome (see `CanSampleNext`)."""
+        if step is not None:
+            # Tied rows: every step draws the same leaf rows from the key, and takes its own.
+            key = jax.random.fold_in(key, step) if self.independent else key
+            return self.at_step(step).sample_next(key, values, None, inflation, pseudo)
         rows, plain = self, isinstance(inflation, (int, float)) and inflation == 1
         if pseudo is not None and self.known_listed is None:
             if plain and self.unit_prior and self.successor is not None and self.row is None and self.column is None:

@@ -43,7 +43,7 @@ def test_drawn_rows_sum_to_one_and_honour_zeros():
 def next_values(rows, keys, inflation, count):
     """Many draws of one row, worth 0, 1 and 1, with a pseudo outcome worth 1."""
     values = np.array([0.0, 1.0, 1.0], np.float32)
-    return jax.vmap(lambda key: rows.sample_next(key, values, inflation, (count, 1.0)))(keys)[:, 0]
+    return jax.vmap(lambda key: rows.sample_next(key, values, None, inflation, (count, 1.0)))(keys)[:, 0]
 
 
 @pytest.mark.parametrize(("inflation", "count"), [(1.0, 0.5), (3.0, 0.5), (1.0, 0.0)])

@@ -102,11 +102,11 @@ def strips(
     """
     import xarray as xr
 
-    found = []
+    found = xr.Dataset()
     for ending, method in methods.items():
         one = strip(key=key, method=method, size=size, times=times, num_seeds=num_seeds)
-        found.append(one.rename({name: f"{name}{ending}" for name in (*PARTS, "method")}))
-    return xr.merge(found)
+        found = found.merge(one.rename({name: f"{name}{ending}" for name in (*PARTS, "method")}))
+    return found
 
 
 def part(result: "xr.Dataset", ending: str) -> "xr.Dataset":
