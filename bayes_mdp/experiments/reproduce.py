@@ -70,8 +70,7 @@ def reproduce(
         FileNotFoundError: `path` lies in no folder that exists.
     """
     reproduction = find_reproduction(name)
-    if scale not in SCALES:
-        raise ValueError(f"scale is {scale!r}, expected one of {', '.join(map(repr, SCALES))}")
+    check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
     if path is not None and not Path(path).parent.is_dir():

@@ -81,7 +81,7 @@ def test_expected_next_is_the_mean(cases, name, listed):
     posterior = case.prior.update(case.data)
     posterior = posterior.listed(np.zeros((*posterior.space.shape, 1), int)) if listed else posterior
     mean = np.asarray(posterior.mean_mdp().transition_probs @ VALUES)
-    expected = jax.jit(posterior.expected_next)
+    expected = jax.jit(lambda values, layer: posterior.expected_next(values, layer))
     ours = [expected(jnp.asarray(VALUES), layer) for layer in range(len(mean))]
     np.testing.assert_allclose(np.stack(ours), mean, rtol=1e-6)
 

@@ -97,9 +97,9 @@ METHODS: dict[str, Method] = {
     "ucrl2": Method("UCRL2", _each(lambda: UCRL2(replan="episode")), "unknown"),
     "ucfh": Method("UCFH", _each(UCFH), "unknown"),
     "epsilon_greedy_q": Method("epsilon-greedy Q", _each(lambda: EpsilonGreedyQ(replan="episode")), "model-free"),
-    "epsilon_greedy_mean": Method("epsilon-greedy, mean model", _each(EpsilonGreedyMean), "unknown"),
+    "epsilon_greedy_mean": Method("epsilon-greedy on the mean model", _each(EpsilonGreedyMean), "unknown"),
     "soft_q": Method("soft Q", _each(lambda: SoftQ(replan="episode")), "model-free"),
-    "soft_q_mean": Method("soft Q, mean model", _each(SoftQMean), "unknown"),
+    "soft_q_mean": Method("soft Q on the mean model", _each(SoftQMean), "unknown"),
     "soft_q_known": Method("soft Q, known P", _each(SoftQMean), "known"),
 }
 
