@@ -269,10 +269,8 @@ def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPost
 
 def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:
     """What `posterior` believes, as a belief before any data."""
-    rewards = posterior.reward_cells
-    posterior = eqx.tree_at(
-        lambda p: p.transition_probs.prior, posterior, posterior.transition_probs.leaf_concentration
-    )
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    posterior = replace(posterior, transition_probs=rows.with_prior(rows.leaf_concentration))
     if isinstance(rewards, RewardCells):
         posterior = eqx.tree_at(lambda p: p.reward_cells.prior, posterior, rewards.leaf_belief)
     return forgotten(posterior)

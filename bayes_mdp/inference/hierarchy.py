@@ -88,7 +88,7 @@ def with_parameters(
     seen: ConjugatePosterior, concentration: Float[Array, "M K"], belief: RewardBelief | None
 ) -> ConjugatePosterior:
     """`seen` with other prior parameters of its leaves."""
-    seen = eqx.tree_at(lambda p: p.transition_probs.prior, seen, concentration)
+    seen = replace(seen, transition_probs=seen.transition_probs.with_prior(concentration))
     if belief is None or not isinstance(seen.reward_cells, RewardCells):
         return seen
     return eqx.tree_at(lambda p: p.reward_cells.prior, seen, belief)

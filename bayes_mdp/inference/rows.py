@@ -127,6 +127,10 @@ class DirichletRows(eqx.Module):
         """One draw of the rows of the law."""
         return self.gather(self.sample_leaves(key))
 
+    def with_prior(self, prior: Float[Array, "M K"]) -> "DirichletRows":
+        """The same counts under other prior concentrations."""
+        return dataclasses.replace(self, prior=prior, unit_prior=False)
+
     def at_step(self, step: Any) -> "DirichletRows":
         """The rows of one step: independent rows each with a leaf row of its own, tied ones beside all leaf rows."""
         if not self.independent:

@@ -61,6 +61,7 @@ def _exact(*args):
     return exact_ube(jax.random.key(2), *args, num_draws=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solve",
     [
@@ -73,6 +74,7 @@ def test_equations(solve):
     same(lambda belief: solve(belief, POLICY, OBJECTIVE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [PSRL(), pytest.param(MomentMatching(), marks=pytest.mark.slow), pytest.param(UBE(), marks=pytest.mark.slow)],

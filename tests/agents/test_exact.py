@@ -61,6 +61,7 @@ def test_it_is_the_covariance_of_draws(name, drawn):
     assert abs(np.sum(answer.q_variance) / np.sum(estimate) - 1) < 0.015
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("fault", ["pbar for E[p^2]", "two-sided", "no memory of own row"])
 def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):

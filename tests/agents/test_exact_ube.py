@@ -81,6 +81,7 @@ def test_episodes_of_a_stationary_acyclic_belief(key):
     assert _worst(answer.q_variance, drawn.q_variance) < Z * 2**0.5 * ERROR
 
 
+@pytest.mark.slow
 def test_what_is_not_exact_says_why(key):
     """Draws, cycles."""
     case = layered()

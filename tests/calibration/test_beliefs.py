@@ -93,6 +93,7 @@ def test_what_a_sampled_posterior_cannot_show():
     assert "prior" not in _names(to_arviz(without, num_draws=4, data=data))
 
 
+@pytest.mark.slow
 def test_leaves_of_a_collapsed_posterior_are_drawn_given_each_parent():
     """The mean of each row over draws: 80 draws, 6.5 standard errors."""
     posterior = collapsed()

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bayes_mdp.calibration.posterior_sbc import truths_near
 from bayes_mdp.calibration.ranks import Design
@@ -15,6 +16,7 @@ SPACE = StateActionSpace(2, 2, ends=True)
 REWARD = np.arange(12.0).reshape(2, 2, 3)
 
 
+@pytest.mark.slow
 def test_new_data_follow_the_log_from_its_pairs_with_the_posterior_predictive(key):
     """Outcomes of one pair in 4000 truths: within 5 standard errors of the posterior mean row (false alarm 2e-6).
 

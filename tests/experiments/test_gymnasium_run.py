@@ -80,6 +80,7 @@ def test_the_compiled_run_step_for_step(agent, length):
     assert set(stepped.attrs) == set(compiled.attrs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lost_block")
 def test_a_lost_transition_is_seen_in_the_comparison():
     """The broken twin: the last transition before every plan is not learnt."""

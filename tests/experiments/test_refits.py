@@ -161,6 +161,7 @@ def test_gymnasium_runs_refit(monkeypatch):
     assert (result["refits"].values > 0).all() and json.loads(result.attrs["refit_cost"])["calls"] > 1
 
 
+@pytest.mark.slow
 def test_a_program_is_thinned_for_every_seed(monkeypatch):
     """Seeds begin with draws of their own, and with worlds of their own from another program."""
     asked = []

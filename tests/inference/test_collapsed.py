@@ -83,6 +83,7 @@ def test_a_weight_of_zero_masks(prior_draws):
     assert masked.visit_counts().sum() == 0
 
 
+@pytest.mark.slow
 def test_nothing_moves_where_nothing_was_learnt(prior_draws):
     """Masked transitions neither resample worn components nor move them; others do."""
     worn = replace(prior_draws, moves=1, share=2.0)

@@ -108,6 +108,7 @@ def test_ties_are_shared_and_illegal_actions_never_optimal():
     assert answer.attrs["monte_carlo_error"] == 0.0
 
 
+@pytest.mark.slow
 def test_draws_and_mixtures_and_the_average_reward(key):
     """Both arms are best in one of two worlds, by weight."""
     mdps = MDP(np.ones((2, 1, 2, 1)), np.array([[[0.0, 1.0]], [[1.0, 0.0]]]))

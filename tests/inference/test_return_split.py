@@ -80,6 +80,7 @@ def test_the_epistemic_part_is_the_variance_of_the_value(cases, key):
     np.testing.assert_allclose([answer.mean, answer.epistemic], [value.mean, value.draws.var(ddof=1)], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_row_for_every_step_is_the_closed_form(cases, key):
     """`return_variance`, another route: exact where no unknown pair is met again. |z| <= 6: below 1e-8. Catches 6 %."""
     case = cases("support", number=10)

@@ -109,6 +109,7 @@ def test_the_proof_is_made_once_for_a_computation_and_again_when_it_changes(monk
     np.testing.assert_allclose(posterior.transition_probs.concentration[0, 0], [4.5, 2.5, 3.75])
 
 
+@pytest.mark.slow
 def test_a_program_that_holds_float32_arrays_is_proven_to_their_rounding():
     alpha, empty = jnp.array([0.3, 0.7, 1.1]), jnp.zeros((3, 2, 3))
 

@@ -65,6 +65,7 @@ def test_inflated_rows_with_a_pseudo_outcome_are_dirichlet(inflation, count, key
     assert max(p_value(4.0 - inflation, count), p_value(inflation, 0.5 - count)) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_pseudo_outcome_beside_a_prior_of_ones(key):
     """Listed counts on a prior of ones, which take another route: Beta(2.9 + .5, 1.1), as above; no .5 is caught."""
     cell = np.zeros(2, int), np.zeros(2, int)
@@ -90,3 +91,11 @@ def test_a_pseudo_outcome_beside_a_prior_of_ones(key):
 def test_bad_tables_are_refused(prior, tables, sentence):
     with pytest.raises(ValueError, match=sentence):
         dirichlet_rows(prior, (1, 1, 2), **tables)
+
+
+def test_other_prior_concentrations():
+    """A prior of ones is remembered as such; under other concentrations nothing may rest on it."""
+    rows = dirichlet_rows(np.ones((2, 3)), (1, 2, 3)).with_prior(np.full((2, 3), 4.0))
+    np.testing.assert_allclose(rows.total(), 12.0)
+    np.testing.assert_allclose(rows.inverse_total(), 1 / 13)
+    np.testing.assert_allclose(rows.expectation(np.array([0.0, 1.0, 2.0])), 1.0)

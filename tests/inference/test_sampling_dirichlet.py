@@ -151,6 +151,7 @@ def test_scatter(num_listed):
     np.testing.assert_allclose(scatter_listed(jnp.asarray(amounts), jnp.asarray(successor), 5), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_vmap_is_the_loop(key):
     keys = jax.random.split(key, 3)
     prior, counts, successor = jnp.ones((6, 2, 6)), jnp.full((6, 2, 1), 2.0), jnp.full((6, 2, 1), 3)

@@ -76,6 +76,7 @@ def test_constraint_knows_what_is_possible():
     assert mean_precision(mean_precision.feasible_like(jnp.zeros((3, 2)))).all()
 
 
+@pytest.mark.slow
 def test_it_is_a_pytree_that_jits_vmaps_and_expands():
     law, value = NormalGamma(*HYPER), jnp.array([0.3, 2.0])
     leaves, tree = jax.tree.flatten(law)
