@@ -233,7 +233,7 @@ def test_a_layered_environment_has_one_objective():
     "prior_space, sentence",
     [
         (StateActionSpace(4, 2), "space has"),
-        (StateActionSpace(3, 2, ends=True), None),
+        pytest.param(StateActionSpace(3, 2, ends=True), None, marks=pytest.mark.slow),
         (StateActionSpace(3, 2), "ends=False"),
     ],
 )
