@@ -9,14 +9,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.mean_model import mean_model
-from bayes_mdp.agents.optimism import blank_plan, effective_horizon, row_spread, unknown_reward
+from bayes_mdp.agents.mean_model import plan_for_rewards
+from bayes_mdp.agents.optimism import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import CanCount, CanMean, Episodic, Problem
-from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.planning import solve
+from bayes_mdp.mdp import Problem
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
@@ -42,7 +40,7 @@ def exploration_bonus(
     return jnp.where((spread == 0) & unknown_reward, scale / (1.0 + visits), bonus)
 
 
-class BEB(eqx.Module):
+class BEB(NeedsConcentrations):
     """Greedy for the optimal plan of the mean MDP with the bonus of `exploration_bonus` added to its rewards.
 
     Q(s, a) = r(s, a) + beta / (1 + c0(s, a)) + discount sum_s' pbar(s' | s, a) max_a' Q(s', a'), with posterior means
@@ -65,25 +63,6 @@ class BEB(eqx.Module):
         if self.scale is not None:
             check_not_negative("scale", self.scale)
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return blank_plan(problem, "BEB")
-
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief without mean, counts and concentrations.
-
-        Raises:
-            TypeError: an ability is missing. ValueError: it is given by draws.
-        """
-        require_ability(belief, CanMean, "BEB")
-        require_ability(belief, CanCount, "BEB")
-        row_spread(belief, "BEB")
-
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
     ) -> tuple[Greedy, Solution | None]:
@@ -94,16 +73,8 @@ class BEB(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        objective, legal = problem.objective, problem.space.legal
-        scale = 2.0 * effective_horizon(objective, "BEB") ** 2 if self.scale is None else self.scale
+        scale = 2.0 * effective_horizon(problem.objective, "BEB") ** 2 if self.scale is None else self.scale
         visits, unknown = belief.visit_counts(), unknown_reward(belief)
         bonus = exploration_bonus(row_spread(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
-        if isinstance(objective, Episodic):
-            model = mean_model(belief, objective, "BEB")
-            reward = (model.reward + bonus).astype(model.reward.dtype)
-            q = model.backward(lambda layer, v: model.at(reward, layer) + model.expected_next(v, layer))
-            return Greedy(q, legal), None
-        mean = belief.mean_mdp()
-        optimistic = eqx.tree_at(lambda m: m.reward, mean, (mean.reward + bonus).astype(mean.reward.dtype))
-        solution = solve(optimistic, objective, start=state)
-        return Greedy(solution.q, legal, best=solution.policy), solution
+        q, best, state = plan_for_rewards(belief, problem, lambda reward: reward + bonus, state, "BEB")
+        return Greedy(q, problem.space.legal, best=best), state

@@ -11,13 +11,12 @@ from jax import lax, nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.optimism import blank_plan, effective_horizon, row_spread, unknown_reward
+from bayes_mdp.agents.optimism import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import discount_of
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Problem, SparseMDP
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.validation import check_finite, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
@@ -103,7 +102,7 @@ def _at(support: Any, layer: Any) -> Any:
     return support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
 
 
-class BOLT(eqx.Module):
+class BOLT(NeedsConcentrations):
     """Greedy for the plan in which every pair has `eta` imaginary transitions to the successor that suits it best.
 
     Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imagined_share` and posterior means r, pbar:
@@ -130,25 +129,6 @@ class BOLT(eqx.Module):
             check_not_negative("eta", self.eta)
         if self.max_reward is not None and is_concrete(self.max_reward):
             check_finite("max_reward", self.max_reward)
-
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
-        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
-
-        Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
-        """
-        del key
-        return blank_plan(problem, "BOLT")
-
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief without mean, counts and concentrations.
-
-        Raises:
-            TypeError: an ability is missing. ValueError: it is given by draws.
-        """
-        require_ability(belief, CanMean, "BOLT")
-        require_ability(belief, CanCount, "BOLT")
-        row_spread(belief, "BOLT")
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any

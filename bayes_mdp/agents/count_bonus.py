@@ -11,10 +11,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.agents.optimism import blank_plan, effective_horizon
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, Objective, Problem, SparseMDP
+from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_name
 from bayes_mdp.planning import evaluate, solve
@@ -57,7 +58,9 @@ def local_bonus(
     if unvisited is None:
         known = seen if mdp.legal is None else seen & mdp.legal
         reward = jnp.abs(mdp.reward if mdp.legal is None else jnp.where(mdp.legal, mdp.reward, 0.0))
-        most = _effective_horizon(objective) * (jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0)))
+        most = effective_horizon(objective, "a bonus by counts") * (
+            jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))
+        )
         unvisited = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
     return jnp.where(seen, bonus, unvisited).astype(mdp.reward.dtype)
 
@@ -76,15 +79,6 @@ def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: Any, objective: Obj
         ValueError, TypeError: as `planning.evaluate`.
     """
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
-
-
-def _effective_horizon(objective: Objective) -> Any:
-    if isinstance(objective, Episodic):
-        return objective.horizon
-    if not isinstance(objective, Discounted):
-        kind = type(objective).__name__
-        raise ValueError(f"objective is {kind}, expected Discounted or Episodic for a bonus by counts")
-    return 1.0 / (1.0 - objective.discount)
 
 
 class CountBonusState(eqx.Module):
@@ -128,9 +122,7 @@ class CountBonus(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        _effective_horizon(problem.objective)
-        space = problem.space
-        blank = None if isinstance(problem.objective, Episodic) else Solution.blank(space.shape, legal=space.legal)
+        blank = blank_plan(problem, "a bonus by counts")
         return CountBonusState(blank, jnp.zeros((), jnp.int32))
 
     def plan(

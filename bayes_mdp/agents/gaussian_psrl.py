@@ -48,9 +48,7 @@ def noise_scales(belief: CanSpread) -> tuple[Pairs, Pairs]:
     of a row. A known reward or row has none.
     """
     spread = belief.transition_spread("dirichlet")  # 1 / (c0 + 1)
-    # Where rewards have no outcome the second is the same, and builds no rows.
-    variance = belief.reward_variance() if belief.rewards_by_outcome else belief.expected_reward_variance()
-    return jnp.sqrt(variance), jnp.sqrt(spread / (1.0 - spread))
+    return jnp.sqrt(belief.reward_variance()), jnp.sqrt(spread / (1.0 - spread))
 
 
 class GaussianPSRL(eqx.Module):

@@ -15,13 +15,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.mean_model import mean_model
+from bayes_mdp.agents.mean_model import plan_for_rewards
+from bayes_mdp.agents.optimism import blank_plan
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp import CanInform, CanMean, Discounted, Episodic, Problem
+from bayes_mdp.mdp import CanInform, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
 
@@ -53,13 +53,7 @@ class InformationGain(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        objective = problem.objective
-        if isinstance(objective, Episodic):
-            return None
-        if not isinstance(objective, Discounted):
-            kind = type(objective).__name__
-            raise ValueError(f"objective is {kind}, expected Discounted or Episodic for InformationGain")
-        return Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return blank_plan(problem, "InformationGain")
 
     def check_belief(self, belief: Any) -> None:
         """Refuse a belief that has no mean or does not know what a transition is expected to tell.
@@ -80,16 +74,9 @@ class InformationGain(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        objective = problem.objective
-        if isinstance(objective, Episodic):
-            model = mean_model(belief, objective, "InformationGain")
-            worth = self._worth(model.reward, belief)
-            q = model.backward(lambda layer, values: model.at(worth, layer) + model.expected_next(values, layer))
-            return Greedy(q, problem.space.legal), None
-        mean = belief.mean_mdp()
-        curious = eqx.tree_at(lambda m: m.reward, mean, self._worth(mean.reward, belief))
-        solution = solve(curious, objective, start=state)
-        return Greedy(solution.q, problem.space.legal, best=solution.policy), solution
+        worth = lambda reward: self._worth(reward, belief)  # noqa: E731
+        q, best, state = plan_for_rewards(belief, problem, worth, state, "InformationGain")
+        return Greedy(q, problem.space.legal, best=best), state
 
     def _worth(self, reward: Float[Array, "*H S A"], belief: CanInform) -> Float[Array, "*H S A"]:
         information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)

@@ -13,6 +13,7 @@ from bayes_mdp.agents.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Episodic
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name
 
 BONUSES = ("paper", "posterior")
 
@@ -84,8 +85,7 @@ def k_model(
 
 def check_options(bonus: str, span: Any, noise: Any) -> None:
     """Refuse options of the bonus. Raises as `k_model`."""
-    if bonus not in BONUSES:
-        raise ValueError(f"bonus is {bonus!r}, expected one of {', '.join(BONUSES)}")
+    check_name("bonus", bonus, BONUSES)
     check_not_negative("noise", noise)
     if span is not None:
         check_not_negative("span", span)
@@ -94,12 +94,7 @@ def check_options(bonus: str, span: Any, noise: Any) -> None:
 def _numerator(posterior: Any, mean: MeanModel, bonus: str, span: Any, noise: Any) -> Float[Array, "H S A"]:
     dtype, (n_states, n_actions) = mean.reward.dtype, mean.reward.shape[-2:]
     seen = jnp.maximum(jnp.asarray(posterior.visit_counts(), dtype), 1.0)
-    if bonus == "paper":
-        reward = jnp.asarray(noise, dtype) ** 2 / seen
-    elif posterior.rewards_by_outcome:
-        reward = posterior.reward_variance()
-    else:
-        reward = posterior.expected_reward_variance()  # the same, and it builds no rows
+    reward = jnp.asarray(noise, dtype) ** 2 / seen if bonus == "paper" else posterior.reward_variance()
     # Only zero or not counts here. "dirichlet" builds no rows, which matters for layers; draws know "ratio" alone.
     form = "dirichlet" if mean.source is posterior else "ratio"
     unknown = jnp.where(jnp.asarray(posterior.transition_spread(form)) > 0, 1.0 / seen, 0.0)

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from bayes_mdp.agents.replan import ReplanRule
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
@@ -59,6 +60,18 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
         raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
     shape = problem.space.shape[-2:]
     return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape
+
+
+def first_table(problem: Problem, value: Any, who: str) -> Float[Array, "*H S A"]:
+    """A table of q, `value` everywhere but -inf where an action is illegal. Raises as `table_shape`."""
+    q, legal = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who)), problem.space.legal
+    return q if legal is None else jnp.where(legal, q, -jnp.inf)
+
+
+def moved_towards(table: Any, here: tuple[Any, ...], target: Any, rate: Any, weight: Any) -> Float[Array, "*H S A"]:
+    """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0."""
+    step = weight * rate * (target - table[here])
+    return table.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan
 
 
 def episode_length(problem: Problem, who: str) -> int:

@@ -3,15 +3,13 @@
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from bayes_mdp.agents.mean_model import mean_model
+from bayes_mdp.agents.mean_model import no_plan, plan_for_rewards
 from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.mdp import CanMean, Episodic, Problem
+from bayes_mdp.mdp import CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
 
@@ -43,9 +41,7 @@ class EpsilonGreedyMean(eqx.Module):
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes)."""
         del key
-        if isinstance(problem.objective, Episodic):
-            return None
-        return Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return no_plan(problem)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanMean
@@ -57,12 +53,5 @@ class EpsilonGreedyMean(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        if not isinstance(problem.objective, Episodic):
-            solution = solve(belief.mean_mdp(), problem.objective, start=state)
-            return EpsilonGreedy(solution.q, self.epsilon, problem.space.legal), solution
-        model = mean_model(belief, problem.objective, "EpsilonGreedyMean")
-
-        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-            return model.at(model.reward, layer) + model.expected_next(values, layer)
-
-        return EpsilonGreedy(model.backward(backup), jnp.asarray(self.epsilon), problem.space.legal), None
+        q, _, state = plan_for_rewards(belief, problem, lambda reward: reward, state, "EpsilonGreedyMean")
+        return EpsilonGreedy(q, self.epsilon, problem.space.legal), state

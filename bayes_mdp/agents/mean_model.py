@@ -6,10 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import MDP, CanExpectNext, CanMean, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, CanExpectNext, CanMean, Episodic, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
 
 Layer = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
 
@@ -38,6 +40,10 @@ class MeanModel(eqx.Module):
         if isinstance(self.source, (MDP, SparseMDP)):
             return self.source.at(layer).expected_next(values)
         return self.source.expected_next(values, layer)
+
+    def action_values(self, layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        """reward + E values(next) at one step."""
+        return self.at(self.reward, layer) + self.expected_next(values, layer)
 
     def backward(self, backup: Layer, worth: Callable[[Any], Any] | None = None) -> Float[Array, "H S A"]:
         """q of every step, from the last to the first: q_h = backup(h, v_{h+1}), v_h = worth(q_h), v_H = 0.
@@ -75,3 +81,40 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
     source = belief if isinstance(belief, CanExpectNext) else mean
     legal = None if mean.legal is None else jnp.asarray(mean.legal)
     return MeanModel(mean.reward, source, legal, objective.horizon)
+
+
+def no_plan(problem: Problem) -> Solution | None:
+    """The state before any plan: None for episodes, which need no warm start."""
+    if isinstance(problem.objective, Episodic):
+        return None
+    return Solution.blank(problem.space.shape, legal=problem.space.legal)
+
+
+def plan_for_rewards(
+    belief: CanMean,
+    problem: Problem,
+    rewards: Callable[[Float[Array, "*H S A"]], Any],
+    start: Solution | None,
+    who: str,
+) -> tuple[Float[Array, "*H S A"], Int[Array, "*H S"] | None, Solution | None]:
+    """The optimal plan of the mean MDP with other rewards: q, its actions (None: the best of q), the state to keep.
+
+    Args:
+        belief: with a mean.
+        problem: episodes are planned for layer by layer, other objectives by `planning.solve`.
+        rewards: the mean rewards -> those to plan for, [*H S A].
+        start: the last plan.
+        who: who asks, for the sentences.
+
+    Raises:
+        TypeError: the belief has no mean. ValueError: as `planning.solve`.
+    """
+    objective = problem.objective
+    if isinstance(objective, Episodic):
+        model = mean_model(belief, objective, who)
+        model = eqx.tree_at(lambda m: m.reward, model, jnp.asarray(rewards(model.reward), model.reward.dtype))
+        return model.backward(model.action_values), None, None
+    mean = belief.mean_mdp()
+    changed = eqx.tree_at(lambda m: m.reward, mean, jnp.asarray(rewards(mean.reward), mean.reward.dtype))
+    solution = solve(changed, objective, start=start)
+    return solution.q, solution.policy, solution

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from bayes_mdp.agents.mean_model import no_plan
 from bayes_mdp.agents.premise import total_variance
 from bayes_mdp.agents.propagated import over_components
-from bayes_mdp.mdp import CanSpread, Discounted, Episodic, Objective, Problem
+from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Discounted, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning.solution import Solution
@@ -48,9 +50,31 @@ def blank_plan(problem: Problem, who: str) -> Solution | None:
         ValueError: as `effective_horizon`.
     """
     effective_horizon(problem.objective, who)
-    if isinstance(problem.objective, Episodic):
-        return None
-    return Solution.blank(problem.space.shape, legal=problem.space.legal)
+    return no_plan(problem)
+
+
+class NeedsConcentrations(eqx.Module):
+    """An agent that plans in the mean MDP with what the concentrations of the rows say; episodes or discounted."""
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        return blank_plan(problem, type(self).__name__)
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without mean, counts and concentrations.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: it is given by draws.
+        """
+        who = type(self).__name__
+        require_ability(belief, CanMean, who)
+        require_ability(belief, CanCount, who)
+        row_spread(belief, who)
 
 
 def has_variances(belief: Any) -> bool:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from bayes_mdp.agents.mean_model import no_plan
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
@@ -31,9 +32,7 @@ class PSRL(eqx.Module):
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes)."""
         del key
-        if isinstance(problem.objective, Episodic):
-            return None
-        return Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return no_plan(problem)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.learner import place_of, table_shape
+from bayes_mdp.agents.learner import first_table, moved_towards, place_of
 from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
@@ -44,9 +44,7 @@ class EpsilonGreedyQ(eqx.Module):
             ValueError: the objective is the average reward, for which this rule is not defined.
         """
         del key
-        q = jnp.full(table_shape(problem, "Q-learning"), self.initial_q, dtype=float)
-        legal = problem.space.legal
-        return q if legal is None else jnp.where(legal, q, -jnp.inf)
+        return first_table(problem, self.initial_q, "Q-learning")
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[EpsilonGreedy, Any]:
         """Epsilon-greedy for the table."""
@@ -59,5 +57,4 @@ class EpsilonGreedyQ(eqx.Module):
         """The table after one transition; unchanged where `weight` is 0."""
         here, there, over, discount = place_of(problem, transition)
         target = jnp.asarray(transition.reward) + discount * jnp.where(over, 0.0, jnp.max(state[there]))
-        step = weight * self.learning_rate * (target - state[here])
-        return state.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan
+        return moved_towards(state, here, target, self.learning_rate, weight)

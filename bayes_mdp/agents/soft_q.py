@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.learner import place_of, table_shape
+from bayes_mdp.agents.learner import first_table, moved_towards, place_of
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.policies import Boltzmann, check_fraction
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
@@ -33,11 +33,7 @@ def soft_max(q: Float[Array, "*rest A"], temperature: Any) -> Float[Array, "*res
 
 def soft_values(model: MeanModel, temperature: Any) -> Float[Array, "H S A"]:
     """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A)."""
-
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        return model.at(model.reward, layer) + model.expected_next(values, layer)
-
-    return model.backward(backup, lambda q: soft_max(q, temperature))
+    return model.backward(model.action_values, lambda q: soft_max(q, temperature))
 
 
 def soft_fixed_point(
@@ -101,9 +97,7 @@ class _BoltzmannTable(eqx.Module):
             ValueError: the objective is the average reward, for which this rule is not defined.
         """
         del key
-        shape, legal = table_shape(problem, type(self).__name__), problem.space.legal
-        q = jnp.broadcast_to(jnp.asarray(self.initial_q, float), shape)
-        return q if legal is None else jnp.where(legal, q, -jnp.inf)
+        return first_table(problem, self.initial_q, type(self).__name__)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "*H S A"], belief: Any = None
@@ -119,8 +113,7 @@ class _BoltzmannTable(eqx.Module):
         here, there, over, discount = place_of(problem, transition)
         following = jnp.where(over, 0.0, self.worth(state[there]))
         target = jnp.asarray(transition.reward) + discount * following
-        step = weight * self.learning_rate * (target - state[here])
-        return state.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan
+        return moved_towards(state, here, target, self.learning_rate, weight)
 
 
 class SoftQ(_BoltzmannTable):

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.optimism import blank_plan
 from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.premise import require_rows
 from bayes_mdp.agents.propagated import require_variances
-from bayes_mdp.mdp import MDP, CanMean, CanSample, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_name, is_concrete, require
 from bayes_mdp.planning import solve
@@ -43,21 +44,6 @@ def check_not_negative(name: str, value: Any) -> None:
     require(~(np.isfinite(array) & (array >= 0)), name, array, expected)
 
 
-def no_plan(problem: Problem) -> Solution | None:
-    """The state before any plan: None for episodes, which need no warm start.
-
-    Raises:
-        ValueError: an objective for which the variance of a value is not defined.
-    """
-    objective = problem.objective
-    if isinstance(objective, Episodic):
-        return None
-    if not isinstance(objective, Discounted):
-        kind = type(objective).__name__
-        raise ValueError(f"objective is {kind}, expected Discounted or Episodic for an agent with variances of values")
-    return Solution.blank(problem.space.shape, legal=problem.space.legal)
-
-
 class PlansForMean(eqx.Module):
     """An agent that plans in the mean MDP of its belief."""
 
@@ -68,7 +54,7 @@ class PlansForMean(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        return no_plan(problem)
+        return blank_plan(problem, "an agent with variances of values")
 
 
 class UsesRows(PlansForMean):

@@ -21,7 +21,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_name, check_positive, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
@@ -105,7 +105,7 @@ def clipped_values(
     """
 
     def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        q = model.at(model.reward, layer) + model.expected_next(values, layer) + bonus(layer, values)
+        q = model.action_values(layer, values) + bonus(layer, values)
         q = jnp.minimum(jnp.minimum(q, ceiling), previous[layer])
         return jnp.where(model.at(visits, layer) > 0, q, ceiling).astype(values.dtype)
 
@@ -149,8 +149,7 @@ class UCBVI(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        if self.bonus not in BONUSES:
-            raise ValueError(f"bonus is {self.bonus!r}, expected one of {', '.join(BONUSES)}")
+        check_name("bonus", self.bonus, BONUSES)
         check_not_negative("bonus_scale", self.bonus_scale)
         check_inside("delta", self.delta)
         for name in ("num_episodes", "max_reward"):

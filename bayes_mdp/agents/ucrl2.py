@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from bayes_mdp.agents.mean_model import no_plan
 from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
@@ -167,9 +168,7 @@ class UCRL2(eqx.Module):
             raise ValueError("objective is FirstExit, expected AverageReward, Discounted or Episodic for UCRL2")
         if isinstance(problem.objective, AverageReward) and problem.space.ends:
             raise ValueError("space.ends is True, expected False for UCRL2 under AverageReward")
-        if isinstance(problem.objective, Episodic):
-            return None
-        return Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return no_plan(problem)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any

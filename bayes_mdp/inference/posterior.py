@@ -126,7 +126,8 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: it does not exist (normal-gamma concentration <= 1); inside a trace it is inf.
         """
-        return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
+        zero = jnp.zeros(self.space.n_states)
+        return self.bellman_variance(zero, 0.0) if self.rewards_by_outcome else self.expected_reward_variance()
 
     def expected_reward_variance(self) -> Pairs:
         """Epistemic variance of the mean reward given the outcome, averaged over outcomes.
