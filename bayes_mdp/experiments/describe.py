@@ -12,7 +12,7 @@ import numpy as np
 
 import bayes_mdp
 from bayes_mdp.experiments.case import Case
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp import Picture, StateActionSpace
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
 _SHORT = 16
@@ -22,6 +22,8 @@ def describe(value: Any) -> Any:
     """JSON values for a record, array, function, number or container; long arrays by shape, dtype and SHA-256."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if isinstance(value, Picture):
+        return None  # no number depends on it
     if isinstance(value, (float, np.generic)):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, dict):

@@ -4,6 +4,7 @@ from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
+from bayes_mdp.mdp.picture import Picture
 from bayes_mdp.mdp.protocols import (
     Agent,
     CanCount,
@@ -23,6 +24,7 @@ from bayes_mdp.mdp.protocols import (
     Policy,
     Problem,
 )
+from bayes_mdp.mdp.simulated import SimulatedEnvironment
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.validity import Validity
 
@@ -52,9 +54,11 @@ __all__ = [
     "Moment",
     "NormalReward",
     "Objective",
+    "Picture",
     "Policy",
     "Problem",
     "RewardLaw",
+    "SimulatedEnvironment",
     "SparseMDP",
     "StateActionSpace",
     "Transitions",

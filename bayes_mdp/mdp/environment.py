@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.picture import Picture
 
 
 class RewardLaw(Protocol):
@@ -48,12 +49,14 @@ class Environment(eqx.Module):
         reward_law: how one reward is drawn.
         name: for tables and files.
         optimum: optimal gain (continuing) or optimal value of an episode (episodic), where it is known.
+        picture: how it is drawn; None: its states in a ring.
     """
 
     mdp: MDP | SparseMDP
     reward_law: RewardLaw
     name: str = eqx.field(default="environment", static=True)
     optimum: float | None = eqx.field(default=None, static=True)
+    picture: Picture | None = eqx.field(default=None, static=True)
 
     def __check_init__(self) -> None:
         if self.mdp.initial is None:
