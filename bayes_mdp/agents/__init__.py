@@ -24,7 +24,10 @@ from bayes_mdp.agents.q_learning import EpsilonGreedyQ
 from bayes_mdp.agents.rand_ql import RandQL
 from bayes_mdp.agents.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
 from bayes_mdp.agents.rlsvi import RLSVI
+from bayes_mdp.agents.sarsa_lambda import SarsaLambda
 from bayes_mdp.agents.soft_q import BoltzmannQ, SoftQ, SoftQMean
+from bayes_mdp.agents.td_bma import TDBMA
+from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.agents.ube import UBE
 from bayes_mdp.agents.ucb_h import UCBH
 from bayes_mdp.agents.ucbvi import UCBVI
@@ -60,6 +63,8 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "epsilon_greedy_mean": EpsilonGreedyMean,
     "ucrl2": UCRL2,
     "ucfh": UCFH,
+    "sarsa_lambda": SarsaLambda,
+    "td_bma": TDBMA,
 }
 
 __all__ = [
@@ -70,6 +75,7 @@ __all__ = [
     "OPSRL",
     "PSRL",
     "RLSVI",
+    "TDBMA",
     "UBE",
     "UCBH",
     "UCBVI",
@@ -96,10 +102,12 @@ __all__ = [
     "InformationGain",
     "KLearning",
     "Learner",
+    "LearnsFromTrials",
     "MomentMatching",
     "RandQL",
     "ReplanRule",
     "Replans",
+    "SarsaLambda",
     "SoftQ",
     "SoftQMean",
     "ThompsonByDraws",

@@ -155,6 +155,24 @@ class EpsilonGreedy(_Table):
         return _log(self._probs(state, step)[action])
 
 
+def epsilon_greedy_action(u: Any, q: Float[Array, " A"], epsilon: Any, *, masked: bool = True) -> Int[Array, ""]:
+    """The action of `EpsilonGreedy` from one uniform number: below epsilon it says which of the legal ones.
+
+    Args:
+        u: in [0, 1).
+        q: of the actions of a state, -inf where one is illegal.
+        epsilon: in [0, 1].
+        masked: False: all are legal (it saves a sum over the actions).
+    """
+    share = u / jnp.maximum(epsilon, jnp.finfo(q.dtype).tiny)
+    if masked:
+        rank = jnp.cumsum(q > -jnp.inf)
+        drawn = jnp.sum(rank <= jnp.floor(share * rank[-1]), dtype=jnp.int32)
+    else:
+        drawn = jnp.floor(share * q.shape[-1]).astype(jnp.int32)
+    return jnp.where(u < epsilon, jnp.minimum(drawn, q.shape[-1] - 1), best_action(q))
+
+
 class GaussianThompson(_Table):
     """The best action of a Gaussian draw of q(state, .): fresh each step, or held for the whole plan (`hold`).
 

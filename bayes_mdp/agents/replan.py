@@ -72,6 +72,17 @@ class EveryEpisode(eqx.Module):
         return moment.starts
 
 
+class EveryTrial(EveryEpisode):
+    """Plan after every trial, whether its episode ended or it was cut: for agents that learn from whole trials.
+
+    A plan of theirs costs nothing, so that the rule is always due; under `Episodic` trials are episodes.
+    """
+
+    def due(self, moment: Moment) -> Bool[Array, ""]:
+        """Always."""
+        return jnp.ones_like(moment.starts, dtype=bool)
+
+
 class Doubling(eqx.Module):
     """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch et al. 2010)."""
 

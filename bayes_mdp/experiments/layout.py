@@ -48,6 +48,11 @@ class Layout:
         return self.row_length // self.segment_length
 
     @property
+    def whole_episodes(self) -> bool:
+        """A segment is an episode."""
+        return self.episodic and self.segment_length == self.row_length
+
+    @property
     def restarts(self) -> bool:
         """An end is followed by a new first state at once (in a row of `Episodic`, by nothing)."""
         return self.ends and not self.episodic

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bayes_mdp.agents.learner import Learner
+from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.experiments.beliefs import changing
 from bayes_mdp.experiments.layout import Layout
 from bayes_mdp.experiments.regret import Truth
@@ -260,6 +261,8 @@ def _learn(layout: Layout, setting: Setting, carry: Carry, block: Block) -> Carr
         carry = replace(carry, held=replace(carry.held, step=step))
     if layout.segment_length == 1:
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
+    if isinstance(agent, LearnsFromTrials) and layout.whole_episodes:
+        return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
     if isinstance(agent, Learner):
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
     whole = eqx.combine(carry.belief, setting.constants).update(data, weight)

@@ -1,0 +1,269 @@
+"""What SARSA(lambda) and TD-BMA share: tables of values learnt from whole trials, swept backwards ([TDBMA10]).
+
+[TDBMA10] Downey and Sanner, *Temporal Difference Bayesian Model Averaging*, ICML 2010. A trial is a sequence of steps
+that ends where the episode ends or is cut after `trial_steps`. Only then anything is learnt: one sweep from the last
+step to the first. The policy is epsilon-greedy for the table and so stays the same for the length of a trial.
+"""
+
+import abc
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.learner import Place, first_table, moved_towards, place_of
+from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.replan import EveryTrial, ReplanRule, as_rule
+from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.validation import check_count, check_finite, is_concrete
+
+
+class Tables(eqx.Module):
+    """What is learnt. R stands for [*H S], or for the rows of a hash table.
+
+    Args:
+        q: Float[R A], values.
+        statistics: Float[R A 3] of the returns of every pair: count, mean, sum of squared deviations; None: not needed.
+    """
+
+    q: Float[Array, "*R A"]
+    statistics: Float[Array, "*R A 3"] | None = None
+
+
+class Step(NamedTuple):
+    """A step of a trial, as the sweep meets it.
+
+    Args:
+        here: index of its pair in the tables.
+        reward: r_{t+1}.
+        discount: the factor of what follows.
+        following: Q(s_{t+1}, a_{t+1}).
+        ret: R_{t+1}, the return that the sweep found at the step after it.
+        last: nothing follows that the sweep has seen: `following` is then worth what is beyond (0 beyond an end).
+    """
+
+    here: tuple[Any, ...]
+    reward: Any
+    discount: Any
+    following: Any
+    ret: Any
+    last: Any
+
+
+class Swept(NamedTuple):
+    """After a step of the sweep: tables, R_t, the new Q(s_t, a_t), the weight of R_{t+1} against Q (lambda)."""
+
+    tables: Tables
+    ret: Any
+    value: Any
+    trace_decay: Any
+
+
+class Trial(eqx.Module):
+    """The steps of a trial so far, kept until it ends; what lies beyond `length` is of no account.
+
+    Args:
+        steps: Transitions[T].
+        length: how many.
+    """
+
+    steps: Transitions
+    length: Int[Array, ""]
+
+
+class TrialState(eqx.Module):
+    """What a trial learner carries.
+
+    Args:
+        tables: what it has learnt.
+        trial: the trial in progress.
+    """
+
+    tables: Tables
+    trial: Trial
+
+
+@runtime_checkable
+class LearnsFromTrials(Protocol):
+    """Learns from whole trials: the experiments may hand them over at once, or sweep by themselves."""
+
+    @property
+    def trial_steps(self) -> int:
+        """The most steps of a trial."""
+        ...
+
+    @property
+    def frozen(self) -> bool:
+        """Whether what a sweep bootstraps from is Q as it was during the trial."""
+        ...
+
+    def tables(self, problem: Problem) -> Tables:
+        """The tables at first."""
+        ...
+
+    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+        """One step of a sweep; where `weight` is 0 the tables stay as they are."""
+        ...
+
+    def observe_trial(self, problem: Problem, state: Any, trial: Transitions, weight: Any = 1.0) -> Any:
+        """The state after a whole trial; `weight` is 0 from its end on."""
+        ...
+
+
+def sweep(
+    agent: "TrialLearner", problem: Problem, tables: Tables, trial: Transitions, weight: Any = 1.0
+) -> tuple[Tables, Float[Array, " T"], Float[Array, " T"]]:
+    """One backward sweep over a trial ([TDBMA10] Algorithms 2 and 3). Traceable.
+
+    Args:
+        agent: `SarsaLambda` or `TDBMA`.
+        problem: sizes and objective; under `Episodic` the tables have a row for every step.
+        tables: before the trial.
+        trial: Transitions[T], in order; what ends it is its last step of weight 1.
+        weight: scalar or Float[T], 1 up to the end of the trial and 0 from there on.
+
+    Returns:
+        The tables after it; R_t and the weight lambda of R_{t+1} in it, Float[T] each (lambda is nan at the last step,
+        which bootstraps from nothing; both are nan where `weight` is 0).
+    """
+    place = place_of(problem, trial)
+    weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
+    held = tables.q[place.here]  # Q during the trial, for frozen sweeps
+    beyond = agent.beyond(tables.q, place)
+    reward = jnp.asarray(trial.reward, tables.q.dtype)
+    nothing = jnp.zeros((), tables.q.dtype)
+
+    def back(loop: Any, x: Any) -> tuple[Any, tuple[Any, Any]]:
+        tables, ret, following, last = loop
+        here, reward, over, beyond, held, weight = x
+        following = jnp.where(last, jnp.where(over, 0.0, beyond), following)
+        swept = agent.sweep_step(tables, Step(here, reward, place.discount, following, ret, last), weight)
+        live = weight != 0
+        ret = jnp.where(live, swept.ret, ret)
+        following = jnp.where(live, held if agent.frozen else swept.value, following)
+        kept = jnp.where(live, swept.ret, jnp.nan), jnp.where(live & ~last, swept.trace_decay, jnp.nan)
+        return (swept.tables, ret, following, last & ~live), kept
+
+    over = jnp.broadcast_to(place.over, weight.shape)
+    steps = (place.here, reward, over, beyond, held, weight)
+    loop, (returns, decays) = lax.scan(back, (tables, nothing, nothing, jnp.bool_(True)), steps, reverse=True)
+    return loop[0], returns, decays
+
+
+class TrialLearner(eqx.Module):
+    """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found."""
+
+    learning_rate: float | Array = 0.15
+    epsilon: float | Array = 0.05
+    initial_q: float | Array = 0.0
+    frozen: bool = eqx.field(default=False, static=True)
+    bootstrap: bool = eqx.field(default=False, static=True)
+    trial_steps: int = eqx.field(default=200, static=True)
+    replan: ReplanRule | None = eqx.field(default=EveryTrial(), converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_fraction("learning_rate", self.learning_rate)
+        check_fraction("epsilon", self.epsilon)
+        if is_concrete(self.initial_q):
+            check_finite("initial_q", self.initial_q)
+        check_count("trial_steps", self.trial_steps)
+
+    @property
+    @abc.abstractmethod
+    def keeps_statistics(self) -> bool:
+        """Whether the tables hold statistics of returns."""
+
+    @abc.abstractmethod
+    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the statistics of the pair."""
+
+    def tables(self, problem: Problem) -> Tables:
+        """The tables at first; q is -inf where an action is illegal.
+
+        Raises:
+            ValueError: the objective is the average reward, for which returns are not defined.
+        """
+        q = first_table(problem, self.initial_q, type(self).__name__)
+        return Tables(q, jnp.zeros((*q.shape, 3), q.dtype) if self.keeps_statistics else None)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> TrialState:
+        """Tables, and room for a trial.
+
+        Raises:
+            ValueError: the objective is the average reward, for which returns are not defined.
+        """
+        del key
+        objective = problem.objective
+        size = objective.horizon if isinstance(objective, Episodic) else self.trial_steps
+        index, number, no = jnp.zeros(size, jnp.int32), jnp.zeros(size), jnp.zeros(size, bool)
+        return TrialState(
+            self.tables(problem), Trial(Transitions(index, index, number, index, no, None, index), index[0])
+        )
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: TrialState, belief: Any = None
+    ) -> tuple[EpsilonGreedy, TrialState]:
+        """Epsilon-greedy for the table."""
+        del key, problem, belief
+        return EpsilonGreedy(state.tables.q, self.epsilon), state
+
+    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Any:
+        """What is taken to be worth the rest of a trial that was cut and did not end."""
+        return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
+
+    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+        """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables stay as they are."""
+        here, statistics = step.here, tables.statistics
+        entry = None if statistics is None else statistics[here]
+        q_td = step.reward + step.discount * step.following
+        q_mc = step.reward + step.discount * step.ret
+        decay = self.trace_decay_at(entry, q_mc, q_td)
+        ret = jnp.where(step.last, q_td, q_td + decay * (q_mc - q_td))
+        old = tables.q[here]
+        value = old + self.learning_rate * (ret - old)
+        q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
+        if statistics is not None:
+            statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _seen(entry, ret), entry))
+        return Swept(Tables(q, statistics), ret, value, decay)
+
+    def observe_trial(self, problem: Problem, state: TrialState, trial: Transitions, weight: Any = 1.0) -> TrialState:
+        """The state after a whole trial; `weight` is 0 from its end on."""
+        return TrialState(sweep(self, problem, state.tables, trial, weight)[0], state.trial)
+
+    def observe(self, problem: Problem, state: TrialState, transition: Transitions, weight: Any = 1.0) -> TrialState:
+        """The state after one transition: it is kept, and where the trial ends with it the sweep is made."""
+        kept, live = state.trial, jnp.asarray(weight) != 0
+        size = kept.steps.state.shape[0]
+        at = jnp.where(live, kept.length, size)  # beyond the room: dropped
+        steps = jax.tree.map(lambda all_steps, x: all_steps.at[at].set(x, mode="drop"), kept.steps, _whole(transition))
+        length = kept.length + live
+        over = place_of(problem, transition).over | (length >= size)
+        if transition.truncated is not None:
+            over = over | transition.truncated
+        trial = Trial(steps, length)
+
+        def learn() -> TrialState:
+            used = jnp.arange(size) < length
+            swept = sweep(self, problem, state.tables, steps, used)[0]
+            return TrialState(swept, Trial(steps, jnp.zeros_like(length)))
+
+        return lax.cond(live & over, learn, lambda: TrialState(state.tables, trial))
+
+
+def _whole(transition: Transitions) -> Transitions:
+    """The fields that a trial keeps, whether they are given or not."""
+    no = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
+    step = jnp.zeros((), jnp.int32) if transition.step is None else transition.step
+    fields = (transition.state, transition.action, transition.reward, transition.next_state)
+    return Transitions(*fields, no, None, step)
+
+
+def _seen(entry: Float[Array, " 3"], ret: Any) -> Float[Array, " 3"]:
+    """Count, mean and sum of squared deviations after one more return (Welford)."""
+    count = entry[0] + 1.0
+    gap = ret - entry[1]
+    mean = entry[1] + gap / count
+    return jnp.stack([count, mean, entry[2] + gap * (ret - mean)])
