@@ -1,5 +1,6 @@
 """Files that appear whole or not at all."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ def write_beside(path: str | os.PathLike[str], write: Callable[[Path], object]) 
     was under `path` stays.
 
     Raises:
-        OSError: the file cannot be written; whatever `write` raises.
+        OSError: the file cannot be written (a full device: the sentence names `path`); whatever `write` raises.
     """
     path = Path(path)
     beside = path.with_name(f".{uuid4().hex}.{path.name}")
@@ -22,6 +23,8 @@ def write_beside(path: str | os.PathLike[str], write: Callable[[Path], object]) 
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, "no space left on the device for", str(path)) from error
         raise
