@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import period_of, rule_for
-from bayes_mdp.experiments.actor_checks import ActorChecks, check_actor
+from bayes_mdp.experiments.actor_checks import ActorChecks, check_actor, check_lanes
 from bayes_mdp.experiments.actor_core import ActorCore
 from bayes_mdp.experiments.beliefs import initial_belief, thins
 from bayes_mdp.experiments.case import NUM_PARTICLES
@@ -105,6 +105,7 @@ class Actor:
         if len(shape) > 1 or shape == (0,):
             raise ValueError(f"observation has shape {shape}, expected a state, or one for each of B environments")
         self._lanes = shape[0] if shape else None
+        check_lanes(self._agent, self._lanes)
         for column in (self._times, self._table_times, self._steps, self._live):
             column *= self._lanes or 1
         parts: Any = (self._agent, self._problem, self._belief)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayes_mdp.agents import Learner
+from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.mdp import AverageReward, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.validation import check_key, check_probability_rows, check_shape
 
@@ -106,3 +107,16 @@ def check_actor(agent: Any, space: Any, objective: Any, key: Any, prior: Any, in
     if initial is not None:
         check_shape("initial", np.asarray(initial), (space.n_states,), "state")
         check_probability_rows("initial", np.asarray(initial))
+
+
+def check_lanes(agent: Any, lanes: int | None) -> None:
+    """Refuse several parallel environments for an agent that learns from whole trials: it would mix them.
+
+    Raises:
+        ValueError: says so.
+    """
+    if lanes is not None and lanes > 1 and isinstance(agent, LearnsFromTrials):
+        name = type(agent).__name__
+        raise ValueError(
+            f"observation has {lanes} parallel environments, expected one: {name} learns from whole trials"
+        )

@@ -8,8 +8,18 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
+from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.inference.methods import Method
-from bayes_mdp.mdp import AverageReward, CanUpdate, Environment, Episodic, FirstExit, Objective, StateActionSpace
+from bayes_mdp.mdp import (
+    AverageReward,
+    CanUpdate,
+    Discounted,
+    Environment,
+    Episodic,
+    FirstExit,
+    Objective,
+    StateActionSpace,
+)
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
@@ -25,7 +35,8 @@ class RunOptions:
     Args:
         space: what the agent is told of the environment; None: the space of the posterior that is the prior, or the
             sizes of the environment, its legal actions, and whether it can end.
-        num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans).
+        num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans, or of
+            trials).
         progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
         snapshot_seconds: at least so long between two snapshots.
         worlds: a NumPyro program from which regret="bayes" draws the environments; None: `prior`. With another one,
@@ -36,6 +47,8 @@ class RunOptions:
             next; None: about a hundred checks in a run. All seeds that are get a new belief from all that they have
             seen, in one compiled call.
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
+        table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
+            listed (`SimulatedEnvironment`).
     """
 
     space: StateActionSpace | None = None
@@ -47,6 +60,7 @@ class RunOptions:
     num_particles: int = NUM_PARTICLES
     refit_every: int | None = None
     target: Any = None
+    table_rows: int = 2**18
 
 
 @dataclass(frozen=True)
@@ -77,7 +91,13 @@ class Case:
     @property
     def length(self) -> int:
         """Number of episodes, or of steps (once checked)."""
-        return int((self.num_steps if self.horizon is None else self.num_episodes) or 0)
+        return int((self.num_episodes if self.horizon or self.in_trials else self.num_steps) or 0)
+
+    @property
+    def in_trials(self) -> bool:
+        """Whether the run is measured in trials: episodes without a horizon."""
+        goes_on = isinstance(self.objective, (Discounted, FirstExit))
+        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, LearnsFromTrials))
 
     @property
     def own_world(self) -> bool:
@@ -117,7 +137,7 @@ def check_case(case: Case) -> None:
     if not isinstance(case.env, Environment):
         raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
     check_request(case)
-    _check_sizes(case)
+    check_sizes(case)
     if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
         # The value of a policy that never ends is minus infinity.
         raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
@@ -141,6 +161,7 @@ def check_request(case: Case) -> None:
     check_count("num_seeds", case.num_seeds)
     check_count("num_checkpoints", case.options.num_checkpoints)
     check_count("num_particles", case.options.num_particles)
+    check_count("table_rows", case.options.table_rows)
     if case.options.refit_every is not None:
         check_count("refit_every", case.options.refit_every)
     _check_length(case)
@@ -151,9 +172,12 @@ def check_request(case: Case) -> None:
 
 def _check_length(case: Case) -> None:
     names = ("num_steps", "num_episodes")
-    name, other = names if case.horizon is None else names[::-1]
+    name, other = names[::-1] if case.horizon or case.in_trials else names
     if getattr(case, other) is not None or getattr(case, name) is None:
-        raise ValueError(f"{type(case.objective).__name__} runs are measured in {name}, expected it and not {other}")
+        kind, trials = type(case.objective).__name__, other == "num_episodes" and case.num_episodes is not None
+        why = f" (only agents that learn from trials count them, unlike {type(case.agent).__name__})"
+        why = why if trials and not isinstance(case.agent, LearnsFromTrials) else ""
+        raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other}{why}")
     check_count(name, getattr(case, name))
     steps = case.length * (case.horizon or 1)
     if steps > _MOST_STEPS:
@@ -170,7 +194,12 @@ def _check_target(case: Case) -> None:
         )
 
 
-def _check_sizes(case: Case) -> None:
+def check_sizes(case: Case) -> None:
+    """Refuse an environment, a space and a prior that do not fit each other.
+
+    Raises:
+        ValueError: one sentence about the argument at fault.
+    """
     mdp, space, objective = case.env.mdp, case.space, case.objective
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:

@@ -34,12 +34,12 @@ def plot_regret(
         raise ValueError("results is empty, expected at least one result of run")
     figure, where = _place(axes)
     for name, result in named.items():
-        rows = str(result["regret"].dims[-1])
-        x = np.asarray(result["time"] if "time" in result.coords else result[rows] + 1)
+        rows = next((name for name in ("time", "episode") if name in result.coords), str(result["regret"].dims[-1]))
+        x = np.asarray(result[rows] + (rows in result.dims))  # coordinates count what is over, dimensions are numbered
         mean, half = _interval(result["regret"].to_numpy(), level)
         where.plot(x, mean, label=name or None)
         where.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
-        where.set_xlabel("time (steps)" if "time" in result.coords else rows)
+        where.set_xlabel("time (steps)" if rows == "time" else rows)
     title = f"mean of {next(iter(named.values())).sizes['seed']} seeds, {level:.0%} interval"
     where.set_ylabel("cumulative regret")
     if set(named) == {""}:

@@ -14,7 +14,8 @@ from bayes_mdp.experiments.prepare import prepare
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.snapshot import Snapshots
-from bayes_mdp.mdp import Environment, Objective
+from bayes_mdp.experiments.trial_run import run_trials
+from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -61,6 +62,12 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     has no time limit); elsewhere it is nan, and the attribute `regret_unknown` says why. A killed run goes on from its
     last finished seed.
 
+    Agents that learn from whole trials (`SarsaLambda`, `TDBMA`) also run under `Discounted` and `FirstExit` for
+    `num_episodes` trials, each from a first state to an end, or cut after `agent.trial_steps`. `env` is an
+    `Environment`, or a `SimulatedEnvironment`, whose states get rows of a table as they are met (`options.table_rows`).
+    Rewards are kept undiscounted; regret is the optimal value of an episode times trials minus the rewards received,
+    nan under `Discounted` and where states are not listed (the attribute `regret_unknown` says why).
+
     A prior that has no exact posterior is believed by weighted draws, which wear out. The run is played in compiled
     chunks; between two of them all seeds whose draws are worn out get new ones, inferred from all that they have seen,
     in one compiled call (`options.refit_every`, `num_particles`, `method`; a Gymnasium run asks before every plan).
@@ -70,7 +77,8 @@ def run(  # noqa: PLR0913 - the parts of an experiment
 
     Args:
         agent: an agent; its rule `replan` says when it plans.
-        env: an `Environment`; or a Gymnasium environment, vector environment, id, or function that makes one.
+        env: an `Environment`; a `SimulatedEnvironment`; or a Gymnasium environment, vector environment, id, or function
+            that makes one.
         objective: what the agent plans for.
         key: a typed key.
         prior: a NumPyro program (see `bayes_mdp.models`), or a posterior that can `update`. Agents with a belief of
@@ -84,7 +92,10 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Returns:
         A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; with
         `options.target` its visits, `target_visits` [seed, checkpoint | episode]; where the belief wears out `refits`
-        [seed]. The attributes hold configuration, versions and key as JSON, and `refit_cost`.
+        [seed]. The attributes hold configuration, versions and key as JSON, and `refit_cost`. A run in trials: `reward`
+        and `length`, mean return and steps of the trials since the checkpoint before, `trace_decay`, the mean weight
+        lambda of their steps (nan: no step had one), `regret`, cumulative [seed, checkpoint]; coordinate `episode`
+        [checkpoint], trials so far.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
@@ -92,10 +103,22 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     if path is not None and not Path(path).parent.is_dir():
         raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
-    result = _run_compiled(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
+    if case.in_trials:
+        result = run_trials(case, path)
+    else:
+        _refuse_unlisted(env)
+        result = _run_compiled(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
         save_result(result, path)
     return result
+
+
+def _refuse_unlisted(env: Any) -> None:
+    if isinstance(env, SimulatedEnvironment):
+        raise TypeError(
+            f"env is a {type(env).__name__}, whose states are not listed: expected an agent that learns from trials, "
+            "Discounted or FirstExit, and num_episodes; or an Environment"
+        )
 
 
 def _run_compiled(case: Case, path: str | Path | None) -> "xr.Dataset":

@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from bayes_mdp.agents.policies import epsilon_greedy_action
 from bayes_mdp.agents.trial import Step, Tables
 from bayes_mdp.experiments.trial_worlds import World
+from bayes_mdp.mdp import Discounted, Problem
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
 CHUNK = 128  # iterations whose random words are drawn at once
-CHUNKS = 64  # of a call
 MEASURES = ("reward", "length", "decays", "mixed")
 _UNIT = np.float32(2.0**-23)
 
@@ -40,11 +40,17 @@ class Trials(NamedTuple):
 
 
 class Setting(eqx.Module):
-    """What does not change: agent (its numbers are leaves), world, discount."""
+    """What does not change: agent (its numbers are leaves), world, problem (its states are the rows of the world)."""
 
     agent: Any
     world: World
-    discount: Float[Array, ""]
+    problem: Problem
+
+    @property
+    def discount(self) -> Any:
+        """Of the next step."""
+        objective = self.problem.objective
+        return objective.discount if isinstance(objective, Discounted) else 1.0
 
 
 class Steps(eqx.Module):
@@ -56,7 +62,7 @@ class Steps(eqx.Module):
 
 
 class Message(eqx.Module):
-    """What a sweep hands to the step before: R, Q of its pair, whether there was none yet, whether the trial was cut."""
+    """What a sweep hands to the step before: R, Q of its pair; whether there was none yet; whether it was cut."""
 
     ret: Float[Array, ""]
     following: Float[Array, ""]
@@ -92,12 +98,14 @@ class Lane(eqx.Module):
     log: Float[Array, "rows 4"]
 
 
-def begin(trials: Trials, setting: Setting, tables: Tables, key: Key[Array, ""]) -> Lane:
+def begin(trials: Trials, setting: Setting, key: Key[Array, ""]) -> Lane:
     """A lane before its first step."""
     zero, number = jnp.int32(0), jnp.zeros(())
+    tables = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), setting.agent.tables(setting.problem))
     rewards = jnp.zeros(trials.num_steps)
     steps = Steps(rewards.astype(jnp.int32), rewards, rewards if setting.agent.frozen else None)
-    state = setting.world.reset(key, jax.random.uniform(key))
+    first, number_key = jax.random.split(jax.random.fold_in(key, 0))
+    state = setting.world.reset(first, jax.random.uniform(number_key))
     message = Message(number, number, jnp.bool_(True), jnp.bool_(False))
     log = jnp.zeros((trials.num_rows, len(MEASURES)))
     return Lane(setting.world.index(), tables, state, zero, zero, zero, steps, message, log[0], log)
@@ -150,7 +158,8 @@ def _backward(trials: Trials, setting: Setting, lane: Lane, moved: _Moved, key: 
     sums = lane.sums + _sums(acts, sweeps & ~message.last, moved.reward, swept.trace_decay)
     done = sweeps & (at == 0)
     trial = lane.trial + done
-    log = lane.log.at[lane.trial // trials.per_row].add(jnp.where(done, sums, 0.0))
+    row = jnp.minimum(lane.trial // trials.per_row, trials.num_rows - 1)  # a lane that has finished adds nothing
+    log = lane.log.at[row].add(jnp.where(done, sums, 0.0))
     value = taken.held if agent.frozen else swept.value
     message = Message(swept.ret, jnp.where(sweeps, value, 0.0), ~sweeps, ~moved.ended)
     state = jax.tree.map(
@@ -174,18 +183,20 @@ def _sums(acts: Any, mixes: Any, reward: Any, trace_decay: Any) -> Float[Array, 
 
 
 @partial(jax.jit, static_argnames="trials")
-def begin_all(trials: Trials, setting: Setting, tables: Tables, keys: Key[Array, " N"]) -> Lane:
+def begin_all(trials: Trials, setting: Setting, keys: Key[Array, " N"]) -> Lane:
     """The lanes of all seeds."""
-    return jax.vmap(lambda key: begin(trials, setting, tables, key))(keys)
+    return jax.vmap(lambda key: begin(trials, setting, key))(keys)
 
 
 @partial(jax.jit, static_argnames="trials", donate_argnames="lanes")
-def play(trials: Trials, setting: Setting, keys: Key[Array, " N"], lanes: Lane, first: Any) -> Lane:
-    """`CHUNKS` chunks of `CHUNK` iterations, from chunk `first` on."""
+def play(trials: Trials, setting: Setting, keys: Key[Array, " N"], lanes: Lane, chunks: Int[Array, " 2"]) -> Lane:
+    """Chunks of `CHUNK` iterations, from number `chunks[0]` up to `chunks[1]`, or until all seeds have finished."""
 
-    def chunk(number: Any, lanes: Lane) -> Lane:
+    def chunk(loop: tuple[Any, Lane]) -> tuple[Any, Lane]:
+        number, lanes = loop
+
         def one(key: Any, lane: Lane) -> Lane:
-            key = jax.random.fold_in(key, first + number)
+            key = jax.random.fold_in(key, 1 + number)  # 0: the first state
             words = jax.random.bits(key, (CHUNK, 2))
 
             def body(lane: Lane, x: Any) -> tuple[Lane, None]:
@@ -194,6 +205,9 @@ def play(trials: Trials, setting: Setting, keys: Key[Array, " N"], lanes: Lane, 
 
             return lax.scan(body, lane, (jnp.arange(CHUNK), words))[0]
 
-        return jax.vmap(one)(keys, lanes)
+        return number + 1, jax.vmap(one)(keys, lanes)
 
-    return lax.fori_loop(0, CHUNKS, chunk, lanes)
+    def goes_on(loop: tuple[Any, Lane]) -> Any:
+        return (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)
+
+    return lax.while_loop(goes_on, chunk, (chunks[0], lanes))[1]
