@@ -8,8 +8,10 @@ from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.osband_chain import osband_chain
+from bayes_mdp.envs.racetrack import racetrack, racetrack_space
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
 from bayes_mdp.envs.to_gymnasium import to_gymnasium
+from bayes_mdp.envs.tracks import TRACKS, Track, read_track
 from bayes_mdp.envs.two_action_chain import two_action_chain
 from bayes_mdp.envs.wide_narrow import wide_narrow
 
@@ -20,6 +22,7 @@ ENVS = {
     "deep_sea_continuing": deep_sea_continuing,
     "garnet": garnet,
     "osband_chain": osband_chain,
+    "racetrack": racetrack,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
     "two_action_chain": two_action_chain,
@@ -29,7 +32,9 @@ ENVS = {
 
 __all__ = [
     "ENVS",
+    "TRACKS",
     "ListedReward",
+    "Track",
     "bsuite_deep_sea",
     "chain",
     "deep_sea",
@@ -37,8 +42,11 @@ __all__ = [
     "from_gymnasium",
     "garnet",
     "osband_chain",
+    "racetrack",
+    "racetrack_space",
     "reachable",
     "read_log",
+    "read_track",
     "riverswim",
     "riverswim_episodic",
     "to_gymnasium",

@@ -128,7 +128,7 @@ def test_continuing_deep_sea_has_the_published_values(n_states, gain, value):
 
 
 UNKNOWN: Any = "some"
-SMALLER: dict[str, Any] = {"two_action_chain": {"depth": 6}}
+SMALLER: dict[str, Any] = {"racetrack": {"track": "Sx\nSF"}, "two_action_chain": {"depth": 6}}
 NUM_DRAWS = 40_000
 THRESHOLD = 7.0  # standard deviations: 1000 comparisons at 2.6e-12 each
 
