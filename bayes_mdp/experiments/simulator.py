@@ -33,8 +33,11 @@ class Simulator(eqx.Module):
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
         """The first state of an episode."""
-        u = jax.random.uniform(key, dtype=self.first_threshold.dtype)
-        return self.first_state[_search(u, self.first_threshold, ())]
+        return self.first(jax.random.uniform(key, dtype=self.first_threshold.dtype))
+
+    def first(self, uniform: Any) -> Int[Array, ""]:
+        """The first state of an episode, from its random number."""
+        return self.first_state[_search(uniform, self.first_threshold, ())]
 
     def cell(self, state: Any, action: Any, step: Any) -> tuple[Any, ...]:
         """Index of a row."""
@@ -50,9 +53,14 @@ class Simulator(eqx.Module):
 
 
 def simulator(env: Environment) -> Simulator:
-    """The simulator of an environment, or of a batch of them (leading axes on every array). Host side."""
-    outcome, threshold = _listed(outcome_rows(env.mdp))
-    first_state, first_threshold = _listed(np.asarray(env.mdp.initial, np.float64))
+    """The simulator of an environment, or of a batch of them (leading axes on every array). Host side.
+
+    Listed rows stay lists: memory grows with the listed successors, never with S^2.
+    """
+    mdp = env.mdp
+    rows, names = _merged_rows(mdp) if isinstance(mdp, SparseMDP) else (outcome_rows(mdp), None)
+    outcome, threshold = _listed(rows, names)
+    first_state, first_threshold = _listed(np.asarray(mdp.initial, np.float64))
     return Simulator(outcome, threshold, first_state, first_threshold, env.reward_law)
 
 
@@ -65,13 +73,37 @@ def outcome_rows(mdp: MDP | SparseMDP) -> np.ndarray:
     return np.concatenate([rows, np.asarray(dense.end_probs, np.float64)[..., None]], axis=-1)
 
 
-def _listed(rows: np.ndarray) -> tuple[Array, Array]:
-    """The possible outcomes of every row, in increasing order (padded with the last one), and their thresholds."""
+def _merged_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
+    """(probabilities, outcomes) [*H S A K] of listed rows: outcomes in increasing order, the end (S) the last.
+
+    Repeated successors are added, in the order and precision of `SparseMDP.to_dense`; all but one of them get
+    probability zero.
+    """
+    names, probs = np.asarray(mdp.successor), np.array(mdp.probability)
+    order = np.argsort(names, axis=-1, kind="stable")
+    names, probs = np.take_along_axis(names, order, -1), np.take_along_axis(probs, order, -1)
+    for k in range(1, names.shape[-1]):
+        again = names[..., k] == names[..., k - 1]
+        probs[..., k] += np.where(again, probs[..., k - 1], 0)
+        probs[..., k - 1] = np.where(again, 0, probs[..., k - 1])
+    probs = probs.astype(np.float64)
+    if mdp.end_probs is None:
+        return probs, names
+    ends = np.asarray(mdp.end_probs, np.float64)[..., None]
+    return np.concatenate([probs, ends], -1), np.concatenate([names, np.full_like(names[..., :1], mdp.n_states)], -1)
+
+
+def _listed(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, Array]:
+    """The possible outcomes of every row, in increasing order (padded with the last one), and their thresholds.
+
+    `names`: the outcomes behind the entries of `rows`, in increasing order; None: their places.
+    """
     width = int((rows > 0).sum(-1).max())
     order = np.argsort(rows <= 0, axis=-1, kind="stable")[..., :width]
     probs = np.take_along_axis(rows, order, axis=-1)
     last = np.maximum((probs > 0).sum(-1, keepdims=True) - 1, 0)
-    outcome = np.where(probs > 0, order, np.take_along_axis(order, last, axis=-1))
+    order = np.where(probs > 0, order, np.take_along_axis(order, last, axis=-1))
+    outcome = order if names is None else np.take_along_axis(names, order, axis=-1)
     return jnp.asarray(outcome, jnp.int32), jnp.asarray(_thresholds(probs), float)
 
 
