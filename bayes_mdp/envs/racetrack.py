@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.envs.gymnasium_tables import ListedReward
-from bayes_mdp.envs.tracks import FINISH, FREE, GRAY, WALL, Track, read_track
+from bayes_mdp.envs.maps import FREE, GRAY, WALL
+from bayes_mdp.envs.tracks import FINISH, Track, read_track
 from bayes_mdp.mdp import Environment, NormalReward, Picture, RewardLaw, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_name, check_positive, require
 
@@ -136,7 +137,7 @@ def _all_moves(track: Track, max_speed: int | None, crash: str, gray_penalty: fl
 
     def drive(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         cars = np.stack(np.unravel_index(numbers, sizes), -1) - offset
-        after, met = _drive(grid, cars, limit)
+        after, met = trace_moves(grid, cars, limit)
         on = (met == FREE) | (met == WALL) if crash == "stop" else met == FREE
         return number(after), met, on
 
@@ -160,10 +161,11 @@ def _padded(track: Track) -> np.ndarray:
     return np.pad(np.array([list(row) for row in track.cells]), 1, constant_values=WALL)
 
 
-def _drive(grid: np.ndarray, cars: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def trace_moves(grid: np.ndarray, cars: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """One move of every car [N 4] with every acceleration: the car after it [N 9 4], and what stopped it [N 9].
 
     The car after it stands in the last free cell; what did not stop is `FREE`, what met a wall has velocity zero.
+    `grid` has a border of walls, which is not counted in the positions of cars.
     """
     velocity = np.clip(cars[:, None, 2:] + np.array(ACCELERATIONS), -limit, limit)
     first = np.broadcast_to(cars[:, None, :2], velocity.shape)

@@ -2,13 +2,11 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
-from textwrap import dedent
 
-from bayes_mdp.mdp.validation import did_you_mean
+from bayes_mdp.envs.maps import FREE, GRAY, START, WALL, cells_with, check_map, read_map
 
-TRACK_CELLS = "#x.SF"
-WALL, GRAY, FREE, START, FINISH = TRACK_CELLS
+FINISH = "F"
+TRACK_CELLS = WALL + GRAY + FREE + START + FINISH
 
 _CLIFF = """
 ##############
@@ -95,8 +93,6 @@ SSSSSS#################FFFFFFF
 TRACKS = {"cliff": _CLIFF, "corner": _CORNER, "curves": _CURVES, "barto_l": _BARTO_L, "barto_r": _BARTO_R}
 """Name -> text of a built-in map."""
 
-_COUNTED = "(lines and columns are counted from 1)"
-
 
 @dataclass(frozen=True)
 class Track:
@@ -116,40 +112,17 @@ class Track:
     cells: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not any(self.cells):
-            raise ValueError(f"track {self.name!r} is empty, expected the lines of a map")
-        for line, row in enumerate(self.cells, 1):
-            for column, cell in enumerate(row, 1):
-                if cell not in TRACK_CELLS:
-                    raise ValueError(
-                        f"track {self.name!r} has {cell!r} at line {line}, column {column}, "
-                        f"expected one of {' '.join(TRACK_CELLS)} {_COUNTED}"
-                    )
-        width = len(self.cells[0])
-        for line, row in enumerate(self.cells, 1):
-            if len(row) != width:
-                raise ValueError(
-                    f"track {self.name!r} has {len(row)} cells in line {line}, "
-                    f"expected {width}, as in line 1 (lines are counted from 1)"
-                )
-        for cell, what in ((START, "start"), (FINISH, "finish")):
-            if not self._where(cell):
-                lines = f"the {len(self.cells)} lines" if len(self.cells) > 1 else "its line"
-                raise ValueError(f"track {self.name!r} has no {what}, expected at least one {cell} in {lines}")
+        check_map(f"track {self.name!r}", self.cells, TRACK_CELLS, ((START, "start"), (FINISH, "finish")))
 
     @property
     def starts(self) -> tuple[tuple[int, int], ...]:
         """(row, column) of every start, counted from 0, in reading order."""
-        return self._where(START)
+        return cells_with(self.cells, START)
 
     @property
     def finishes(self) -> tuple[tuple[int, int], ...]:
         """(row, column) of every finish, counted from 0, in reading order."""
-        return self._where(FINISH)
-
-    def _where(self, wanted: str) -> tuple[tuple[int, int], ...]:
-        found = ((r, c) for r, row in enumerate(self.cells) for c, cell in enumerate(row) if cell == wanted)
-        return tuple(found)
+        return cells_with(self.cells, FINISH)
 
 
 def read_track(source: "str | os.PathLike[str]", *, name: str | None = None) -> Track:
@@ -170,28 +143,5 @@ def read_track(source: "str | os.PathLike[str]", *, name: str | None = None) -> 
         ValueError: no such name or file, a file that is no text, or a map that is none (see `Track`).
         FileNotFoundError: a path object without a file.
     """
-    if not isinstance(source, (str, os.PathLike)):
-        kind = type(source).__name__
-        raise TypeError(f"track is of type {kind}, expected a name, a map as text, a path, or a Track")
-    if isinstance(source, str) and source in TRACKS:
-        return Track(name or source, _lines(TRACKS[source]))
-    if isinstance(source, str) and (len(source.splitlines()) > 1 or not source.strip(f" {TRACK_CELLS}\n")):
-        return Track(name or "custom", _lines(source))
-    path = Path(source)
-    if not os.path.isfile(path):  # unlike `Path.is_file`, false for what is too long to be a name
-        if not isinstance(source, str):
-            raise FileNotFoundError(f"track is {str(path)!r}, expected a file that exists")
-        names = ", ".join(TRACKS)
-        expected = f"one of {names}, a map of several lines, or a file that exists{did_you_mean(source, TRACKS)}"
-        raise ValueError(f"track is {source!r}, expected {expected}")
-    try:
-        return Track(name or path.stem, _lines(path.read_text(encoding="utf-8-sig")))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"track is {str(path)!r}, expected a file of text ({error})") from error
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    """The lines of a map, without what does not belong to it."""
-    lines = [line.rstrip() for line in text.splitlines()]
-    used = [i for i, line in enumerate(lines) if line]
-    return tuple(dedent("\n".join(lines[used[0] : used[-1] + 1])).split("\n")) if used else ()
+    found, cells = read_map("track", source, TRACK_CELLS, TRACKS, ", or a Track")
+    return Track(name or found, cells)

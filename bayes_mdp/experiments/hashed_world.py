@@ -26,18 +26,20 @@ class HashIndex(NamedTuple):
 
     Args:
         codes: the code of the state that each row belongs to, -1: free.
-        lost: how many look-ups (that could have made an entry) found no row, and shared that of another state.
+        lost: look-ups, of those that could have made an entry, that found no row and shared that of another state.
+        made: all of these look-ups.
     """
 
     codes: Int[Array, " rows"]
     lost: Int[Array, ""]
+    made: Int[Array, ""]
 
 
 class HashedWorld(eqx.Module):
     """A world whose states are too many to list: a row of the tables is given to a state when it is first met.
 
     A state for which neither of its buckets has a row left shares the last row of one of them: that of the state that
-    came last, the rarest as a rule. `HashIndex.lost` counts how often that happens.
+    came last, the rarest as a rule. `overflow` is how often that happens.
 
     Args:
         env: any `SimulatedEnvironment`.
@@ -58,7 +60,11 @@ class HashedWorld(eqx.Module):
 
     def index(self) -> HashIndex:
         """All rows are free."""
-        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0))
+        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0), jnp.int32(0))
+
+    def overflow(self, index: HashIndex) -> Float[Array, ""]:
+        """The share of look-ups whose state had no row of its own."""
+        return index.lost / jnp.maximum(index.made, 1)
 
     def locate(self, index: HashIndex, state: Any, acts: Any) -> tuple[HashIndex, Int[Array, ""]]:
         """The index, and the row of a state; a new state gets a row where `acts`.
@@ -77,7 +83,7 @@ class HashedWorld(eqx.Module):
         row = jnp.where(new, jnp.where(full, starts[0] + BUCKET - 1, there), position)
         entry = jnp.where(acts & new & ~full, row, self.num_rows)  # beyond the table: dropped
         after = index.codes.at[entry].set(code, mode="drop")
-        return HashIndex(after, index.lost + (acts & new & full)), row
+        return HashIndex(after, index.lost + (acts & new & full), index.made + acts), row
 
     def reset(self, key: Key[Array, ""], u: Any) -> Any:
         """The first state of a trial."""
