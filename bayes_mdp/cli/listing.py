@@ -38,12 +38,14 @@ def _list(arguments: argparse.Namespace) -> int | None:
     from importlib import import_module
 
     from bayes_mdp.agents import AGENTS
-    from bayes_mdp.envs import ENVS
+    from bayes_mdp.envs import ENVS, SIMULATED
     from bayes_mdp.experiments.reproduce import REPRODUCTIONS
     from bayes_mdp.models import PRIORS
 
     papers = {name: import_module(module) for name, module in REPRODUCTIONS.items()}
-    for title, registry in {"agents": AGENTS, "environments": ENVS, "priors": PRIORS, "reproductions": papers}.items():
+    environments = ENVS | SIMULATED
+    registries = {"agents": AGENTS, "environments": environments, "priors": PRIORS, "reproductions": papers}
+    for title, registry in registries.items():
         print(f"{title}:")
         for name, described in registry.items():
             print(f"  {name:<24} {(described.__doc__ or '').strip().splitlines()[0]}")

@@ -7,6 +7,7 @@ from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
 from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
+from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
 from bayes_mdp.envs.osband_chain import osband_chain
 from bayes_mdp.envs.racetrack import racetrack, racetrack_space
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
@@ -30,10 +31,16 @@ ENVS = {
 }
 """Name -> factory that can be called without arguments."""
 
+SIMULATED = {"mail_robot": mail_robot}
+"""Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""
+
 __all__ = [
     "ENVS",
+    "SIMULATED",
     "TRACKS",
     "ListedReward",
+    "MailRobot",
+    "RobotState",
     "Track",
     "bsuite_deep_sea",
     "chain",
@@ -41,6 +48,7 @@ __all__ = [
     "deep_sea_continuing",
     "from_gymnasium",
     "garnet",
+    "mail_robot",
     "osband_chain",
     "racetrack",
     "racetrack_space",
