@@ -24,7 +24,17 @@ if TYPE_CHECKING:
         to_arviz,
     )
     from bayes_mdp.envs import from_gymnasium, read_log, to_gymnasium
-    from bayes_mdp.experiments import Actor, load_result, plot_posterior, plot_regret, plot_values, reproduce, run
+    from bayes_mdp.experiments import (
+        Actor,
+        load_result,
+        plot_env,
+        plot_posterior,
+        plot_regret,
+        plot_trajectory,
+        plot_values,
+        reproduce,
+        run,
+    )
     from bayes_mdp.inference import (
         NUTS,
         SVI,
@@ -76,7 +86,9 @@ _HOMES = {
     "bayes_mdp.calibration": (
         "to_arviz dataset check plot_check sbc predictive_check loo_pit prior_sensitivity diagnose"
     ),
-    "bayes_mdp.experiments": "run Actor load_result plot_regret plot_values plot_posterior reproduce",
+    "bayes_mdp.experiments": (
+        "run Actor load_result plot_regret plot_values plot_posterior plot_env plot_trajectory reproduce"
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -117,8 +129,10 @@ __all__ = [
     "models",
     "planning",
     "plot_check",
+    "plot_env",
     "plot_posterior",
     "plot_regret",
+    "plot_trajectory",
     "plot_values",
     "policy_value",
     "predictive_check",

@@ -9,6 +9,7 @@ from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
 from bayes_mdp.envs.osband_chain import osband_chain
+from bayes_mdp.envs.prior_mdp import prior_mdp
 from bayes_mdp.envs.racetrack import racetrack, racetrack_space
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
 from bayes_mdp.envs.to_gymnasium import to_gymnasium
@@ -23,6 +24,7 @@ ENVS = {
     "deep_sea_continuing": deep_sea_continuing,
     "garnet": garnet,
     "osband_chain": osband_chain,
+    "prior_mdp": prior_mdp,
     "racetrack": racetrack,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
@@ -50,6 +52,7 @@ __all__ = [
     "garnet",
     "mail_robot",
     "osband_chain",
+    "prior_mdp",
     "racetrack",
     "racetrack_space",
     "reachable",

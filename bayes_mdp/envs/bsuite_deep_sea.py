@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
 from bayes_mdp.mdp.validation import check_count
 
@@ -47,7 +48,7 @@ def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: i
     p = 1 - 1 / size
     optimum = p ** (size - 1) - COST * (1 - p**size) if stochastic else 1.0 - COST
     name = f"bsuite_deep_sea{'_stochastic' if stochastic else ''}_{size}"
-    return Environment(mdp, law, name=name, optimum=optimum)
+    return Environment(mdp, law, name=name, optimum=optimum, picture=in_a_line(size))
 
 
 def _right(size: int, mapping_seed: int | None) -> np.ndarray:

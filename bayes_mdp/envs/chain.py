@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
 from bayes_mdp.mdp.validation import require
 
@@ -29,4 +30,5 @@ def chain(slip: float = PAPER_SLIP) -> Environment:
     paid[:, :, 0], paid[-1, :, -1] = 2.0, 10.0
     mdp = MDP(rows, (rows * paid).sum(-1), initial=np.eye(N_STATES)[0])
     optimum = PAPER_GAIN if slip == PAPER_SLIP else None
-    return Environment(mdp, NormalReward(jnp.asarray(paid, float), by_outcome=True), name="chain", optimum=optimum)
+    law = NormalReward(jnp.asarray(paid, float), by_outcome=True)
+    return Environment(mdp, law, name="chain", optimum=optimum, picture=in_a_line(N_STATES))

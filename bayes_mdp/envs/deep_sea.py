@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
 from bayes_mdp.mdp.validation import require
 
@@ -34,7 +35,7 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
     reward[-1, -1, RIGHT] += 1.0
     mdp = SparseMDP(successor, np.ones(successor.shape), reward, initial=np.eye(size)[0])
     law = NormalReward(mdp.reward, None if noise == 0 else jnp.asarray(noise, mdp.reward.dtype))
-    return Environment(mdp, law, name=f"deep_sea_{size}", optimum=1.0 - COST)
+    return Environment(mdp, law, name=f"deep_sea_{size}", optimum=1.0 - COST, picture=in_a_line(size))
 
 
 def reachable(size: int) -> np.ndarray:

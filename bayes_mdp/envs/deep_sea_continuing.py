@@ -5,6 +5,7 @@ from typing import Literal
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
 from bayes_mdp.mdp.validation import require
 
@@ -40,7 +41,8 @@ def deep_sea_continuing(n_states: int = 4, *, noise: Literal["none", "delta"] = 
         jnp.asarray(paid, float), jnp.asarray(delta, float) if noise == "delta" else None, by_outcome=True
     )
     optimum = _gain(rows[:, RIGHT], (rows * paid).sum(-1)[:, RIGHT]) if n_states <= LARGEST_CHECKED else None
-    return Environment(mdp, law, name=f"deep_sea_continuing_{n_states}", optimum=optimum)
+    name, picture = f"deep_sea_continuing_{n_states}", in_a_line(n_states)
+    return Environment(mdp, law, name=name, optimum=optimum, picture=picture)
 
 
 def _gain(rows: np.ndarray, reward: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
 from bayes_mdp.mdp.validation import check_count
 
@@ -46,4 +47,4 @@ def osband_chain(n_states: int = 10, *, horizon: int | None = None, stochastic: 
     mdp = SparseMDP(successor, probability, reward, initial=np.eye(n_states)[0])
     law = NormalReward(mdp.reward, jnp.asarray(noise, mdp.reward.dtype))
     name = f"osband_chain{'_stochastic' if stochastic else ''}_{n_states}"
-    return Environment(mdp, law, name=name, optimum=float(v[0]))
+    return Environment(mdp, law, name=name, optimum=float(v[0]), picture=in_a_line(n_states))

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
 
 N_STATES = 6
@@ -23,9 +24,8 @@ def riverswim() -> Environment:
     initial = np.array([0.0, 0.5, 0.5, 0.0, 0.0, 0.0])
     mdp = MDP(rows, (rows * paid).sum(-1), initial=initial)
     # Birth-death chain of always-right: pi_5 = 243 / 1090, paid 3000 in the mean.
-    return Environment(
-        mdp, NormalReward(jnp.asarray(paid, float), by_outcome=True), name="riverswim", optimum=729_000 / 1_090
-    )
+    law = NormalReward(jnp.asarray(paid, float), by_outcome=True)
+    return Environment(mdp, law, name="riverswim", optimum=729_000 / 1_090, picture=in_a_line(N_STATES))
 
 
 def riverswim_episodic() -> Environment:
@@ -38,7 +38,8 @@ def riverswim_episodic() -> Environment:
     reward = np.zeros((N_STATES, 2))
     reward[0, LEFT], reward[-1, RIGHT] = 0.005, 1.0
     mdp = MDP(rows, reward, initial=np.eye(N_STATES)[0])
-    return Environment(mdp, NormalReward(mdp.reward), name="riverswim_episodic", optimum=3.397264)
+    law, picture = NormalReward(mdp.reward), in_a_line(N_STATES)
+    return Environment(mdp, law, name="riverswim_episodic", optimum=3.397264, picture=picture)
 
 
 def _rows(first: tuple[float, ...], middle: tuple[float, ...], last: tuple[float, ...]) -> np.ndarray:

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from bayes_mdp.envs.pictures import in_rows
 from bayes_mdp.mdp import MDP, Environment, NormalReward
 from bayes_mdp.mdp.validation import check_count, check_finite, require
 
@@ -47,4 +48,4 @@ def two_action_chain(
     mdp = MDP(rows, mean, end_probs=1.0 - rows.sum(-1), legal=legal, initial=np.eye(depth)[0])
     law = NormalReward(mdp.reward, jnp.asarray(noise, mdp.reward.dtype))
     optimum = max(float(mean_stop), depth * float(mean_chain))
-    return Environment(mdp, law, name=f"two_action_chain_{depth}", optimum=optimum)
+    return Environment(mdp, law, name=f"two_action_chain_{depth}", optimum=optimum, picture=in_rows(depth))

@@ -4,6 +4,7 @@ from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.experiments.bayes_values import bayes_values, describe_bayes_values
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.levels import learning_levels
+from bayes_mdp.experiments.plot_environment import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots import plot_posterior, plot_regret, plot_values
 from bayes_mdp.experiments.reproduce import reproduce
 from bayes_mdp.experiments.results import load_result, save_result
@@ -19,9 +20,11 @@ __all__ = [
     "describe_scorecard",
     "learning_levels",
     "load_result",
+    "plot_env",
     "plot_posterior",
     "plot_regret",
     "plot_scorecard",
+    "plot_trajectory",
     "plot_values",
     "reproduce",
     "run",
