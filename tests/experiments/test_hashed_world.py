@@ -108,6 +108,10 @@ def test_one_bucket():
     table, rows, lost = _run(BUCKET, codes)
     assert rows.tolist() == [*range(16), 15, 15, 15, 15, 0, 15, 15] and table.tolist() == [*range(100, 116)]
     assert lost[-1] == 5
+    world = HashedWorld(Counter(), BUCKET)
+    acts = jnp.arange(23) < 22  # the last look-up, of a code without a row, does not count
+    index, _ = _locate_all(world, world.index(), jnp.asarray(codes, jnp.int32), acts)
+    assert float(world.overflow(index)) == pytest.approx(4 / 22) and float(world.overflow(world.index())) == 0.0
 
 
 def test_the_rest_is_the_environment():
