@@ -25,7 +25,7 @@ def draw_path(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, bar: bool 
     _draw_jumps(axes, points, jumps, 5)
     _mark_ends(axes, points)
     if bar and len(points) > 1:
-        axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step")
+        _draw_bar(axes, dots)
     _extend_legend(axes, bool(jumps.any()))
 
 
@@ -43,7 +43,7 @@ def draw_path_beneath(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, ha
     for point, size, color in ((points[0], 1.18, _FIRST), (points[-1], 1.36, _LAST)):
         axes.add_patch(Circle(tuple(point), size * halo, fill=False, edgecolor=color, linewidth=3.5, zorder=2.6))
     if bar and len(points) > 1:
-        axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step")
+        _draw_bar(axes, dots)
     _extend_legend(axes, bool(jumps.any()), "o")
 
 
@@ -72,6 +72,12 @@ def _shades(number: int) -> dict[str, Any]:
 
     shades = ListedColormap(colormaps["plasma"](np.linspace(0.0, 0.85, 256)))
     return {"cmap": shades, "norm": Normalize(0, max(number - 1, 1))}
+
+
+def _draw_bar(axes: "Axes", dots: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step", ticks=MaxNLocator(integer=True))
 
 
 def _draw_jumps(axes: "Axes", points: np.ndarray, jumps: np.ndarray, zorder: float) -> None:
