@@ -27,6 +27,11 @@ REPRODUCTIONS = {
     "klearning-fig2": "bayes_mdp.experiments.papers.klearning_fig2",
     "klearning-fig3": "bayes_mdp.experiments.papers.klearning_fig3",
     "klearning-fig4": "bayes_mdp.experiments.papers.klearning_fig4",
+    "bmrl-deepsea": "bayes_mdp.experiments.papers.bmrl_deepsea",
+    "bmrl-widenarrow": "bayes_mdp.experiments.papers.bmrl_widenarrow",
+    "bmrl-priormdp": "bayes_mdp.experiments.papers.bmrl_priormdp",
+    "tdbma-fig2": "bayes_mdp.experiments.papers.tdbma_fig2",
+    "tdbma-fig3": "bayes_mdp.experiments.papers.tdbma_fig3",
 }
 """Name -> module with a `REPRODUCTION`, loaded when it is asked for."""
 
@@ -55,7 +60,8 @@ def reproduce(
     finished: the same call goes on from there after a kill. The folder is removed when the result is written.
 
     Args:
-        name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4".
+        name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4",
+            "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
