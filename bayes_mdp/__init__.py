@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from bayes_mdp.envs import from_gymnasium, read_log, to_gymnasium
     from bayes_mdp.experiments import (
         Actor,
+        compare,
         load_result,
+        plot_compare,
         plot_env,
         plot_posterior,
         plot_regret,
@@ -87,7 +89,8 @@ _HOMES = {
         "to_arviz dataset check plot_check sbc predictive_check loo_pit prior_sensitivity diagnose"
     ),
     "bayes_mdp.experiments": (
-        "run Actor load_result plot_regret plot_values plot_posterior plot_env plot_trajectory reproduce"
+        "run Actor compare load_result plot_compare plot_regret plot_values plot_posterior plot_env plot_trajectory "
+        "reproduce"
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -112,6 +115,7 @@ __all__ = [
     "bayes_optimal",
     "behaviour_policy",
     "check",
+    "compare",
     "compare_policies",
     "dataset",
     "diagnose",
@@ -129,6 +133,7 @@ __all__ = [
     "models",
     "planning",
     "plot_check",
+    "plot_compare",
     "plot_env",
     "plot_posterior",
     "plot_regret",

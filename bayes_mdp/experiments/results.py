@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bayes_mdp run 1"
 REPRODUCTION_FORMAT = "bayes_mdp reproduction 1"
+COMPARE_FORMAT = "bayes_mdp compare 1"
 _ENGINE = "h5netcdf"
 
 
@@ -68,7 +69,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run(path=...)` or `reproduce(path=...)` wrote.
+    """Read what `run`, `reproduce` or `compare` wrote under its `path`.
 
     Raises:
         ValueError: the file is not a whole result of this package.
@@ -82,6 +83,6 @@ def load_result(path: str | Path) -> "xr.Dataset":
         result = xr.load_dataset(path, engine=_ENGINE)
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"path is {str(path)!r}, expected a whole NetCDF file") from error
-    if result.attrs.get("format") not in (FORMAT, REPRODUCTION_FORMAT):
+    if result.attrs.get("format") not in (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT):
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result
