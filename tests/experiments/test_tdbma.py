@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +24,7 @@ PLANS = {
 TINY = {"corner": Training({"sarsa_0.2": (0.15,)}, 60, 2)}
 
 
-def made_up(plan, rewards, decays=0.3, *, noise=0.5, seeds=12, seed=0):
+def made_up(plan, rewards, decays: Any = 0.3, *, noise=0.5, seeds=12, seed=0):
     """Curves of a plan: level + noise of a seed (its mean over seeds is zero), the same at all checkpoints.
 
     Args:
