@@ -172,9 +172,9 @@ def test_problems_share_one_compiled_program():
     parts = []
     for name in DEFAULT_PROBLEMS:
         task: Any = PROBLEMS[name]()
-        asked: Any = task.env, task.objective, None, task.prior, None, task.length
-        simulated = simulator(task.env)
-        space = Case(PSRL(), *asked, 2, "average", RunOptions()).space
+        simulated, options = simulator(task.env), RunOptions()
+        key, length = jax.random.key(0), task.length
+        space = Case(PSRL(), task.env, task.objective, key, task.prior, None, length, 2, "average", options).space
         parts.append((space, task.objective, task.length, jax.tree.structure(simulated), _shapes(simulated)))
     assert DEFAULT_PROBLEMS[-1] == "deep_sea"
     assert all(part == parts[0] for part in parts[1:4]) and parts[4] != parts[0]
