@@ -156,13 +156,13 @@ def sweep(
 class TrialLearner(eqx.Module):
     """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found."""
 
-    learning_rate: float | Array = 0.15
-    epsilon: float | Array = 0.05
-    initial_q: float | Array = 0.0
-    frozen: bool = eqx.field(default=False, static=True)
-    bootstrap: bool = eqx.field(default=False, static=True)
-    trial_steps: int = eqx.field(default=200, static=True)
-    replan: ReplanRule | None = eqx.field(default=EveryTrial(), converter=as_rule)
+    learning_rate: float | Array = eqx.field(default=0.15, kw_only=True)
+    epsilon: float | Array = eqx.field(default=0.05, kw_only=True)
+    initial_q: float | Array = eqx.field(default=0.0, kw_only=True)
+    frozen: bool = eqx.field(default=False, static=True, kw_only=True)
+    bootstrap: bool = eqx.field(default=False, static=True, kw_only=True)
+    trial_steps: int = eqx.field(default=200, static=True, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EveryTrial(), converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
@@ -238,7 +238,8 @@ class TrialLearner(eqx.Module):
         kept, live = state.trial, jnp.asarray(weight) != 0
         size = kept.steps.state.shape[0]
         at = jnp.where(live, kept.length, size)  # beyond the room: dropped
-        steps = jax.tree.map(lambda all_steps, x: all_steps.at[at].set(x, mode="drop"), kept.steps, _whole(transition))
+        new = jax.tree.map(lambda x, column: jnp.asarray(x, column.dtype), _whole(transition), kept.steps)
+        steps = jax.tree.map(lambda column, x: column.at[at].set(x, mode="drop"), kept.steps, new)
         length = kept.length + live
         over = place_of(problem, transition).over | (length >= size)
         if transition.truncated is not None:

@@ -153,7 +153,8 @@ def _backward(trials: Trials, setting: Setting, lane: Lane, moved: _Moved, key: 
     following = message.following
     if agent.bootstrap:  # the state that a cut trial stopped in is still the present one
         following = jnp.where(message.last & message.cut, moved.best, following)
-    step = Step((taken.pair,), taken.reward, setting.discount, following, message.ret, message.last)
+    pair = jnp.where(sweeps, taken.pair, 0)  # what is not used is not fetched
+    step = Step((pair,), taken.reward, setting.discount, following, message.ret, message.last)
     swept = agent.sweep_step(lane.tables, step, sweeps)
     sums = lane.sums + _sums(acts, sweeps & ~message.last, moved.reward, swept.trace_decay)
     done = sweeps & (at == 0)
@@ -197,7 +198,7 @@ def play(trials: Trials, setting: Setting, keys: Key[Array, " N"], lanes: Lane, 
 
         def one(key: Any, lane: Lane) -> Lane:
             key = jax.random.fold_in(key, 1 + number)  # 0: the first state
-            words = jax.random.bits(key, (CHUNK, 2))
+            words = jax.random.bits(key, (CHUNK, 2), jnp.uint32)
 
             def body(lane: Lane, x: Any) -> tuple[Lane, None]:
                 i, two = x

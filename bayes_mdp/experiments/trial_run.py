@@ -14,6 +14,7 @@ from bayes_mdp.agents.replan import EveryEpisode
 from bayes_mdp.experiments.beliefs import on_device
 from bayes_mdp.experiments.case import Case, check_request, check_sizes
 from bayes_mdp.experiments.describe import describe, describe_case
+from bayes_mdp.experiments.hashed_world import HashedWorld, HashIndex
 from bayes_mdp.experiments.loop import Row
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.regret import optimal_plan
@@ -54,13 +55,15 @@ def run_trials(case: Case, path: str | Path | None) -> "xr.Dataset":
     if not isinstance(case.env, Environment):
         attributes["configuration"]["table_rows"] = case.options.table_rows
     optimum, why = _optimum(case)
-    lanes = _play_all(prepared, case, Snapshots(path, attributes, seconds=case.options.snapshot_seconds))
+    number, options = case.num_seeds * case.length, case.options
+    progress = Progress(1, number, show=options.progress, unit=" trials")
+    lanes = play_all(prepared, progress, Snapshots(path, attributes, seconds=options.snapshot_seconds))
     if why:
         attributes["regret_unknown"] = why
-    overflow = getattr(prepared.setting.world, "overflow", None)
-    if overflow is not None:
-        attributes["overflow"] = float(np.mean(jax.vmap(overflow)(lanes.index)))
-    return trials_dataset(prepared.trials, np.asarray(lanes.log, np.float64), optimum, attributes)
+    log = np.asarray(lanes.log, np.float64)
+    if isinstance(lanes.index, HashIndex):  # the share of all steps that were taken from a state without a row
+        attributes["overflow"] = float(np.asarray(lanes.index.lost, np.float64).sum() / log[..., 1].sum())
+    return trials_dataset(prepared.trials, log, optimum, attributes)
 
 
 def prepare(case: Case) -> Prepared:
@@ -70,8 +73,6 @@ def prepare(case: Case) -> Prepared:
     if isinstance(env, Environment):
         world, space, initial = TabularWorld(simulator(env)), case.space, env.mdp.initial
     else:
-        from bayes_mdp.experiments.hashed_world import HashedWorld
-
         world, initial = HashedWorld(env, case.options.table_rows), None
         space = StateActionSpace(world.num_rows, env.n_actions, ends=True)
     trials = Trials(
@@ -150,11 +151,10 @@ def _optimum(case: Case) -> tuple[float, str]:
     return float(np.asarray(mdp.initial, np.float64) @ plan.v), ""
 
 
-def _play_all(prepared: Prepared, case: Case, snapshots: Snapshots) -> Lane:
+def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Lane:
     """All lanes until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
     trials, setting, keys = prepared
     done, lanes, _ = snapshots.restore(begin_all(trials, setting, keys))
-    progress = Progress(1, case.num_seeds * trials.num_trials, show=case.options.progress, unit=" trials")
     with progress as bar, snapshots as saved:
         while not np.all(np.asarray(lanes.phase) == FINISHED):
             lanes = play(trials, setting, keys, lanes, jnp.asarray([done, done + CHUNKS], jnp.int32))

@@ -14,7 +14,6 @@ from bayes_mdp.mdp import (
     AverageReward,
     Discounted,
     Environment,
-    Episodic,
     FirstExit,
     NormalReward,
     StateActionSpace,
@@ -164,8 +163,8 @@ def test_parallel_environments_are_refused():
         actor.reset([0, 1])
 
 
-def test_steps_and_episodes_go_through_the_other_loop():
-    """With `num_steps`, or under `Episodic`, a trial learner is a learner like others."""
+@pytest.mark.slow
+def test_steps_go_through_the_other_loop():
+    """With `num_steps` a trial learner is a learner like others."""
     result = _run(SarsaLambda(trial_steps=12), objective=Discounted(0.9), num_episodes=None, num_steps=40)
     assert "visits" in result
-    assert "visits" in _run(SarsaLambda(), objective=Episodic(6), num_episodes=5)

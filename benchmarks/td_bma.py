@@ -1,0 +1,146 @@
+"""Speed of TD-BMA on the Corner track, 100 seeds, beside a numba loop in the same run: `python benchmarks/td_bma.py`.
+
+Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats, in
+which the two take turns. Both play the same number of trials by the same rules ([TDBMA10] Algorithms 1 and 3). The peer
+is a plain loop in float64, all seeds one after the other: no mask, no lane that waits.
+"""
+
+import os
+
+# The iterations are tiny: a second thread of XLA's pool mostly waits for the first, which costs up to 3 x the CPU time.
+os.environ.setdefault("NPROC", "1")
+
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+import numba
+import numpy as np
+
+from bayes_mdp.agents import TDBMA, SarsaLambda
+from bayes_mdp.agents.trial import TrialLearner
+from bayes_mdp.envs import racetrack
+from bayes_mdp.experiments import RunOptions
+from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.simulator import Simulator, simulator
+from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.experiments.trial_run import Prepared, play_all, prepare
+from bayes_mdp.mdp import FirstExit
+
+SEEDS, TRIALS, REPEATS = 100, 1000, 5
+BMA = -1.0  # in place of a fixed lambda
+
+
+@numba.njit
+def search(u: float, threshold: np.ndarray) -> int:
+    """How many thresholds a uniform number reaches."""
+    k = 0
+    while k < threshold.size and u >= threshold[k]:
+        k += 1
+    return k
+
+
+@numba.njit
+def weight(q_mc: float, q_td: float, count: float, mean: float, squares: float) -> float:
+    """Lambda of TD-BMA from the statistics of the returns of a pair."""
+    if count < 2 or q_mc == q_td:
+        return 0.5
+    evidence = (q_td - mean) ** 2 - (q_mc - mean) ** 2
+    if squares == 0.0:
+        return 0.5 + 0.5 * np.sign(evidence)
+    return 1.0 / (1.0 + np.exp(-count * count * evidence / (2.0 * squares)))
+
+
+@numba.njit
+def peer(
+    outcome: np.ndarray,
+    threshold: np.ndarray,
+    first_state: np.ndarray,
+    first_threshold: np.ndarray,
+    reward: np.ndarray,
+    agent: tuple[float, float, float, int],
+    num_trials: int,
+) -> tuple[int, float]:
+    """All trials of one seed: steps, and the mean return of the last tenth. `agent`: rate, epsilon, lambda, steps."""
+    rate, epsilon, trace_decay, most = agent
+    n_states, n_actions = reward.shape
+    q, statistics = np.zeros((n_states, n_actions)), np.zeros((n_states, n_actions, 3))
+    states, actions, rewards = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most)
+    steps, late = 0, 0.0
+    for trial in range(num_trials):
+        state, length = first_state[search(np.random.random(), first_threshold)], 0
+        while length < most and state < n_states:
+            if np.random.random() < epsilon:
+                action = int(np.random.random() * n_actions)
+            else:
+                action = 0
+                for a in range(1, n_actions):
+                    if q[state, a] > q[state, action]:
+                        action = a
+            states[length], actions[length], rewards[length] = state, action, reward[state, action]
+            state = outcome[state, action, search(np.random.random(), threshold[state, action])]
+            length += 1
+        ret = following = 0.0
+        for t in range(length - 1, -1, -1):
+            s, a = states[t], actions[t]
+            count, mean, squares = statistics[s, a]
+            q_td, q_mc = rewards[t] + following, rewards[t] + ret
+            decay = weight(q_mc, q_td, count, mean, squares) if trace_decay < 0.0 else trace_decay
+            ret = q_td + decay * (q_mc - q_td)
+            q[s, a] += rate * (ret - q[s, a])
+            gap = ret - mean
+            mean += gap / (count + 1)
+            statistics[s, a, 0], statistics[s, a, 1] = count + 1, mean
+            statistics[s, a, 2] = squares + gap * (ret - mean)
+            following = q[s, a]
+        steps += length
+        if trial >= num_trials - num_trials // 10:
+            late += rewards[:length].sum() / (num_trials // 10)
+    return steps, late
+
+
+def by_numba(sim: Simulator, reward: np.ndarray, agent: TrialLearner) -> tuple[int, float]:
+    """Steps of all seeds, and the mean return of the last tenth of their trials."""
+    tables = tuple(np.asarray(x) for x in (sim.outcome, sim.threshold, sim.first_state, sim.first_threshold, reward))
+    trace_decay = float(agent.trace_decay) if isinstance(agent, SarsaLambda) else BMA
+    numbers = (float(agent.learning_rate), float(agent.epsilon), trace_decay, agent.trial_steps)
+    played = [peer(*tables, numbers, TRIALS) for _ in range(SEEDS)]
+    return sum(steps for steps, _ in played), statistics.mean(late for _, late in played)
+
+
+def by_run(prepared: Prepared) -> tuple[int, float]:
+    """The same of the compiled loop of `run`."""
+    log = np.asarray(play_all(prepared, Progress(1, 1, show=False), Snapshots(None, {})).log, np.float64)
+    tenth = prepared.trials.num_rows // 10
+    return int(log[..., 1].sum()), float(log[:, -tenth:, 0].sum(1).mean() / (tenth * prepared.trials.per_row))
+
+
+def speed(play: Callable[[], tuple[int, float]]) -> tuple[float, float]:
+    """Steps per CPU-second, and what was learnt."""
+    began = time.process_time()
+    steps, late = play()
+    return steps / (time.process_time() - began), late
+
+
+def report(agent: TrialLearner) -> None:
+    """Speeds, their ratio, and the mean returns, which ought to be alike."""
+    env = racetrack("corner")
+    options = RunOptions(progress=False)
+    prepared = prepare(Case(agent, env, FirstExit(), jax.random.key(0), None, None, TRIALS, SEEDS, None, options))
+    parts = simulator(env), np.asarray(env.mdp.reward), agent
+    plays = (lambda: by_run(prepared)), (lambda: by_numba(*parts))
+    for play in plays:
+        play()
+    turns = np.array([[speed(play) for play in plays] for _ in range(REPEATS)])
+    ours, theirs = np.median(turns[..., 0], axis=0) / 1e6
+    ratio, late = np.median(turns[:, 0, 0] / turns[:, 1, 0]), turns[..., 1].mean(0)
+    name = type(agent).__name__
+    print(f"{name:12s} run {ours:5.2f} M steps per CPU-second, numba {theirs:5.2f} M, ratio {ratio:.2f}")
+    print(f"{'':12s} mean return of the last tenth {late[0]:.1f}, {late[1]:.1f}; optimum {env.optimum:.1f}")
+
+
+if __name__ == "__main__":
+    report(TDBMA())
+    report(SarsaLambda(trace_decay=0.2))
