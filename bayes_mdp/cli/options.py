@@ -39,16 +39,19 @@ def add_command(
 
 
 def add_objective(parser: argparse.ArgumentParser) -> None:
-    """--discount or --horizon."""
+    """--discount, --horizon or --first-exit."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--discount", type=float, help="judge by the discounted sum of rewards")
     group.add_argument("--horizon", type=int, help="judge by the sum of rewards over episodes of so many steps")
+    group.add_argument("--first-exit", action="store_true", help="judge by the undiscounted sum of rewards to the end")
 
 
 def objective_of(arguments: argparse.Namespace) -> Any:
     """The objective that was asked for; None: none was."""
-    from bayes_mdp.mdp import Discounted, Episodic
+    from bayes_mdp.mdp import Discounted, Episodic, FirstExit
 
+    if arguments.first_exit:
+        return FirstExit()
     if arguments.discount is not None:
         return Discounted(arguments.discount)
     return None if arguments.horizon is None else Episodic(arguments.horizon)

@@ -53,7 +53,8 @@ def _run(arguments: argparse.Namespace) -> None:
     agent = find_agent(arguments.agent, arguments.replan)
     objective = objective_of(arguments)
     if objective is None:
-        objective = bm.Discounted(0.95) if env.mdp.horizon is None else bm.Episodic(env.mdp.horizon)
+        horizon = env.mdp.horizon if isinstance(env, bm.Environment) else None
+        objective = bm.Discounted(0.95) if horizon is None else bm.Episodic(horizon)
     result = bm.run(
         agent,
         env,
@@ -74,9 +75,17 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def summary_of_run(agent: str, env: str, result: Any) -> str:
-    """Total reward and final regret over the seeds, mean +- 95 % interval of the mean, as one line."""
+    """Total reward and final regret over the seeds, mean +- 95 % interval of the mean, as one line.
+
+    Of a run in trials it is the mean return of those of the last checkpoint.
+    """
     from bayes_mdp.experiments.intervals import half_width
 
+    if "trace_decay" in result:
+        returns = result["reward"].to_numpy()[:, -1]
+        interval = f" +- {half_width(returns):.3g}" if len(returns) > 1 else ""
+        seeds = f"{len(returns)} seed{'s' if len(returns) > 1 else ''}"
+        return f"{agent} in {env}, {seeds}: mean return of the last trials {returns.mean():.6g}{interval}"
     totals = result["reward"].sum(result["reward"].dims[1]).to_numpy()
     regret = result["regret"].to_numpy()[:, -1]
     return (

@@ -11,9 +11,12 @@ import equinox as eqx
 
 from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.replan import as_rule
-from bayes_mdp.envs import ENVS, from_gymnasium
-from bayes_mdp.mdp import Environment
+from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
+from bayes_mdp.envs.tracks import TRACKS
+from bayes_mdp.mdp import Environment, SimulatedEnvironment
 from bayes_mdp.mdp.validation import check_name
+
+_COUNTS = ("size", "n_states", "width", "depth", "seed")
 
 
 def find_prior(name: str) -> Callable[..., Any]:
@@ -56,20 +59,33 @@ def find_agent(name: str, replan: str | None = None) -> Any:
     return eqx.tree_at(lambda a: a.replan, agent, rule, is_leaf=lambda x: x is None)
 
 
-def find_environment(name: str) -> Environment:
-    """An environment of the registry, "name:size", or a Gymnasium id whose environment has a table P.
+def find_environment(name: str) -> Environment | SimulatedEnvironment:
+    """An environment of a registry, "name:argument", or a Gymnasium id whose environment has a table P.
+
+    The argument is the first one of the factory: a size, a seed, or the name of a track.
 
     Raises:
-        ValueError: no such environment, or a size that is no number.
+        ValueError: no such environment, or an argument that the factory does not take.
     """
-    base, _, size = name.partition(":")
-    if base in ENVS:
-        sized = next(iter(signature(ENVS[base]).parameters), None) in ("size", "n_states", "width", "depth")
-        if size and not (sized and size.isdigit()):
-            raise ValueError(
-                f"env is {name!r}, expected {base}{':SIZE, a whole number' if sized else ', which has no size'}"
-            )
-        return ENVS[base](int(size)) if size else ENVS[base]()
+    base, _, argument = name.partition(":")
+    factories = {**ENVS, **SIMULATED}
+    if base in factories:
+        return factories[base](*_arguments(name, base, argument, factories[base]))
     if "-v" not in name:
-        check_name("env", base, ENVS, ", or a Gymnasium id")
+        check_name("env", base, factories, ", or a Gymnasium id")
     return from_gymnasium(name)
+
+
+def _arguments(name: str, base: str, argument: str, factory: Callable[..., Any]) -> tuple[Any, ...]:
+    """The first argument of a factory of environments from what follows the colon; nothing where nothing does."""
+    if not argument:
+        return ()
+    first = next(iter(signature(factory).parameters), None)
+    if first == "track":
+        check_name(f"track of {base}", argument, TRACKS)
+        return (argument,)
+    counted = first in _COUNTS
+    if not (counted and argument.isdigit()):
+        expected = f":{str(first).upper()}, a whole number" if counted else ", which has no size"
+        raise ValueError(f"env is {name!r}, expected {base}{expected}")
+    return (int(argument),)
