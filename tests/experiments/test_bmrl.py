@@ -10,6 +10,7 @@ import xarray as xr
 import bayes_mdp as bm
 from bayes_mdp.agents import EpsilonGreedyQ
 from bayes_mdp.envs.wide_narrow import wide_narrow
+from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.papers import bmrl, bmrl_deepsea, bmrl_priormdp, bmrl_widenarrow
 from bayes_mdp.experiments.papers import bmrl_published as published
 from bayes_mdp.experiments.papers.bmrl_tables import band_of, draw_summary, summary_rows
@@ -62,7 +63,7 @@ def test_regret_is_that_of_an_oracle_run_over_its_reward(key):
     env = bm.envs.deep_sea_continuing(4, noise="delta")
     agent = EpsilonGreedyQ(0.1, 0.5)
     options = {"objective": Discounted(0.9), "key": key, "num_steps": 100, "num_seeds": 2, "regret": "oracle_run"}
-    whole = bm.run(agent, env, options=bm.RunOptions(num_checkpoints=20), **options)
+    whole = bm.run(agent, env, options=RunOptions(num_checkpoints=20), **options)
     reward, regret = whole["reward"].to_numpy().sum(1), whole["regret"].to_numpy()[:, -1]
     ours = found.sel(agent="q_learning", n_states=4)
     np.testing.assert_allclose(ours["agent_reward"], reward, rtol=1e-5)
