@@ -135,7 +135,7 @@ def test_worlds_by_name_and_argument():
     assert find_environment("racetrack:cliff").name == "racetrack_cliff"
     assert find_environment("prior_mdp:2").optimum == pytest.approx(0.70100, abs=5e-6)
     assert find_environment("mail_robot").n_actions == 9
-    with pytest.raises(ValueError, match="track of racetrack is 'clif', expected one of .*; did you mean 'cliff'"):
+    with pytest.raises(ValueError, match=r"track of racetrack is 'clif', expected one of .*; did you mean 'cliff'"):
         find_environment("racetrack:clif")
     with pytest.raises(ValueError, match="mail_robot, which has no size"):
         find_environment("mail_robot:3")
