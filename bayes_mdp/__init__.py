@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bayes_mdp.experiments import (
         Actor,
         compare,
+        describe_compare,
         load_result,
         plot_compare,
         plot_env,
@@ -89,7 +90,7 @@ _HOMES = {
         "to_arviz dataset check plot_check sbc predictive_check loo_pit prior_sensitivity diagnose"
     ),
     "bayes_mdp.experiments": (
-        "run Actor compare load_result plot_compare plot_regret plot_values plot_posterior plot_env plot_trajectory "
+        "run Actor compare describe_compare load_result plot_compare plot_regret plot_values plot_posterior plot_env plot_trajectory "
         "reproduce"
     ),
 }
@@ -118,6 +119,7 @@ __all__ = [
     "compare",
     "compare_policies",
     "dataset",
+    "describe_compare",
     "diagnose",
     "envs",
     "evaluate",
