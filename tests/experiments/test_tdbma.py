@@ -166,28 +166,47 @@ def test_figures_show_every_curve():
 
 
 def test_training_is_made_of_runs_and_resumes(key, tmp_path, monkeypatch):
-    """Two batches of one seed, each a run of its own; what is kept is not played again."""
+    """Two batches of one seed, each a run with a key of its own; what is kept is not played again."""
+    asked = []
+
+    def drawn(agent, env, *, key, num_episodes, num_seeds, path, options, objective):
+        asked.append((agent, env.name, objective, num_episodes, num_seeds, options.num_checkpoints))
+        path.write_text("a result that only this run needs")
+        values = np.asarray(jax.random.normal(key, (num_seeds, 60)))
+        return xr.Dataset({measure: (("seed", "checkpoint"), values) for measure in tdbma.MEASURES})
+
     monkeypatch.setitem(tdbma.DOMAINS, "corner", replace(tdbma.DOMAINS["corner"], batch=1))
+    monkeypatch.setattr(tdbma, "run", drawn)
     result = tdbma.train(key=key, plan=TINY, cells=Cells(tmp_path / "cells", {}))
+    agent = tdbma.make_agent("sarsa_0.2", 0.15, 200)
+    assert asked == [(agent, "racetrack_corner", bm.FirstExit(), 60, 1, 60)] * 2
     assert result["reward"].dims == ("domain", "agent", "alpha", "seed", "checkpoint")
     assert result["trials"].to_numpy()[0].tolist() == [*range(1, 61)]
-    for batch in range(2):
-        one = bm.run(
-            tdbma.make_agent("sarsa_0.2", 0.15, 200),
-            bm.envs.racetrack("corner"),
-            objective=bm.FirstExit(),
-            key=jax.random.fold_in(key, batch),
-            num_episodes=60,
-            options=RunOptions(num_checkpoints=60),
-        )
-        for measure in tdbma.MEASURES:
-            assert np.array_equal(result[measure][0, 0, 0, batch], one[measure][0], equal_nan=True)
-    assert not np.array_equal(result["reward"][0, 0, 0, 0], result["reward"][0, 0, 0, 1])
+    expected = [jax.random.normal(jax.random.fold_in(key, batch), (60,)) for batch in range(2)]
+    for measure in tdbma.MEASURES:
+        assert np.array_equal(result[measure][0, 0, 0], expected)
     assert np.isnan(result["overflow"]).all()
     files = sorted(file.name for file in (tmp_path / "cells").iterdir())
     assert files == ["configuration.json", "corner-sarsa_0.2-0.15-0.npz", "corner-sarsa_0.2-0.15-1.npz"]
     monkeypatch.setattr(tdbma, "run", None)
     xr.testing.assert_identical(tdbma.train(key=key, plan=TINY, cells=Cells(tmp_path / "cells", {})), result)
+
+
+@pytest.mark.slow
+def test_training_plays_the_runs_it_says(key):
+    result = tdbma.train(key=key, plan=TINY)
+    one = bm.run(
+        tdbma.make_agent("sarsa_0.2", 0.15, 200),
+        bm.envs.racetrack("corner"),
+        objective=bm.FirstExit(),
+        key=jax.random.fold_in(key, 0),
+        num_episodes=60,
+        num_seeds=2,
+        options=RunOptions(num_checkpoints=60),
+    )
+    for measure in tdbma.MEASURES:
+        assert np.array_equal(result[measure][0, 0, 0], one[measure], equal_nan=True)
+    assert result["reward"].to_numpy().std() > 0
 
 
 @pytest.mark.parametrize(
