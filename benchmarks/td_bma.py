@@ -13,6 +13,7 @@ os.environ.setdefault("NPROC", "1")
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numba
@@ -103,10 +104,13 @@ def peer(
 
 def by_numba(sim: Simulator, reward: np.ndarray, agent: TrialLearner) -> tuple[int, float]:
     """Steps of all seeds, and the mean return of the last tenth of their trials."""
-    tables = tuple(np.asarray(x) for x in (sim.outcome, sim.threshold, sim.first_state, sim.first_threshold, reward))
+    tables: Any = tuple(
+        np.asarray(x) for x in (sim.outcome, sim.threshold, sim.first_state, sim.first_threshold, reward)
+    )
     trace_decay = float(agent.trace_decay) if isinstance(agent, SarsaLambda) else BMA
     numbers = (float(agent.learning_rate), float(agent.epsilon), trace_decay, agent.trial_steps)
-    played = [peer(*tables, numbers, TRIALS) for _ in range(SEEDS)]
+    one_seed: Any = peer
+    played = [one_seed(*tables, numbers, TRIALS) for _ in range(SEEDS)]
     return sum(steps for steps, _ in played), statistics.mean(late for _, late in played)
 
 

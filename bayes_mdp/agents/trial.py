@@ -225,7 +225,7 @@ class TrialLearner(eqx.Module):
         old = tables.q[here]
         value = old + self.learning_rate * (ret - old)
         q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
-        if statistics is not None:
+        if statistics is not None and entry is not None:
             statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _seen(entry, ret), entry))
         return Swept(Tables(q, statistics), ret, value, decay)
 

@@ -73,7 +73,7 @@ def prepare(case: Case) -> Prepared:
     if isinstance(env, Environment):
         world, space, initial = TabularWorld(simulator(env)), case.space, env.mdp.initial
     else:
-        world, initial = HashedWorld(env, case.options.table_rows), None
+        world, initial = _hashed(case), None
         space = StateActionSpace(world.num_rows, env.n_actions, ends=True)
     trials = Trials(
         number, per_row, math.ceil(number / per_row), agent.trial_steps, space.n_actions, space.legal is not None
@@ -81,6 +81,14 @@ def prepare(case: Case) -> Prepared:
     key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `prepare.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
     return Prepared(trials, on_device(Setting(agent, world, Problem(space, case.objective, initial))), keys)
+
+
+def _hashed(case: Case) -> HashedWorld:
+    env: Any = case.env
+    try:
+        return HashedWorld(env, case.options.table_rows)
+    except ValueError as error:
+        raise ValueError(f"options.table_rows: {error}") from error
 
 
 def trials_dataset(

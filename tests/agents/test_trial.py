@@ -51,14 +51,15 @@ def _reference(agent: Any) -> tuple[Learner, list[Any]]:
         np.full((S, A), float(agent.initial_q)),
         float(agent.learning_rate),
         DISCOUNT,
-        agent.trace_decay if isinstance(agent, SarsaLambda) else None,
+        float(agent.trace_decay) if isinstance(agent, SarsaLambda) else None,
         agent.frozen,
     )
     told = []
     for (trial, ended), length in zip(_trials(), LENGTHS, strict=True):
         pairs = [(int(s), int(a)) for s, a in zip(trial.state, trial.action, strict=True)]
         beyond = learner.q[trial.next_state[length - 1]].max() if agent.bootstrap and not ended else 0.0
-        told.append(learner.sweep(list(zip(pairs, trial.reward, strict=True))[:length], beyond))
+        steps: Any = zip(pairs, np.asarray(trial.reward), strict=True)
+        told.append(learner.sweep(list(steps)[:length], beyond))
     return learner, told
 
 
@@ -123,7 +124,7 @@ def test_statistics_are_those_of_the_returns():
             for t in range(length):
                 seen.setdefault((trial.state[t], trial.action[t]), []).append(float(returns[t]))
         for pair, returns in seen.items():
-            expected = len(returns), np.mean(returns), np.var(returns) * len(returns)
+            expected: Any = len(returns), np.mean(returns), np.var(returns) * len(returns)
             np.testing.assert_allclose(tables.statistics[pair], expected, rtol=1e-10, atol=1e-14)
     assert max(map(len, seen.values())) > 5
 

@@ -1,6 +1,7 @@
 """[TDBMA10] Algorithms 2 and 3 in plain Python, float64: what `agents.trial` and the loop of trials must equal."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -31,7 +32,7 @@ class Statistics:
             return 0.5
         if self.variance == 0.0:
             return 0.5 + 0.5 * float(np.sign(abs(q_td - self.mean) - abs(q_mc - self.mean)))
-        law = norm(self.mean, np.sqrt(self.variance))
+        law: Any = norm(self.mean, np.sqrt(self.variance))
         return float(expit(self.count * (law.logpdf(q_mc) - law.logpdf(q_td))))
 
 

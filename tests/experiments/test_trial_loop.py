@@ -59,14 +59,14 @@ def _drawn(u: float, probs: np.ndarray) -> int:
 
 def _replay(agent: Any, key: Any, *, masked: bool) -> tuple[np.ndarray, Learner]:
     """Sums of every trial (rewards, steps, weights, steps that have one) and the learner after them, of one seed."""
-    mdp = world(masked=masked).mdp
+    mdp: Any = world(masked=masked).mdp
     rows = np.concatenate([np.asarray(mdp.transition_probs), np.asarray(mdp.end_probs)[..., None]], -1)
     reward, legal = np.asarray(mdp.reward, float), LEGAL if masked else np.ones((S, A), bool)
     learner = Learner(
         np.where(legal, float(agent.initial_q), -np.inf),
         float(agent.learning_rate),
         DISCOUNT,
-        agent.trace_decay if isinstance(agent, SarsaLambda) else None,
+        float(agent.trace_decay) if isinstance(agent, SarsaLambda) else None,
         agent.frozen,
     )
     first = jax.random.uniform(jax.random.split(jax.random.fold_in(key, 0))[1])
@@ -167,7 +167,7 @@ def _written(prepared: Prepared) -> set[str]:
     """The operations inside the compiled program that make a whole new table."""
     trials, setting, keys = prepared
     lanes = begin_all(trials, setting, keys)
-    text = play.lower(trials, setting, keys, lanes, jnp.array([0, 1], jnp.int32)).compile().as_text()
+    text: Any = play.lower(trials, setting, keys, lanes, jnp.array([0, 1], jnp.int32)).compile().as_text()
     shapes = "|".join(re.escape(f"f32[{SEEDS},{size}]") for size in (f"{S * A}", f"{S * A},3"))
     found = set()
     for line in re.findall(rf"= (?:{shapes})\S* ([\w-]+)\((.*)", text):

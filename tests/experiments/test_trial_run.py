@@ -1,5 +1,6 @@
 """`run` measured in trials: reproducible, compiled once, resumable to the bit, regret by its definition, refusals."""
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import PSRL, TDBMA, SarsaLambda
+from bayes_mdp.envs import mail_robot
 from bayes_mdp.experiments import Actor, RunOptions, load_result, plot_regret, run, trial_loop, trial_run
 from bayes_mdp.mdp import (
     MDP,
@@ -131,6 +133,15 @@ def test_unknown_regret():
     assert (endless["length"] == 12).all()
 
 
+def test_states_that_are_not_listed():
+    """Rows of a hash table: 64 rows are too few, `overflow` says so; regret is not known."""
+    options = RunOptions(table_rows=64, num_checkpoints=2, progress=False)
+    result = _run(env=mail_robot(), num_episodes=20, num_seeds=2, options=options)
+    assert 0.02 < float(result.attrs["overflow"]) < 1.0 and "not listed" in result.attrs["regret_unknown"]
+    assert json.loads(result.attrs["configuration"])["table_rows"] == 64
+    assert result["length"].values.max() <= 12 and np.isfinite(result["reward"]).all()
+
+
 BAD = [
     ({"agent": PSRL()}, "measured in num_steps.*only agents that learn from trials count them, unlike PSRL"),
     ({"objective": AverageReward()}, "AverageReward runs are measured in num_steps"),
@@ -141,6 +152,11 @@ BAD = [
     ({"regret": "oracle_run"}, "regret is 'oracle_run', expected 'average' or None"),
     ({"agent": TDBMA(replan=10)}, r"replan is EverySteps.*, expected EveryTrial\(\)"),
     ({"options": RunOptions(table_rows=0)}, "table_rows is 0"),
+    (
+        {"env": mail_robot(), "options": RunOptions(table_rows=100)},
+        "options.table_rows: num_rows is 100, expected a power",
+    ),
+    ({"env": mail_robot(), "agent": PSRL(), "num_episodes": None, "num_steps": 5}, "env is a MailRobot, whose states"),
     ({"options": RunOptions(worlds=walk_that_ends)}, "options.worlds is given"),
     ({"options": RunOptions(target=np.ones((3, 2), bool))}, "options.target is given"),
     ({"options": RunOptions(space=StateActionSpace(4, 2, ends=True))}, r"space has \(4, 2\)"),
