@@ -90,8 +90,8 @@ _HOMES = {
         "to_arviz dataset check plot_check sbc predictive_check loo_pit prior_sensitivity diagnose"
     ),
     "bayes_mdp.experiments": (
-        "run Actor compare describe_compare load_result plot_compare plot_regret plot_values plot_posterior plot_env plot_trajectory "
-        "reproduce"
+        "run Actor compare describe_compare load_result plot_compare plot_regret plot_values "
+        "plot_posterior plot_env plot_trajectory reproduce"
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
