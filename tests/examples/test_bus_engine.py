@@ -33,9 +33,13 @@ def bus():
 
 
 @pytest.fixture(scope="module")
-def exact(bus):
+def log(bus):
+    return bus.read(LOG)
+
+
+@pytest.fixture(scope="module")
+def exact(bus, log):
     """Log, posterior and comparison under the prior of a row for every bin."""
-    log = bus.read(LOG)
     posterior = bm.infer(jax.random.key(0), bus.each_bin, log, space=bus.bus_space())
     return log, posterior, compare(bus, posterior, *bus.POLICIES.values())
 
@@ -116,6 +120,7 @@ def test_draws_agree_with_the_delta_method_where_it_is_close(bus, exact):
     assert 0.2 < answer.prob_best[NAMES[0]] < 0.35
 
 
+@pytest.mark.slow
 def test_from_60_is_better_and_the_data_say_so(exact):
     _, _, answer = exact
     assert answer.prob_best["from 45"] == 0.0
@@ -181,9 +186,8 @@ def test_the_example_runs(bus, capsys):
     assert "P(from 60 better) 1.000" in text
 
 
-def test_the_log_has_no_more_in_it_than_increments(bus, exact):
+def test_the_log_has_no_more_in_it_than_increments(bus, log):
     """The shared increments are Dirichlet(1 + counts): the tied posterior in one line."""
-    log = exact[0]
     data = log.transitions
     kept = data.action == 0
     counts = np.bincount(data.next_state[kept] - data.state[kept], minlength=3)
