@@ -106,5 +106,5 @@ REPRODUCTION = Reproduction(
     rows=rows,
     figure=figure,
     quick={"plan": QUICK},
-    seconds={"quick": 120.0, "full": 30000.0},
+    seconds={"quick": 120.0, "full": 25000.0},
 )
