@@ -34,7 +34,10 @@ def check(solution, data, discount, relative):
     return error / size
 
 
-@pytest.mark.parametrize(("n", "sparse"), [(6, False), (20, False), (150, False), (6, True), (150, True)])
+@pytest.mark.parametrize(
+    ("n", "sparse"),
+    [(6, False), (20, False), (150, False), (6, True), pytest.param(150, True, marks=pytest.mark.slow)],
+)
 def test_float64_agrees_with_dense_solves(n, sparse, x64):
     for kind in KINDS:
         data = arrays(kind, n)
