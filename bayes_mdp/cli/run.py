@@ -123,12 +123,14 @@ def add_reproduce(commands: Any) -> None:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     import json
+    import os
 
     import jax
 
     from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, reproduce
 
-    find_reproduction(arguments.name)
+    if find_reproduction(arguments.name).one_thread:
+        os.environ.setdefault("NPROC", "1")
     arguments.out.mkdir(parents=True, exist_ok=True)
     scale = "full" if arguments.full else "quick"
     path = arguments.out / f"{arguments.name}-{scale}.nc"

@@ -55,6 +55,8 @@ class Reproduction:
         figure: the figure of a Dataset.
         quick: the options that differ at quick scale.
         seconds: about how long each scale takes on two cores, compilation included.
+        one_thread: its kernels are so small that XLA's pool of threads only hands them around (two cores: three times
+            the CPU time); the command line then asks for a pool of one, before JAX starts.
     """
 
     source: str
@@ -63,6 +65,7 @@ class Reproduction:
     figure: "Callable[[xr.Dataset], Figure]"
     quick: Mapping[str, Any]
     seconds: Mapping[str, float]
+    one_thread: bool = False
 
     @property
     def in_cells(self) -> bool:

@@ -107,4 +107,5 @@ REPRODUCTION = Reproduction(
     figure=figure,
     quick={"plan": QUICK},
     seconds={"quick": 120.0, "full": 25000.0},
+    one_thread=True,
 )

@@ -171,4 +171,5 @@ REPRODUCTION = Reproduction(
     figure=figure,
     quick={"plan": QUICK},
     seconds={"quick": 200.0, "full": 35000.0},
+    one_thread=True,
 )
