@@ -30,6 +30,7 @@ def _relative(ours, exact, number):
     return float(np.max(np.abs(np.asarray(ours) / np.asarray(exact) - 1))) / (2 / number) ** 0.5
 
 
+@pytest.mark.slow
 def test_it_is_the_exact_covariance(key):
     """Means, variances and covariances within their errors; num_draws is what counts, chunks are not seen."""
     case, objective = layered(), Episodic(4)

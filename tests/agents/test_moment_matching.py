@@ -70,6 +70,7 @@ def test_the_five_terms_against_draws(by_outcome, x64):
     np.testing.assert_allclose(answer.v_variance, np.asarray(answer.q_variance)[np.arange(S), policy], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_table_of_spec_part_3(x64, key):
     """First of 4 layers: draws agree with the exact recursion, moment matching is above, the UBE far above.
 

@@ -56,6 +56,7 @@ def test_the_settings_of_the_published_code():
     assert all({*table} == {method.beside for method in bmrl.METHODS.values()} for _, table, _ in EXPERIMENTS.values())
 
 
+@pytest.mark.slow
 def test_regret_is_that_of_an_oracle_run_over_its_reward(key):
     """The same numbers as `run`, and what is believed of Q at first: the table of zeros, the prior of BQL."""
     sizes = {"key": key, "sizes": (4,), "methods": ("q_learning", "bql"), "num_seeds": 2, "steps_per_state": 25}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.experiments.hashed_world import BUCKET, HashedWorld, HashIndex
+from tests.experiments.generator import DEFAULT_GENERATOR
 
 
 class Counter(eqx.Module):
@@ -144,7 +145,7 @@ def _made(world: HashedWorld, lanes: int, whole: bool) -> list[str]:
         return jax.lax.fori_loop(0, 100, body, (index, states, states))
 
     index = jax.tree.map(lambda x: jnp.broadcast_to(x, (lanes, *x.shape)), world.index())
-    program = jax.jit(play, donate_argnums=0).lower(index, jnp.arange(lanes)).compile().as_text()
+    program = jax.jit(play, donate_argnums=0).lower(index, jnp.arange(lanes)).compile(DEFAULT_GENERATOR).as_text()
     assert program is not None
     return re.findall(rf"= s32\[{lanes},{world.num_rows}\]\S* ([\w-]+)\(", program)
 

@@ -20,6 +20,7 @@ from bayes_mdp.experiments.trial_loop import CHUNK, begin_all, play
 from bayes_mdp.experiments.trial_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from tests.agents.trial_reference import Learner
+from tests.experiments.generator import DEFAULT_GENERATOR
 
 S, A, SEEDS, TRIALS, MOST = 4, 3, 3, 40, 6
 LEGAL = np.array([[True, True, False], [True, True, True], [False, True, True], [True, False, True]])
@@ -141,6 +142,7 @@ class OneByOne(eqx.Module):
         return self.agent.observe(problem, state, transition, weight)
 
 
+@pytest.mark.slow
 def test_episodes_as_a_whole_and_step_by_step():
     """Under `Episodic`, whole episodes at once: the same run as `observe` one by one, early ends among them."""
     agent = TDBMA(epsilon=0.2, learning_rate=0.5)
@@ -167,7 +169,8 @@ def _written(prepared: Prepared) -> set[str]:
     """The operations inside the compiled program that make a whole new table."""
     trials, setting, keys = prepared
     lanes = begin_all(trials, setting, keys)
-    text: Any = play.lower(trials, setting, keys, lanes, jnp.array([0, 1], jnp.int32)).compile().as_text()
+    lowered = play.lower(trials, setting, keys, lanes, jnp.array([0, 1], jnp.int32))
+    text: Any = lowered.compile(DEFAULT_GENERATOR).as_text()
     shapes = "|".join(re.escape(f"f32[{SEEDS},{size}]") for size in (f"{S * A}", f"{S * A},3"))
     found = set()
     for line in re.findall(rf"= (?:{shapes})\S* ([\w-]+)\((.*)", text):
