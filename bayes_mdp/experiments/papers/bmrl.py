@@ -235,4 +235,5 @@ def _dataset(
             data[name] = (("agent", "time", "state", "action"), np.array([found[m, watched][name] for m in methods]))
         data["q_optimal"] = (("state", "action"), found["oracle", watched]["q"])
         coords["time"] = found[methods[0], watched]["time"]
-    return xr.Dataset(data, coords=coords, attrs={"watched": -1 if watched is None else watched})
+        coords["watched"] = watched
+    return xr.Dataset(data, coords=coords)

@@ -133,7 +133,7 @@ def draw_summary(
             draw_evolution(panel, result, name, list(pairs), METHODS[name].label)
         axes[0].set_ylabel("Q")
         axes[0].legend(fontsize=7)
-        where = f"{size_name} = {result.attrs['watched']}"
+        where = f"{size_name} = {int(result['watched'])}"
         below.suptitle(f"Q(state, action) that the first seed acts by, 95 %; dashed: optimal ({where})", fontsize=10)
     return drawing
 
