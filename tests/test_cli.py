@@ -110,7 +110,8 @@ def test_environments_with_sizes_are_found():
     from bayes_mdp.experiments.named import find_environment
 
     for name, sizes in {"bsuite_deep_sea:4": (4, 2), "osband_chain:5": (5, 2), "garnet:7": (7, 2)}.items():
-        mdp = find_environment(name).mdp
+        env: Any = find_environment(name)
+        mdp = env.mdp
         assert (mdp.n_states, mdp.n_actions) == sizes
 
 
@@ -132,9 +133,10 @@ def test_an_unknown_word_exits_with_2(capsys, words, shown):
 def test_worlds_by_name_and_argument():
     from bayes_mdp.experiments.named import find_environment
 
-    assert find_environment("racetrack:cliff").name == "racetrack_cliff"
-    assert find_environment("prior_mdp:2").optimum == pytest.approx(0.70100, abs=5e-6)
-    assert find_environment("mail_robot").n_actions == 9
+    found: Any = [find_environment(name) for name in ("racetrack:cliff", "prior_mdp:2", "mail_robot")]
+    assert found[0].name == "racetrack_cliff"
+    assert found[1].optimum == pytest.approx(0.70100, abs=5e-6)
+    assert found[2].n_actions == 9
     with pytest.raises(ValueError, match=r"track of racetrack is 'clif', expected one of .*; did you mean 'cliff'"):
         find_environment("racetrack:clif")
     with pytest.raises(ValueError, match="mail_robot, which has no size"):

@@ -170,6 +170,6 @@ REPRODUCTION = Reproduction(
     rows=rows,
     figure=figure,
     quick={"plan": QUICK},
-    seconds={"quick": 200.0, "full": 35000.0},
+    seconds={"quick": 240.0, "full": 35000.0},
     one_thread=True,
 )
