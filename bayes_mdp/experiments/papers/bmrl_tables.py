@@ -117,7 +117,8 @@ def draw_summary(
 
     watched = [name for name in _one_of_each(result) if "q_mean" in result]
     drawing = Figure(figsize=(13.0, 8.0 if watched else 4.6), layout="constrained")
-    above, below = drawing.subfigures(2, 1, height_ratios=(1.25, 1.0)) if watched else (drawing, None)
+    halves: Any = drawing.subfigures(2, 1, height_ratios=(1.25, 1.0)) if watched else (drawing, None)
+    above, below = halves
     panels: Any = above.subplots(1, 2, sharey=True)
     for axes, error in zip(panels, (1.0, 0.0), strict=True):
         _regret_panel(axes, result, published, size_name, error)
