@@ -30,7 +30,7 @@ from bayes_mdp.planning.solve import refuse_improper
 if TYPE_CHECKING:
     import xarray as xr
 
-CHUNKS = 64  # of a call
+CHUNKS = 64  # of a call of `play`, each `trial_loop.CHUNK` iterations
 
 
 class Prepared(NamedTuple):

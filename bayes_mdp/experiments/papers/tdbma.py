@@ -29,6 +29,7 @@ from bayes_mdp.mdp.validation import check_count, check_key, check_name
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
 
 ALPHA, EPSILON = 0.15, 0.05
 BMA, FROZEN = "td_bma", "td_bma_frozen"
@@ -307,3 +308,19 @@ def gain(result: "xr.Dataset", domain: str, alpha: float, stage: int = -1) -> Fl
     """TD-BMA less the best fixed lambda in a tenth of the trials, seed by seed."""
     best = best_fixed(result, domain, alpha, stage)
     return stages(result, domain, BMA, alpha)[:, stage] - stages(result, domain, best, alpha)[:, stage]
+
+
+def curve(
+    axes: "Axes", result: "xr.Dataset", cell: tuple[str, str, float], *, color: str, label: str, linestyle: str = "-"
+) -> None:
+    """Draw a learning curve with its interval, from the middle of the trials of each checkpoint.
+
+    Args:
+        cell: (domain, agent, alpha).
+        color, label, linestyle: of the line.
+    """
+    values, ends = samples(result, *cell), result["trials"].sel(domain=cell[0]).to_numpy()
+    middle, mean = ends - ends[0] / 2, values.mean(0)
+    half = half_width(values) if len(values) > 1 else np.zeros_like(mean)
+    axes.plot(middle, mean, linewidth=1.3, color=color, label=label, linestyle=linestyle)
+    axes.fill_between(middle, mean - half, mean + half, color=color, alpha=0.2, linewidth=0)

@@ -6,11 +6,8 @@ What the paper says in words is asked of our tracks; the levels are those of an 
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.papers.tdbma import (
     ALPHA,
     BMA,
@@ -19,6 +16,7 @@ from bayes_mdp.experiments.papers.tdbma import (
     LABELS,
     STAGES,
     Training,
+    curve,
     gain_row,
     level_rows,
     mean_row,
@@ -89,15 +87,6 @@ def figure(result: "xr.Dataset") -> "Figure":
     drawing.axes[0].set_ylabel("mean return of a trial")
     drawing.suptitle(f"alpha = {ALPHA}: mean over seeds, 95 % interval")
     return drawing
-
-
-def curve(axes: Any, result: "xr.Dataset", cell: tuple[str, str, float], **style: Any) -> None:
-    """One learning curve with its interval, from the middle of the trials of each checkpoint."""
-    values, ends = samples(result, *cell), result["trials"].sel(domain=cell[0]).to_numpy()
-    middle, mean = ends - ends[0] / 2, values.mean(0)
-    half = half_width(values) if len(values) > 1 else np.zeros_like(mean)
-    (line,) = axes.plot(middle, mean, linewidth=1.3, **style)
-    axes.fill_between(middle, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
 
 
 REPRODUCTION = Reproduction(

@@ -8,7 +8,7 @@ program of ours ends at -62.0 +- 2.6, and at -63.0 +- 3.0 where all steps of a t
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from bayes_mdp.experiments.papers.tdbma import (
     STAGES,
     Training,
     best_fixed,
+    curve,
     gain_row,
     level_rows,
     mean_row,
@@ -36,8 +37,6 @@ from bayes_mdp.experiments.papers.tdbma import (
     stages,
     train,
 )
-from bayes_mdp.experiments.papers.tdbma_fig2 import LEVELS as LEVELS_FIG2
-from bayes_mdp.experiments.papers.tdbma_fig2 import curve
 from bayes_mdp.experiments.reproduction import Reproduction, Row
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALPHAS = {"curves": (0.05, 0.15, 0.25), "mail": (0.15, 0.25, 0.35)}
-TRACKS = (*LEVELS_FIG2, "curves")
+TRACKS = ("cliff", "corner", "curves")
 _ONLY_BMA = {BMA: (ALPHA,)}
 FULL: Mapping[str, Training] = {
     "curves": Training(of_all(*ALPHAS["curves"]) | {FROZEN: (ALPHA,)}, 90_000),
@@ -155,9 +154,9 @@ def _rates(axes: "Axes", result: "xr.Dataset", domain: str) -> None:
     """TD-BMA solid, the best fixed lambda of the last tenth dashed; a colour for every learning rate."""
     for number, alpha in enumerate(ALPHAS[domain]):
         best = best_fixed(result, domain, alpha)
-        style: dict[str, Any] = {"color": f"C{number}"}
-        curve(axes, result, (domain, BMA, alpha), label=f"TD-BMA, alpha = {alpha}", **style)
-        curve(axes, result, (domain, best, alpha), label=f"{LABELS[best]}, alpha = {alpha}", linestyle="--", **style)
+        for agent, linestyle in ((BMA, "-"), (best, "--")):
+            label = f"{LABELS[agent]}, alpha = {alpha}"
+            curve(axes, result, (domain, agent, alpha), color=f"C{number}", label=label, linestyle=linestyle)
     axes.set_xlabel("trials")
     seeds = len(samples(result, domain, BMA, ALPHA))
     axes.set_title(f"{DOMAINS[domain].label}, {seeds} seeds; dashed: the best fixed lambda", fontsize=10)
