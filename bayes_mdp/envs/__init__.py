@@ -4,6 +4,7 @@ from bayes_mdp.envs.bsuite_deep_sea import bsuite_deep_sea
 from bayes_mdp.envs.chain import chain
 from bayes_mdp.envs.deep_sea import deep_sea, reachable
 from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
+from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed
 from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
@@ -36,10 +37,15 @@ ENVS = {
 SIMULATED = {"mail_robot": mail_robot}
 """Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""
 
+OBSERVED = {"deep_sea": deep_sea_observed}
+"""Name -> factory of an `ObservedEnvironment` (for deep agents) that can be called without arguments."""
+
 __all__ = [
     "ENVS",
+    "OBSERVED",
     "SIMULATED",
     "TRACKS",
+    "DeepSeaObserved",
     "ListedReward",
     "MailRobot",
     "RobotState",
@@ -48,6 +54,7 @@ __all__ = [
     "chain",
     "deep_sea",
     "deep_sea_continuing",
+    "deep_sea_observed",
     "from_gymnasium",
     "garnet",
     "mail_robot",

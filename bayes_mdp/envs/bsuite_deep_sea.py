@@ -32,7 +32,7 @@ def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: i
     """
     check_count("size", size, 2)
     rows = columns = np.arange(size)
-    right = _right(size, mapping_seed)[..., None] == np.arange(2)  # [N, N, 2]
+    right = action_right(size, mapping_seed)[..., None] == np.arange(2)  # [N, N, 2]
     up, down = np.minimum(columns + 1, size - 1), np.maximum(columns - 1, 0)
     moved = np.where(right, up[:, None], down[:, None])
     successor, probability = moved[..., None], np.ones((*right.shape, 1))
@@ -51,7 +51,7 @@ def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: i
     return Environment(mdp, law, name=name, optimum=optimum, picture=in_a_line(size))
 
 
-def _right(size: int, mapping_seed: int | None) -> np.ndarray:
+def action_right(size: int, mapping_seed: int | None) -> np.ndarray:
     """Int[N N] over (row, column): the action that means right."""
     if mapping_seed is None:
         return np.ones((size, size), int)

@@ -1,0 +1,42 @@
+"""Deep agents: networks in JAX; one file per algorithm. They need the extra `deep`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from bayes_mdp.agents.neural.contract import (
+    Choice,
+    LastLayer,
+    LastLayerPrior,
+    NeuralAgent,
+    Spec,
+    Values,
+)
+from bayes_mdp.agents.neural.deep_ube import DeepUBE
+from bayes_mdp.agents.neural.dqn import DQN
+from bayes_mdp.agents.neural.exploration import Epsilon
+from bayes_mdp.agents.neural.fixed_features import RandomFeatures
+from bayes_mdp.agents.neural.networks import MLP, Trunk
+from bayes_mdp.agents.neural.q_learning import QLearning
+from bayes_mdp.agents.neural.ube import NeuralUBE, UncertaintyHead
+
+NEURAL_AGENTS: dict[str, Callable[..., Any]] = {"dqn": DQN, "neural_ube": NeuralUBE, "deep_ube": DeepUBE}
+"""Name -> factory that can be called without arguments."""
+
+__all__ = [
+    "DQN",
+    "MLP",
+    "NEURAL_AGENTS",
+    "Choice",
+    "DeepUBE",
+    "Epsilon",
+    "LastLayer",
+    "LastLayerPrior",
+    "NeuralAgent",
+    "NeuralUBE",
+    "QLearning",
+    "RandomFeatures",
+    "Spec",
+    "Trunk",
+    "UncertaintyHead",
+    "Values",
+]

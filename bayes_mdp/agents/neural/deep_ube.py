@@ -1,0 +1,144 @@
+"""UBE that explores deeply: mode `deep`. What is changed against [UBE18] Algorithm 1 is listed in `DeepUBE`."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.agents.neural.contract import Choice, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.dqn import q_network, q_values
+from bayes_mdp.agents.neural.fixed_features import RandomFeatures
+from bayes_mdp.agents.neural.networks import MLP, Dense, Trunk
+from bayes_mdp.agents.neural.q_learning import QLearning, Trained
+from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
+
+
+class DeepLearner(NamedTuple):
+    """What learning changes: the networks of Q and w, the fixed features' parameters, the belief on them."""
+
+    nets: Trained
+    features: PyTree
+    belief: LastLayer
+
+
+class DeepUBE(eqx.Module):
+    """UBE with fixed features and a live local uncertainty.
+
+    Changes against [UBE18] Algorithm 1: phi is fixed and random, so that Sigma_a is never stale; kappa = posterior
+    over prior variance of phi' w_a, the share still unknown; u is not a head but
+    min(nu + gamma^2 (kappa U + (1 - kappa) w), U) with nu = scale kappa, U = q_max^2 and w the head, clipped to
+    [0, U], so that what was never seen has u of about U; w learns u(s', a*) from replay, a* the optimistic action, with
+    a target network; actions are argmax Q + beta sqrt(u), without noise.
+
+    Args:
+        trunk: of Q and, with parameters of its own, of w.
+        features: fixed, of unit norm.
+        learning: how both networks learn.
+        posterior: belief about the last layer on `features`.
+        local_scale: nu of a pair never seen.
+        q_max: largest value that Q can take, in units of the reward.
+        beta: standard deviations of optimism.
+    """
+
+    trunk: Trunk = eqx.field(default=MLP((64, 64)), static=True)
+    features: Trunk = eqx.field(default=RandomFeatures(), static=True)
+    learning: QLearning = QLearning(
+        learning_rate=1e-3, learning_starts=16, gradient_steps=2, target_every=4, discount=0.99
+    )
+    posterior: LastLayerPrior = LinearGaussianPrior(variance=100.0)
+    local_scale: Any = 0.1
+    q_max: Any = 1.0
+    beta: Any = 1.0
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> DeepLearner:
+        """Parameters, drawn; the last layer of w starts small, with bias 1."""
+        key_q, key_w, key_features = jax.random.split(key, 3)
+        w = q_network(key_w, self.trunk, spec)
+        w["q"] = Dense(0.1 * w["q"].weight, jnp.ones_like(w["q"].bias))
+        nets = self.learning.begin({"q": q_network(key_q, self.trunk, spec), "w": w})
+        width = self.features.num_features(spec.observation_shape)
+        fixed = self.features.init(key_features, spec.observation_shape)
+        return DeepLearner(nets, fixed, self.posterior.belief(spec.n_actions, width))
+
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "E D"]:
+        """Memory: the features of this step."""
+        del key
+        return jnp.zeros((spec.num_envs, self.features.num_features(spec.observation_shape)))
+
+    def act(
+        self,
+        key: PRNGKeyArray,
+        learner: DeepLearner,
+        memory: Float[Array, "E D"],
+        observation: Array,
+        started: Bool[Array, " E"],
+        iteration: Int[Array, ""],
+    ) -> Choice:
+        """argmax Q + beta sqrt(u)."""
+        del key, memory, started, iteration
+        features = self.features.apply(learner.features, observation)
+        q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
+        return Choice(jnp.argmax(q + self.beta * jnp.sqrt(u), 1).astype(jnp.int32), features)
+
+    def learn(
+        self,
+        key: PRNGKeyArray,
+        learner: DeepLearner,
+        memory: Float[Array, "E D"],
+        replay: Replay,
+        iteration: Int[Array, ""],
+    ) -> tuple[DeepLearner, dict[str, Float[Array, ""]]]:
+        """Sigma_a after this step; gradient steps on Q and w."""
+        action = replay.rows.action[iteration % replay.shape[0]]
+        belief = learner.belief.update(memory, action)
+        nets, watched = self.learning.learn(
+            key,
+            learner.nets,
+            replay,
+            iteration,
+            lambda parameters, target, batch: self.loss(parameters, target, batch, learner.features, belief),
+        )
+        return DeepLearner(nets, learner.features, belief), watched
+
+    def unknown(self, belief: LastLayer, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """kappa: the posterior variance over that before data."""
+        return belief.variance(features) / jnp.maximum(belief.initial_variance(features), 1e-12)[:, None]
+
+    def values_of(
+        self, parameters: PyTree, unknown: Float[Array, "B A"], observation: Array
+    ) -> tuple[Float[Array, "B A"], Float[Array, "B A"]]:
+        """Q and u."""
+        w = q_values(self.trunk, parameters["w"], observation)
+        return q_values(self.trunk, parameters["q"], observation), self.uncertainty(unknown, w)
+
+    def uncertainty(self, unknown: Float[Array, "B A"], w: Float[Array, "B A"]) -> Float[Array, "B A"]:
+        """u of the share still unknown and the learnt future part."""
+        bound = self.q_max**2
+        future = unknown * bound + (1 - unknown) * jnp.clip(w, 0.0, bound)
+        return jnp.minimum(self.local_scale * unknown + self.learning.discount**2 * future, bound)
+
+    def loss(
+        self, parameters: PyTree, target: PyTree, batch: Batch, fixed: PyTree, belief: LastLayer
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """Of both networks on a batch."""
+        features = self.features.apply(fixed, batch.next_observation)
+        q_next, u_next = self.values_of(target, self.unknown(belief, features), batch.next_observation)
+        best = jnp.argmax(q_next + self.beta * jnp.sqrt(u_next), 1)[:, None]
+        aim_w = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
+        aim_q = self.learning.target(batch.reward, batch.terminated, q_next)
+        q, w = (
+            jnp.take_along_axis(q_values(self.trunk, parameters[name], batch.observation), batch.action[:, None], 1)
+            for name in ("q", "w")
+        )
+        q_loss = self.learning.error(q[:, 0], aim_q, batch.weight)
+        w_loss = self.learning.error(w[:, 0], aim_w, batch.weight)
+        return q_loss + w_loss, {"loss": q_loss, "u_loss": w_loss, "q": jnp.mean(q)}
+
+    def values(self, learner: DeepLearner, observation: Array) -> Values:
+        """Q, sqrt(u) and u."""
+        features = self.features.apply(learner.features, observation)
+        q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
+        return Values(q, jnp.sqrt(u), u)

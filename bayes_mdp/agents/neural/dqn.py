@@ -1,0 +1,92 @@
+"""DQN (Mnih et al. 2015)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.agents.neural.contract import Choice, Spec, Values
+from bayes_mdp.agents.neural.exploration import Epsilon, epsilon_greedy
+from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
+from bayes_mdp.agents.neural.q_learning import QLearning, Trained
+from bayes_mdp.agents.neural.replay import Batch, Replay
+
+
+class DQN(eqx.Module):
+    """Deep Q-learning with a target network and uniform replay, epsilon-greedy.
+
+    Args:
+        trunk: the network up to its last layer.
+        learning: how it learns.
+        epsilon: share of actions drawn at random.
+    """
+
+    trunk: Trunk = eqx.field(default=MLP(), static=True)
+    learning: QLearning = QLearning()
+    epsilon: Epsilon = Epsilon()
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> Trained:
+        """Parameters, drawn."""
+        return self.learning.begin(q_network(key, self.trunk, spec))
+
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> tuple[()]:
+        """Nothing is remembered."""
+        del key, spec
+        return ()
+
+    def act(
+        self,
+        key: PRNGKeyArray,
+        learner: Trained,
+        memory: tuple[()],
+        observation: Array,
+        started: Bool[Array, " E"],
+        iteration: Int[Array, ""],
+    ) -> Choice:
+        """The action of the largest value, or one at random."""
+        q = q_values(self.trunk, learner.parameters, observation)
+        return Choice(epsilon_greedy(key, q, self.epsilon.at(iteration * len(started))), memory)
+
+    def learn(
+        self, key: PRNGKeyArray, learner: Trained, memory: tuple[()], replay: Replay, iteration: Int[Array, ""]
+    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+        """Gradient steps on the squared error of one-step targets."""
+        del memory
+        return self.learning.learn(key, learner, replay, iteration, self.loss)
+
+    def loss(
+        self, parameters: PyTree, target: PyTree, batch: Batch
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """Of a batch: its mean, and what is watched."""
+        return q_loss(self.trunk, self.learning, parameters, target, batch)
+
+    def values(self, learner: Trained, observation: Array) -> Values:
+        """Q; DQN has no opinion on its error."""
+        return Values(q_values(self.trunk, learner.parameters, observation))
+
+
+def q_network(key: PRNGKeyArray, trunk: Trunk, spec: Spec) -> dict[str, Any]:
+    """Parameters of a trunk and of the layer of Q on it."""
+    key_trunk, key_q = jax.random.split(key)
+    width = trunk.num_features(spec.observation_shape)
+    return {"trunk": trunk.init(key_trunk, spec.observation_shape), "q": dense_init(key_q, width, spec.n_actions)}
+
+
+def q_values(trunk: Trunk, parameters: PyTree, observation: Array) -> Float[Array, "B A"]:
+    """Q at observations [B ...]."""
+    return dense(parameters["q"], trunk.apply(parameters["trunk"], observation))
+
+
+def q_loss(
+    trunk: Trunk, learning: QLearning, parameters: PyTree, target: PyTree, batch: Batch
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """The loss of one-step Q-learning, and what is watched: it and the mean Q."""
+    q = q_values(trunk, parameters, batch.observation)
+    following = q_values(trunk, target, batch.next_observation)
+    online = q_values(trunk, parameters, batch.next_observation) if learning.double else None
+    aim = learning.target(batch.reward, batch.terminated, following, online)
+    taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
+    loss = learning.error(taken, aim, batch.weight)
+    return loss, {"loss": loss, "q": jnp.mean(taken)}

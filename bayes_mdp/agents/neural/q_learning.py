@@ -1,0 +1,149 @@
+"""Q-learning from replay (Mnih et al. 2015): when gradient steps are taken, with which optimiser, towards what."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.agents.neural.replay import Batch, Replay, sample
+
+Loss = Callable[[PyTree, PyTree, Batch], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
+
+
+class Trained(NamedTuple):
+    """Parameters, those that the targets are computed with, and the state of the optimiser."""
+
+    parameters: PyTree
+    target: PyTree
+    moments: PyTree
+
+
+class QLearning(eqx.Module):
+    """How a network learns from replay.
+
+    Args:
+        discount: gamma.
+        learning_rate: of the optimiser.
+        optimizer: "adam", or "rmsprop" (Mnih's, centred; learning rate 2.5e-4 there).
+        batch_size: transitions of one gradient step.
+        learning_starts: transitions before the first one.
+        train_every: iterations from one training to the next; an iteration is one step of every environment.
+        gradient_steps: of one training.
+        target_every: gradient steps from one copy of the target network to the next.
+        huber: errors beyond 1 count linearly (Mnih's clipping) and not as squares.
+        double: the target's action is that of the online network (double Q-learning).
+    """
+
+    discount: Any = 0.99
+    learning_rate: Any = 2.5e-4
+    optimizer: str = eqx.field(default="adam", static=True)
+    batch_size: int = eqx.field(default=128, static=True)
+    learning_starts: int = eqx.field(default=10_000, static=True)
+    train_every: int = eqx.field(default=1, static=True)
+    gradient_steps: int = eqx.field(default=1, static=True)
+    target_every: int = eqx.field(default=50, static=True)
+    huber: bool = eqx.field(default=False, static=True)
+    double: bool = eqx.field(default=False, static=True)
+
+    def __check_init__(self) -> None:
+        from bayes_mdp.mdp.validation import check_count, check_name
+
+        check_name("optimizer", self.optimizer, _SCALES)
+        for name in ("batch_size", "learning_starts", "train_every", "gradient_steps", "target_every"):
+            check_count(name, getattr(self, name))
+
+    def begin(self, parameters: PyTree) -> Trained:
+        """Before the first gradient step."""
+        return Trained(parameters, parameters, scale(self.optimizer).init(parameters))
+
+    def first(self, num_envs: int) -> int:
+        """The first iteration that trains."""
+        return max(-(-self.learning_starts // num_envs), 1)
+
+    def learn(
+        self, key: PRNGKeyArray, trained: Trained, replay: Replay, iteration: Int[Array, ""], loss: Loss
+    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+        """The gradient steps of this iteration, if it is its turn, and the numbers of the last one (else zeros).
+
+        Args:
+            key: of the batches.
+            trained: as `begin` or the last call returned it.
+            replay: holds the row of this iteration.
+            iteration: counted from 0.
+            loss: (parameters, parameters of the target, batch) -> (its mean, numbers to watch).
+        """
+        since = iteration - self.first(replay.shape[1])
+        due = (since >= 0) & (since % self.train_every == 0)
+
+        def step(carry: Trained, i: Any) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+            batch = sample(jax.random.fold_in(key, i), replay, iteration, self.batch_size)
+            number = since // self.train_every * self.gradient_steps + i + 1
+            return self._descend(carry, batch, loss, number % self.target_every == 0)
+
+        def train(now: Trained) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+            if self.gradient_steps == 1:
+                return step(now, 0)
+            later, watched = jax.lax.scan(step, now, jnp.arange(self.gradient_steps))
+            return later, jax.tree.map(lambda x: x[-1], watched)
+
+        shapes = jax.eval_shape(train, trained)[1]
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.cond(due, train, lambda now: (now, nothing), trained)
+
+    def _descend(
+        self, trained: Trained, batch: Batch, loss: Loss, copy: Bool[Array, ""]
+    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+        (_, watched), slope = jax.value_and_grad(loss, has_aux=True)(trained.parameters, trained.target, batch)
+        parameters, moments = descend(self.optimizer, self.learning_rate, trained.parameters, slope, trained.moments)
+        target = jax.lax.cond(copy, lambda: parameters, lambda: trained.target)
+        return Trained(parameters, target, moments), watched
+
+    def target(
+        self,
+        reward: Float[Array, " B"],
+        terminated: Float[Array, " B"],
+        next_q: Float[Array, "B A"],
+        online_q: Float[Array, "B A"] | None = None,
+    ) -> Float[Array, " B"]:
+        """r + gamma (1 - terminated) max_a Q(s', a), Q of the target network; `online_q` chooses a if `double`."""
+        if self.double and online_q is not None:
+            best = jnp.take_along_axis(next_q, jnp.argmax(online_q, 1)[:, None], 1)[:, 0]
+        else:
+            best = jnp.max(next_q, 1)
+        return reward + self.discount * jnp.where(terminated, 0.0, best)
+
+    def error(self, predicted: Float[Array, " B"], target: Float[Array, " B"], weight: Any) -> Float[Array, ""]:
+        """Mean loss of a batch; half a square, linear beyond 1 if `huber`."""
+        miss = predicted - jax.lax.stop_gradient(target)
+        size = jnp.abs(miss)
+        each = jnp.where(size > 1, size - 0.5, 0.5 * miss**2) if self.huber else 0.5 * miss**2
+        return jnp.mean(weight * each)
+
+
+_SCALES = ("adam", "rmsprop")
+
+
+def scale(optimizer: str) -> Any:
+    """The optax transformation of gradients, before the learning rate.
+
+    Raises:
+        ImportError: optax is missing.
+    """
+    try:
+        import optax
+    except ImportError as error:
+        raise ImportError("deep agents need optax: pip install 'bayes-mdp[deep]'") from error
+    if optimizer == "adam":
+        return optax.scale_by_adam(eps=1e-8)
+    return optax.scale_by_stddev(decay=0.95, eps=0.01)
+
+
+def descend(
+    optimizer: str, learning_rate: Any, parameters: PyTree, slope: PyTree, moments: PyTree
+) -> tuple[PyTree, PyTree]:
+    """Parameters and state of the optimiser after one step. The learning rate is a number that may be traced."""
+    direction, moments = scale(optimizer).update(slope, moments, parameters)
+    return jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction), moments

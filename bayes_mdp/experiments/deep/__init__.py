@@ -1,0 +1,1 @@
+"""Training of deep agents: the compiled loop, the host-stepped one, evaluation, checkpoints, curves."""

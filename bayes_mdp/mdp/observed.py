@@ -1,0 +1,59 @@
+"""`ObservedEnvironment`: pure functions in JAX, an observation in place of a state: where a deep agent is trained."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+
+class TimeStep(NamedTuple):
+    """What one action leads to.
+
+    Args:
+        state: of the environment, any tree of arrays.
+        observation: what the agent sees of it.
+        reward: what the agent learns from.
+        terminated: nothing is worth anything beyond.
+        truncated: the episode is cut off; what lies beyond keeps its worth.
+        score: what is reported: the reward without clipping or noise.
+    """
+
+    state: Any
+    observation: Array
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    score: Float[Array, ""]
+
+
+@runtime_checkable
+class ObservedEnvironment(Protocol):
+    """An environment seen through observations. Every function is pure and traceable; episodes are not restarted."""
+
+    @property
+    def name(self) -> str:
+        """For tables and files."""
+        ...
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        ...
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        ...
+
+    @property
+    def observation_dtype(self) -> np.dtype:
+        """Type of its entries: the replay keeps them as they are."""
+        ...
+
+    def reset(self, key: PRNGKeyArray) -> tuple[Any, Array]:
+        """State and observation at the start of an episode."""
+        ...
+
+    def step(self, key: PRNGKeyArray, state: Any, action: Any) -> TimeStep:
+        """What the action leads to."""
+        ...
