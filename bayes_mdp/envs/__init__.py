@@ -1,6 +1,7 @@
 """Environments of the papers as arrays, Gymnasium's transition tables in, logs in (CSV, Parquet, DataFrame)."""
 
 from bayes_mdp.envs.bsuite_deep_sea import bsuite_deep_sea
+from bayes_mdp.envs.cartpole import CartPole, cartpole
 from bayes_mdp.envs.chain import chain
 from bayes_mdp.envs.deep_sea import deep_sea, reachable
 from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
@@ -9,6 +10,7 @@ from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
+from bayes_mdp.envs.mountain_car import MountainCar, mountain_car
 from bayes_mdp.envs.osband_chain import osband_chain
 from bayes_mdp.envs.prior_mdp import prior_mdp
 from bayes_mdp.envs.racetrack import racetrack, racetrack_space
@@ -37,7 +39,7 @@ ENVS = {
 SIMULATED = {"mail_robot": mail_robot}
 """Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""
 
-OBSERVED = {"deep_sea": deep_sea_observed}
+OBSERVED = {"cartpole": cartpole, "deep_sea": deep_sea_observed, "mountain_car": mountain_car}
 """Name -> factory of an `ObservedEnvironment` (for deep agents) that can be called without arguments."""
 
 __all__ = [
@@ -45,12 +47,15 @@ __all__ = [
     "OBSERVED",
     "SIMULATED",
     "TRACKS",
+    "CartPole",
     "DeepSeaObserved",
     "ListedReward",
     "MailRobot",
+    "MountainCar",
     "RobotState",
     "Track",
     "bsuite_deep_sea",
+    "cartpole",
     "chain",
     "deep_sea",
     "deep_sea_continuing",
@@ -58,6 +63,7 @@ __all__ = [
     "from_gymnasium",
     "garnet",
     "mail_robot",
+    "mountain_car",
     "osband_chain",
     "prior_mdp",
     "racetrack",

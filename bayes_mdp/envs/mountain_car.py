@@ -1,0 +1,97 @@
+"""MountainCar-v0 as an `ObservedEnvironment`: a weak car swings itself out of a valley (Moore 1990)."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp import TimeStep
+from bayes_mdp.mdp.validation import check_count
+
+LEFT, RIGHT, GOAL, MAX_SPEED, FORCE, GRAVITY = -1.2, 0.6, 0.5, 0.07, 0.001, 0.0025
+
+
+class MountainCarState(NamedTuple):
+    """Physics and clock.
+
+    Args:
+        position, velocity: of the car; length of a step is 1.
+        time: steps of the episode so far.
+    """
+
+    position: Float[Array, ""]
+    velocity: Float[Array, ""]
+    time: Int[Array, ""]
+
+
+class MountainCar(eqx.Module):
+    """See `mountain_car`.
+
+    Args:
+        max_steps: of an episode.
+    """
+
+    max_steps: int = eqx.field(default=200, static=True)
+
+    @property
+    def name(self) -> str:
+        """For tables and files."""
+        return "mountain_car" if self.max_steps == 200 else f"mountain_car:{self.max_steps}"
+
+    @property
+    def n_actions(self) -> int:
+        """Three: push to the left, do not push, push to the right."""
+        return 3
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """(2,)."""
+        return (2,)
+
+    @property
+    def observation_dtype(self) -> np.dtype:
+        """float32."""
+        return np.dtype(np.float32)
+
+    def reset(self, key: PRNGKeyArray) -> tuple[MountainCarState, Float[Array, "2"]]:
+        """At rest, position uniform in [-0.6, -0.4]."""
+        position = jax.random.uniform(key, (), jnp.float32, -0.6, -0.4)
+        state = MountainCarState(position, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
+        return state, _seen(state)
+
+    def step(self, key: PRNGKeyArray, state: MountainCarState, action: Int[Array, ""]) -> TimeStep:
+        """Reward -1 until the goal is reached."""
+        del key
+        pull = (action - 1) * FORCE - jnp.cos(3 * state.position) * GRAVITY
+        velocity = jnp.clip(state.velocity + pull, -MAX_SPEED, MAX_SPEED)
+        position = jnp.clip(state.position + velocity, LEFT, RIGHT)
+        velocity = jnp.where((position <= LEFT) & (velocity < 0), 0.0, velocity)
+        time = state.time + 1
+        terminated = (position >= GOAL) & (velocity >= 0)
+        truncated = (time >= self.max_steps) & ~terminated
+        following = MountainCarState(position, velocity, time)
+        cost = -jnp.ones((), jnp.float32)
+        return TimeStep(following, _seen(following), cost, terminated, truncated, cost)
+
+
+def _seen(state: MountainCarState) -> Float[Array, "2"]:
+    return jnp.stack([state.position, state.velocity])
+
+
+def mountain_car(max_steps: int = 200) -> MountainCar:
+    """MountainCar-v0 of Gymnasium in JAX, in float32.
+
+    An episode terminates at the goal, and is truncated after `max_steps`. A step that does both is terminated only
+    (Gymnasium's wrapper sets both flags).
+
+    Args:
+        max_steps: of an episode; random play hardly ever finds the goal in 200.
+
+    Raises:
+        ValueError: `max_steps` below 1. TypeError: it is no integer.
+    """
+    check_count("max_steps", max_steps)
+    return MountainCar(int(max_steps))
