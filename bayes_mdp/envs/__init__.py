@@ -8,6 +8,7 @@ from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
 from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed
 from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
+from bayes_mdp.envs.gymnax_env import GymnaxEnv, gymnax_env
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
 from bayes_mdp.envs.mountain_car import MountainCar, mountain_car
@@ -49,6 +50,7 @@ __all__ = [
     "TRACKS",
     "CartPole",
     "DeepSeaObserved",
+    "GymnaxEnv",
     "ListedReward",
     "MailRobot",
     "MountainCar",
@@ -62,6 +64,7 @@ __all__ = [
     "deep_sea_observed",
     "from_gymnasium",
     "garnet",
+    "gymnax_env",
     "mail_robot",
     "mountain_car",
     "osband_chain",
