@@ -51,7 +51,7 @@ class GymnaxEnv(eqx.Module):
         observation, following, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
         terminated = jnp.asarray(terminated, bool)
         truncated = jnp.asarray(self.env.is_truncated(following, self.params), bool) & ~terminated
-        following = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), following, state)
+        following = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.result_type(old)), following, state)
         reward = jnp.asarray(reward, jnp.float32)
         return TimeStep(following, self._seen(observation), reward, terminated, truncated, reward)
 
