@@ -28,6 +28,12 @@ class UncertaintyHead(eqx.Module):
     learning_rate: Any = 1e-3
     num_steps: int = eqx.field(default=1, static=True)
 
+    def __check_init__(self) -> None:
+        from bayes_mdp.mdp.validation import check_count
+
+        check_count("width", self.width, 0)
+        check_count("num_steps", self.num_steps)
+
     def init(self, key: PRNGKeyArray, num_features: int, n_actions: int) -> PyTree:
         """Its parameters."""
         if not self.width:
@@ -50,14 +56,14 @@ class UBELearner(NamedTuple):
         q: trunk and Q head.
         u, moments: the u head and its optimiser.
         belief: Sigma_a.
-        local: local uncertainties of the last n steps, newest last.
+        local: local uncertainties of this step and the n before it, newest last.
     """
 
     q: Trained
     u: PyTree
     moments: PyTree
     belief: LastLayer
-    local: Float[Array, "n E"]
+    local: Float[Array, "n_plus_1 E"]
 
 
 class NeuralUBE(eqx.Module):
@@ -88,7 +94,7 @@ class NeuralUBE(eqx.Module):
         width = self.trunk.num_features(spec.observation_shape)
         u = self.head.init(key_u, width, spec.n_actions)
         belief = self.posterior.belief(spec.n_actions, width)
-        local = jnp.zeros((self.head.num_steps, spec.num_envs))
+        local = jnp.zeros((self.head.num_steps + 1, spec.num_envs))
         q = self.learning.begin(q_network(key_q, self.trunk, spec))
         return UBELearner(q, u, scale("rmsprop").init(u), belief, local)
 
@@ -123,17 +129,23 @@ class NeuralUBE(eqx.Module):
         replay: Replay,
         iteration: Int[Array, ""],
     ) -> tuple[UBELearner, dict[str, Float[Array, ""]]]:
-        """A gradient step on u of n steps ago, Sigma_a after the last step, Q as in `DQN`."""
-        q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
+        """A gradient step on u of n steps ago, Sigma_a after this step, Q as in `DQN`.
+
+        Raises:
+            ValueError: the replay holds n rows or less.
+        """
         num_rows, n = replay.shape[0], self.head.num_steps
+        if num_rows <= n:
+            raise ValueError(f"the replay holds {num_rows} rows, expected more than num_steps = {n}")
+        q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
         window = (iteration - n + jnp.arange(n + 1)) % num_rows
         action, terminated, truncated = (
             rows[window] for rows in (replay.rows.action, replay.rows.terminated, replay.rows.truncated)
         )
-        known = iteration >= 1
-        variance = jnp.take_along_axis(learner.belief.variance(memory[-2]), action[-2][:, None], 1)[:, 0]
+        variance = jnp.take_along_axis(learner.belief.variance(memory[-1]), action[-1][:, None], 1)[:, 0]
+        belief = learner.belief.update(memory[-1], action[-1])
         local = jnp.concatenate([learner.local[1:], variance[None]])
-        target, weight = self.targets(learner.u, memory, action, local, terminated[:-1], truncated[:-1])
+        target, weight = self.targets(learner.u, memory, action, local[:-1], terminated[:-1], truncated[:-1])
         weight = weight * (iteration >= n)
 
         def loss(u: PyTree) -> Float[Array, ""]:
@@ -142,8 +154,6 @@ class NeuralUBE(eqx.Module):
 
         u_loss, slope = jax.value_and_grad(loss)(learner.u)
         u, moments = descend("rmsprop", self.head.learning_rate, learner.u, slope, learner.moments)
-        later = learner.belief.update(memory[-2], action[-2])
-        belief = jax.tree.map(lambda new, old: jnp.where(known, new, old), later, learner.belief)
         return UBELearner(q, u, moments, belief, local), watched | {"u_loss": u_loss, "local": jnp.mean(variance)}
 
     def targets(

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import Choice, NeuralAgent, Spec
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay
-from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp import HasCells, ObservedEnvironment
 
 
 class Episode(NamedTuple):
@@ -47,12 +47,14 @@ class Seen(NamedTuple):
         ended: where an episode ended.
         score, length: of the episodes so far, whole where they ended.
         watched: numbers of the learner (`NeuralAgent.learn`).
+        cell: where the step began, in an environment that `HasCells`; else ().
     """
 
     ended: Bool[Array, " E"]
     score: Float[Array, " E"]
     length: Int[Array, " E"]
     watched: dict[str, Float[Array, ""]]
+    cell: Any = ()
 
 
 def spec_of(env: ObservedEnvironment, num_envs: int) -> Spec:
@@ -98,13 +100,15 @@ def iterate(
         fresh,
         (step.state, step.observation),
     )
-    row = Row(now.observation, choice.action, step.reward, step.terminated, step.truncated, choice.extra)
+    cut = step.truncated & ~step.terminated  # an end is an end, whatever the clock says
+    row = Row(now.observation, choice.action, step.reward, step.terminated, cut, choice.extra)
     replay = add(now.replay, iteration, row)
     learner, watched = agent.learn(key_learn, now.learner, choice.memory, replay, iteration)
     score, length = now.episode.score + step.score, now.episode.length + 1
     episode = Episode(jnp.where(ended, 0.0, score), jnp.where(ended, 0, length))
     later = Now(learner, choice.memory, replay, world, observation, ended, episode)
-    return later, Seen(ended, score, length, watched)
+    cell = jax.vmap(env.cell)(now.world) if isinstance(env, HasCells) else ()
+    return later, Seen(ended, score, length, watched, cell)
 
 
 def run_chunk(
