@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from bayes_mdp.agents.neural.bonus_dqn import BonusDQN
+from bayes_mdp.agents.neural.bootstrapped import BootstrappedDQN
 from bayes_mdp.agents.neural.contract import (
     Choice,
     LastLayer,
@@ -15,28 +17,42 @@ from bayes_mdp.agents.neural.deep_ube import DeepUBE
 from bayes_mdp.agents.neural.dqn import DQN
 from bayes_mdp.agents.neural.exploration import Epsilon
 from bayes_mdp.agents.neural.fixed_features import RandomFeatures
+from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
 from bayes_mdp.agents.neural.networks import MLP, Trunk
+from bayes_mdp.agents.neural.one_hot import OneHotMLP
 from bayes_mdp.agents.neural.q_learning import QLearning
 from bayes_mdp.agents.neural.ube import NeuralUBE, UncertaintyHead
 
-NEURAL_AGENTS: dict[str, Callable[..., Any]] = {"dqn": DQN, "neural_ube": NeuralUBE, "deep_ube": DeepUBE}
+NEURAL_AGENTS: dict[str, Callable[..., Any]] = {
+    "dqn": DQN,
+    "neural_ube": NeuralUBE,
+    "deep_ube": DeepUBE,
+    "bonus_dqn": BonusDQN,
+    "bootstrapped_dqn": BootstrappedDQN,
+}
 """Name -> factory that can be called without arguments."""
 
 __all__ = [
     "DQN",
     "MLP",
     "NEURAL_AGENTS",
+    "BonusDQN",
+    "BootstrappedDQN",
     "Choice",
     "DeepUBE",
     "Epsilon",
+    "HashedFeatures",
     "LastLayer",
     "LastLayerPrior",
     "NeuralAgent",
     "NeuralUBE",
+    "OneHotMLP",
     "QLearning",
     "RandomFeatures",
     "Spec",
     "Trunk",
     "UncertaintyHead",
+    "UnitBelief",
+    "UnitPrior",
     "Values",
 ]

@@ -9,11 +9,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import Choice, LastLayer, LastLayerPrior, Spec, Values
 from bayes_mdp.agents.neural.dqn import q_network, q_values
-from bayes_mdp.agents.neural.fixed_features import RandomFeatures
+from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitPrior
 from bayes_mdp.agents.neural.networks import MLP, Dense, Trunk
 from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay
-from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
+from bayes_mdp.mdp.validation import check_name
+
+NOISE = ("none", "episode", "action")
 
 
 class DeepLearner(NamedTuple):
@@ -41,17 +43,27 @@ class DeepUBE(eqx.Module):
         local_scale: nu of a pair never seen.
         q_max: largest value that Q can take, in units of the reward.
         beta: standard deviations of optimism.
+        noise: "none"; "episode": beta times one |z| an episode, z of N(0, 1), shared by all states and actions;
+            "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply: the
+            draws of all steps of a long way have to agree.
+
+    Raises:
+        ValueError: `noise` is another name.
     """
 
     trunk: Trunk = eqx.field(default=MLP((64, 64)), static=True)
-    features: Trunk = eqx.field(default=RandomFeatures(), static=True)
+    features: Trunk = eqx.field(default=HashedFeatures(), static=True)
     learning: QLearning = QLearning(
         learning_rate=1e-3, learning_starts=16, gradient_steps=2, target_every=4, discount=0.99
     )
-    posterior: LastLayerPrior = LinearGaussianPrior(variance=100.0)
+    posterior: LastLayerPrior = UnitPrior()
     local_scale: Any = 0.1
     q_max: Any = 1.0
     beta: Any = 1.0
+    noise: str = eqx.field(default="none", static=True)
+
+    def __check_init__(self) -> None:
+        check_name("noise", self.noise, NOISE)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> DeepLearner:
         """Parameters, drawn; the last layer of w starts small, with bias 1."""
@@ -63,43 +75,48 @@ class DeepUBE(eqx.Module):
         fixed = self.features.init(key_features, spec.observation_shape)
         return DeepLearner(nets, fixed, self.posterior.belief(spec.n_actions, width))
 
-    def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "E D"]:
-        """Memory: the features of this step."""
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, " E"]:
+        """Memory: the factor on beta of every environment's episode."""
         del key
-        return jnp.zeros((spec.num_envs, self.features.num_features(spec.observation_shape)))
+        return jnp.ones(spec.num_envs)
 
     def act(
         self,
         key: PRNGKeyArray,
         learner: DeepLearner,
-        memory: Float[Array, "E D"],
+        memory: Float[Array, " E"],
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> Choice:
-        """argmax Q + beta sqrt(u)."""
-        del key, memory, started, iteration
+        """argmax Q + beta sqrt(u), or with noise on beta."""
+        del iteration
         features = self.features.apply(learner.features, observation)
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
-        return Choice(jnp.argmax(q + self.beta * jnp.sqrt(u), 1).astype(jnp.int32), features)
+        if self.noise == "episode":
+            memory = jnp.where(started, jnp.abs(jax.random.normal(key, memory.shape)), memory)
+        factor = jax.random.normal(key, q.shape) if self.noise == "action" else memory[:, None]
+        action = jnp.argmax(q + self.beta * factor * jnp.sqrt(u), 1).astype(jnp.int32)
+        return Choice(action, memory, features)
 
     def learn(
         self,
         key: PRNGKeyArray,
         learner: DeepLearner,
-        memory: Float[Array, "E D"],
+        memory: Float[Array, " E"],
         replay: Replay,
         iteration: Int[Array, ""],
     ) -> tuple[DeepLearner, dict[str, Float[Array, ""]]]:
         """Sigma_a after this step; gradient steps on Q and w."""
-        action = replay.rows.action[iteration % replay.shape[0]]
-        belief = learner.belief.update(memory, action)
+        del memory
+        now = iteration % replay.shape[0]
+        belief = learner.belief.update(replay.rows.extra[now], replay.rows.action[now])
         nets, watched = self.learning.learn(
             key,
             learner.nets,
             replay,
             iteration,
-            lambda parameters, target, batch: self.loss(parameters, target, batch, learner.features, belief),
+            lambda parameters, target, batch: self.loss(parameters, target, batch, belief),
         )
         return DeepLearner(nets, learner.features, belief), watched
 
@@ -121,11 +138,11 @@ class DeepUBE(eqx.Module):
         return jnp.minimum(self.local_scale * unknown + self.learning.discount**2 * future, bound)
 
     def loss(
-        self, parameters: PyTree, target: PyTree, batch: Batch, fixed: PyTree, belief: LastLayer
+        self, parameters: PyTree, target: PyTree, batch: Batch, belief: LastLayer
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
         """Of both networks on a batch."""
-        features = self.features.apply(fixed, batch.next_observation)
-        q_next, u_next = self.values_of(target, self.unknown(belief, features), batch.next_observation)
+        unknown = self.unknown(belief, batch.next_extra)
+        q_next, u_next = self.values_of(target, unknown, batch.next_observation)
         best = jnp.argmax(q_next + self.beta * jnp.sqrt(u_next), 1)[:, None]
         aim_w = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
         aim_q = self.learning.target(batch.reward, batch.terminated, q_next)

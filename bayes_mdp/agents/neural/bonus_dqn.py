@@ -1,0 +1,98 @@
+"""DQN with an intrinsic bonus: the local uncertainty paid as a reward, the rival that [UBE18] section 5.1 names."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.agents.neural.contract import Choice, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.dqn import q_loss, q_network, q_values
+from bayes_mdp.agents.neural.exploration import Epsilon, epsilon_greedy
+from bayes_mdp.agents.neural.networks import MLP, Trunk, dense
+from bayes_mdp.agents.neural.q_learning import QLearning, Trained
+from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
+
+
+class BonusLearner(NamedTuple):
+    """What learning changes: the network, Sigma_a."""
+
+    q: Trained
+    belief: LastLayer
+
+
+class BonusDQN(eqx.Module):
+    """DQN whose reward is r + scale sqrt(phi(s)' Sigma_a phi(s)), of the step as it happened ([UBE18] section 5.1).
+
+    Sigma_a is that of `NeuralUBE`: on the trunk's features when the step was taken, updated after every step. The
+    uncertainty is not carried on to other states: that is the difference from UBE.
+
+    Args:
+        trunk: the network up to its last layer, whose output are the features phi.
+        learning: how it learns.
+        epsilon: share of actions drawn at random.
+        posterior: the belief about the last layer.
+        scale: of the bonus; [UBE18]: 0.1.
+    """
+
+    trunk: Trunk = eqx.field(default=MLP(), static=True)
+    learning: QLearning = QLearning()
+    epsilon: Epsilon = Epsilon()
+    posterior: LastLayerPrior = LinearGaussianPrior()
+    scale: Any = 0.1
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> BonusLearner:
+        """Parameters, drawn; the belief before data."""
+        width = self.trunk.num_features(spec.observation_shape)
+        network = self.learning.begin(q_network(key, self.trunk, spec))
+        return BonusLearner(network, self.posterior.belief(spec.n_actions, width))
+
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "E D"]:
+        """Memory: the features of this step."""
+        del key
+        return jnp.zeros((spec.num_envs, self.trunk.num_features(spec.observation_shape)))
+
+    def act(
+        self,
+        key: PRNGKeyArray,
+        learner: BonusLearner,
+        memory: Float[Array, "E D"],
+        observation: Array,
+        started: Bool[Array, " E"],
+        iteration: Int[Array, ""],
+    ) -> Choice:
+        """Epsilon-greedy in Q, which holds the bonus; the replay keeps the bonus of the action."""
+        del memory
+        features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        q = dense(learner.q.parameters["q"], features)
+        action = epsilon_greedy(key, q, self.epsilon.at(iteration * len(started)))
+        variance = jnp.take_along_axis(learner.belief.variance(features), action[:, None], 1)[:, 0]
+        return Choice(action, features, self.scale * jnp.sqrt(jnp.maximum(variance, 0.0)))
+
+    def learn(
+        self,
+        key: PRNGKeyArray,
+        learner: BonusLearner,
+        memory: Float[Array, "E D"],
+        replay: Replay,
+        iteration: Int[Array, ""],
+    ) -> tuple[BonusLearner, dict[str, Float[Array, ""]]]:
+        """Sigma_a after this step; gradient steps as in `DQN`."""
+        now = iteration % replay.shape[0]
+        belief = learner.belief.update(memory, replay.rows.action[now])
+        q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
+        return BonusLearner(q, belief), watched | {"bonus": jnp.mean(replay.rows.extra[now])}
+
+    def loss(
+        self, parameters: PyTree, target: PyTree, batch: Batch
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """As in `DQN`, the bonus added to the reward."""
+        paid = batch._replace(reward=batch.reward + batch.extra)
+        return q_loss(self.trunk, self.learning, parameters, target, paid)
+
+    def values(self, learner: BonusLearner, observation: Array) -> Values:
+        """Q, bonuses to come included, and sqrt(phi' Sigma_a phi), which is local."""
+        features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        local = jnp.sqrt(jnp.maximum(learner.belief.variance(features), 0.0))
+        return Values(q_values(self.trunk, learner.q.parameters, observation), local)
