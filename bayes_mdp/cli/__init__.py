@@ -1,4 +1,4 @@
-"""The command `bayes-mdp`: demo, fit, calibrate, run, levels, reproduce, scorecard, compare, list.
+"""The command `bayes-mdp`: demo, fit, calibrate, run, levels, reproduce, scorecard, compare, train, evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import calibrate, compare, fit, listing, run, scorecard
+    from bayes_mdp.cli import calibrate, compare, fit, listing, run, scorecard, train
 
     parser = _Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
@@ -68,5 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_reproduce(commands)
     scorecard.add_scorecard(commands)
     compare.add_compare(commands)
+    train.add_train(commands)
+    train.add_evaluate(commands)
     listing.add_list(commands)
     return parser

@@ -38,13 +38,21 @@ def _list(arguments: argparse.Namespace) -> int | None:
     from importlib import import_module
 
     from bayes_mdp.agents import AGENTS
-    from bayes_mdp.envs import ENVS, SIMULATED
+    from bayes_mdp.agents.neural import NEURAL_AGENTS
+    from bayes_mdp.envs import ENVS, OBSERVED, SIMULATED
     from bayes_mdp.experiments.reproduce import REPRODUCTIONS
     from bayes_mdp.models import PRIORS
 
     papers = {name: import_module(module) for name, module in REPRODUCTIONS.items()}
     environments = ENVS | SIMULATED
-    registries = {"agents": AGENTS, "environments": environments, "priors": PRIORS, "reproductions": papers}
+    registries = {
+        "agents": AGENTS,
+        "environments": environments,
+        "priors": PRIORS,
+        "deep agents (train)": NEURAL_AGENTS,
+        "environments of deep agents (train)": OBSERVED,
+        "reproductions": papers,
+    }
     for title, registry in registries.items():
         print(f"{title}:")
         for name, described in registry.items():

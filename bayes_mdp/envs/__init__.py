@@ -5,13 +5,14 @@ from bayes_mdp.envs.cartpole import CartPole, cartpole
 from bayes_mdp.envs.chain import chain
 from bayes_mdp.envs.deep_sea import deep_sea, reachable
 from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
-from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed
+from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed, deep_sea_stochastic_observed
 from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.gymnax_env import GymnaxEnv, gymnax_env
 from bayes_mdp.envs.logs import read_log
 from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
 from bayes_mdp.envs.mountain_car import MountainCar, mountain_car
+from bayes_mdp.envs.one_hot import OneHotObserved, one_hot
 from bayes_mdp.envs.osband_chain import osband_chain
 from bayes_mdp.envs.prior_mdp import prior_mdp
 from bayes_mdp.envs.racetrack import racetrack, racetrack_space
@@ -40,7 +41,12 @@ ENVS = {
 SIMULATED = {"mail_robot": mail_robot}
 """Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""
 
-OBSERVED = {"cartpole": cartpole, "deep_sea": deep_sea_observed, "mountain_car": mountain_car}
+OBSERVED = {
+    "cartpole": cartpole,
+    "deep_sea": deep_sea_observed,
+    "deep_sea_stochastic": deep_sea_stochastic_observed,
+    "mountain_car": mountain_car,
+}
 """Name -> factory of an `ObservedEnvironment` (for deep agents) that can be called without arguments."""
 
 __all__ = [
@@ -54,6 +60,7 @@ __all__ = [
     "ListedReward",
     "MailRobot",
     "MountainCar",
+    "OneHotObserved",
     "RobotState",
     "Track",
     "bsuite_deep_sea",
@@ -62,11 +69,13 @@ __all__ = [
     "deep_sea",
     "deep_sea_continuing",
     "deep_sea_observed",
+    "deep_sea_stochastic_observed",
     "from_gymnasium",
     "garnet",
     "gymnax_env",
     "mail_robot",
     "mountain_car",
+    "one_hot",
     "osband_chain",
     "prior_mdp",
     "racetrack",

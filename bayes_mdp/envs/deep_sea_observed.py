@@ -14,7 +14,7 @@ from bayes_mdp.mdp.validation import check_count
 
 
 class DeepSeaState(NamedTuple):
-    """Position of the diver, and whether every right of this episode succeeded."""
+    """Position of the diver."""
 
     row: Int[Array, ""]
     column: Int[Array, ""]
@@ -55,6 +55,15 @@ class DeepSeaObserved(eqx.Module):
     def observation_dtype(self) -> np.dtype:
         """Zeros and a one, a byte each."""
         return np.dtype(np.uint8)
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """(N, N)."""
+        return (self.size, self.size)
+
+    def cell(self, state: DeepSeaState) -> Int[Array, ""]:
+        """Row after row."""
+        return state.row * self.size + state.column
 
     def reset(self, key: PRNGKeyArray) -> tuple[DeepSeaState, UInt8[Array, "N N"]]:
         """The top left corner."""
@@ -103,3 +112,8 @@ def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed:
     """
     check_count("size", size, 2)
     return DeepSeaObserved(jnp.asarray(action_right(size, mapping_seed), jnp.int32), bool(stochastic))
+
+
+def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 42) -> DeepSeaObserved:
+    """DeepSea of bsuite as a deep agent sees it, stochastic: see `deep_sea_observed`."""
+    return deep_sea_observed(size, stochastic=True, mapping_seed=mapping_seed)

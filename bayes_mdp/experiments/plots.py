@@ -27,7 +27,7 @@ def plot_regret(
     Raises:
         ValueError: another level, no results.
     """
-    named = _by_name(results)
+    named = by_name(results)
     if level not in NORMAL_QUANTILE:
         raise ValueError(f"level is {level}, expected one of {', '.join(map(str, NORMAL_QUANTILE))}")
     if not named:
@@ -49,7 +49,7 @@ def plot_regret(
     return figure
 
 
-def _by_name(results: Any) -> dict[str, Any]:
+def by_name(results: Any) -> dict[str, Any]:
     """The results by name; a single one has none. A Dataset is a Mapping too, of its variables."""
     single = not isinstance(results, Mapping) or hasattr(results, "data_vars")
     return {"": results} if single else dict(results)

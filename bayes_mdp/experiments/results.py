@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FORMAT = "bayes_mdp run 1"
 REPRODUCTION_FORMAT = "bayes_mdp reproduction 1"
 COMPARE_FORMAT = "bayes_mdp compare 1"
+TRAIN_FORMAT = "bayes_mdp train 1"
+EVALUATION_FORMAT = "bayes_mdp evaluation 1"
+_FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT)
 _ENGINE = "h5netcdf"
 
 
@@ -69,7 +72,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run`, `reproduce` or `compare` wrote under its `path`.
+    """Read what `run`, `reproduce`, `compare` or `train` wrote under its `path`.
 
     Raises:
         ValueError: the file is not a whole result of this package.
@@ -83,6 +86,6 @@ def load_result(path: str | Path) -> "xr.Dataset":
         result = xr.load_dataset(path, engine=_ENGINE)
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"path is {str(path)!r}, expected a whole NetCDF file") from error
-    if result.attrs.get("format") not in (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT):
+    if result.attrs.get("format") not in _FORMATS:
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result

@@ -4,7 +4,7 @@ from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.observed import ObservedEnvironment, TimeStep
+from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.picture import Picture
 from bayes_mdp.mdp.protocols import (
     Agent,
@@ -51,6 +51,7 @@ __all__ = [
     "Environment",
     "Episodic",
     "FirstExit",
+    "HasCells",
     "Log",
     "Moment",
     "NormalReward",

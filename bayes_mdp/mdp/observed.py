@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
 class TimeStep(NamedTuple):
@@ -56,4 +56,18 @@ class ObservedEnvironment(Protocol):
 
     def step(self, key: PRNGKeyArray, state: Any, action: Any) -> TimeStep:
         """What the action leads to."""
+        ...
+
+
+@runtime_checkable
+class HasCells(Protocol):
+    """An environment with a map: where its visits can be drawn."""
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        ...
+
+    def cell(self, state: Any) -> Int[Array, ""]:
+        """The number of the place, row after row."""
         ...

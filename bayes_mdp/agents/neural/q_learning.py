@@ -66,7 +66,7 @@ class QLearning(eqx.Module):
     def learn(
         self, key: PRNGKeyArray, trained: Trained, replay: Replay, iteration: Int[Array, ""], loss: Loss
     ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
-        """The gradient steps of this iteration, if it is its turn, and the numbers of the last one (else zeros).
+        """The gradient steps of this iteration, if it is its turn, and the numbers of the last one (else nan).
 
         Args:
             key: of the batches.
@@ -90,7 +90,7 @@ class QLearning(eqx.Module):
             return later, jax.tree.map(lambda x: x[-1], watched)
 
         shapes = jax.eval_shape(train, trained)[1]
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
         return jax.lax.cond(due, train, lambda now: (now, nothing), trained)
 
     def _descend(

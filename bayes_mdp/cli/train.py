@@ -1,0 +1,141 @@
+"""`bayes-mdp train`, `evaluate`: deep agents."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from bayes_mdp.cli.options import add_command, check_folders, save_figure
+
+_COMMAND = "command.json"
+_ENV_HELP = "deep_sea:20, cartpole, another name of `list`, gymnax:NAME, atari:GAME or gymnasium:ID"
+
+
+def add_train(commands: Any) -> None:
+    """The parser of `train`."""
+    parser = add_command(
+        commands, "train", _train, "a deep agent, many seeds; checkpoints, learning curves", resumes=True
+    )
+    parser.add_argument("agent", help="a deep agent of `list`")
+    parser.add_argument("env", metavar="ENV[:ARGUMENT]", help=_ENV_HELP)
+    parser.add_argument("--steps", type=int, required=True, help="environment steps of each seed")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, trained side by side")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--envs", type=int, default=1, help="environments of each seed, side by side")
+    parser.add_argument("--replay", type=int, default=100_000, help="transitions remembered, of each seed")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent, e.g. beta=0.1, "
+        "learning.batch_size=32, trunk=mlp:64,64 | minatar | nature; may be repeated"
+    )  # fmt: skip
+    _add_evaluation(parser)
+    parser.add_argument("--evaluate-every", type=int, help="environment steps between evaluations (default: none)")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX finds)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="checkpoints and curves; the same command goes on")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the learning curve")
+    parser.add_argument("--film", type=Path, metavar="FILE", help="draw where the agent went (deep_sea)")
+
+
+def _add_evaluation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--evaluate-steps", type=int, default=10_000, help="environment steps of one evaluation")
+    parser.add_argument("--evaluate-epsilon", type=float, default=0.05, help="share of random actions in it")
+    parser.add_argument("--evaluate-envs", type=int, default=8, help="environments side by side in it")
+
+
+def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
+    from bayes_mdp.experiments.deep.options import Evaluation
+
+    return Evaluation(every, arguments.evaluate_steps, arguments.evaluate_epsilon, arguments.evaluate_envs)
+
+
+def _train(arguments: argparse.Namespace) -> int | None:
+    import jax
+
+    from bayes_mdp.experiments.deep.named import find_neural_agent, find_observed
+    from bayes_mdp.experiments.deep.options import TrainOptions
+    from bayes_mdp.experiments.deep.plots import plot_training, plot_visits
+    from bayes_mdp.experiments.deep.train import train
+
+    check_folders(arguments.out, arguments.figure, arguments.film)
+    agent, env = find_neural_agent(arguments.agent, arguments.set), find_observed(arguments.env)
+    every = arguments.evaluate_every
+    options = TrainOptions(
+        num_envs=arguments.envs,
+        replay_size=arguments.replay,
+        evaluation=None if every is None else _evaluation(arguments, every),
+        device=arguments.device,
+    )
+    training = train(
+        agent,
+        env,
+        num_steps=arguments.steps,
+        num_seeds=arguments.seeds,
+        key=jax.random.key(arguments.seed),
+        path=arguments.out,
+        options=options,
+    )
+    if arguments.out:
+        _note(arguments)
+        print(f"checkpoints and curves: {arguments.out}")
+    if not training.finished:
+        print("stopped; the same command goes on from here")
+        return None
+    print(_summary(arguments, training.dataset))
+    if arguments.figure:
+        save_figure(plot_training({arguments.agent: training.dataset}), arguments.figure)
+    if arguments.film:
+        save_figure(plot_visits(training.dataset), arguments.film)
+    return None
+
+
+def _note(arguments: argparse.Namespace) -> None:
+    """What `evaluate` needs to make agent and environment again."""
+    from bayes_mdp.mdp.files import write_beside
+
+    text = json.dumps({"agent": arguments.agent, "set": arguments.set, "env": arguments.env})
+    write_beside(arguments.out / _COMMAND, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def _summary(arguments: argparse.Namespace, dataset: Any) -> str:
+    """Mean score of the last tenth of the episodes, over seeds."""
+    import numpy as np
+
+    scores = dataset["episode_score"].to_numpy()
+    finished = [x[np.isfinite(x)] for x in scores]
+    last = np.array([x[-max(len(x) // 10, 1) :].mean() if x.size else np.nan for x in finished])
+    seeds = f"{len(last)} seed{'s' if len(last) > 1 else ''}"
+    number = sum(map(len, finished))
+    return (
+        f"{arguments.agent} in {arguments.env}, {seeds}: mean score of the last tenth of {number} episodes "
+        f"{np.nanmean(last):.6g}" + (f" ({np.nanmin(last):.6g} to {np.nanmax(last):.6g})" if len(last) > 1 else "")
+    )
+
+
+def add_evaluate(commands: Any) -> None:
+    """The parser of `evaluate`."""
+    parser = add_command(commands, "evaluate", _evaluate, "play what `train` has learnt, without learning")
+    parser.add_argument("folder", type=Path, help="the folder that `train --out` wrote")
+    _add_evaluation(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file of the scores")
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import jax
+
+    from bayes_mdp.experiments.deep.loading import evaluate, load_training
+    from bayes_mdp.experiments.deep.named import find_neural_agent, find_observed
+    from bayes_mdp.experiments.results import save_result
+
+    check_folders(arguments.out)
+    note = arguments.folder / _COMMAND
+    if not note.is_file():
+        raise FileNotFoundError(f"{arguments.folder} was not written by `bayes-mdp train --out` (no {_COMMAND})")
+    named = json.loads(note.read_text(encoding="utf-8"))
+    agent, env = find_neural_agent(named["agent"], named["set"]), find_observed(named["env"])
+    training = load_training(arguments.folder, agent, env)
+    result = evaluate(training, env, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed))
+    for seed, (mean, number) in enumerate(zip(result["mean_score"].values, result["episodes"].values, strict=True)):
+        print(f"seed {seed}: mean score {mean:.6g} of {number} episodes")
+    if arguments.out:
+        save_result(result, arguments.out)
+        print(f"result: {arguments.out}")

@@ -1,0 +1,56 @@
+"""Play without learning: the best action with a little chance, or as the agent acts in training."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.neural.contract import NeuralAgent
+from bayes_mdp.agents.neural.exploration import epsilon_greedy
+from bayes_mdp.experiments.deep.loop import spec_of
+from bayes_mdp.mdp import ObservedEnvironment
+
+
+def choose(
+    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, memory: Any, observation: Array, started: Any, epsilon: Any
+) -> tuple[Int[Array, " E"], Any]:
+    """Actions of an evaluation, and the memory of the agent; `epsilon` None: those that `act` takes."""
+    if epsilon is not None:
+        return epsilon_greedy(key, agent.values(learner, observation).q, epsilon), memory
+    late = jnp.asarray(jnp.iinfo(jnp.int32).max // max(len(started), 1))  # schedules have come to their end
+    choice = agent.act(key, learner, memory, observation, started, late)
+    return choice.action, choice.memory
+
+
+def play(
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    learner: Any,
+    env: ObservedEnvironment,
+    epsilon: Any,
+    shape: tuple[int, int],
+) -> tuple[Bool[Array, "T E"], Float[Array, "T E"]]:
+    """(where an episode ended, its score there) of T steps of E fresh environments, `shape` (T, E)."""
+    num_steps, num_envs = shape
+    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    memory = agent.begin(key_memory, spec_of(env, num_envs))
+    world, observation = jax.vmap(env.reset)(jax.random.split(key_world, num_envs))
+
+    def step(carry: Any, t: Int[Array, ""]) -> tuple[Any, tuple[Array, Array]]:
+        memory, world, observation, started, score = carry
+        key_act, key_step, key_reset = jax.random.split(jax.random.fold_in(key_steps, t), 3)
+        action, memory = choose(key_act, agent, learner, memory, observation, started, epsilon)
+        moved = jax.vmap(env.step)(jax.random.split(key_step, num_envs), world, action)
+        ended, score = moved.terminated | moved.truncated, score + moved.score
+        fresh = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
+        world, observation = where_each(ended, fresh, (moved.state, moved.observation))
+        return (memory, world, observation, ended, jnp.where(ended, 0.0, score)), (ended, score)
+
+    start = (memory, world, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
+    return jax.lax.scan(step, start, jnp.arange(num_steps))[1]
+
+
+def where_each(mask: Bool[Array, " E"], yes: Any, no: Any) -> Any:
+    """Of two trees of arrays [E ...], the rows of `yes` where the mask is true."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *(1,) * (b.ndim - 1)), a, b), yes, no)

@@ -1,0 +1,98 @@
+"""What was learnt, from the folder of a training; and how well it plays."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents.neural.contract import NeuralAgent, Spec
+from bayes_mdp.experiments.deep.checkpoint import fill, finished, load_arrays, read_configuration
+from bayes_mdp.experiments.deep.evaluate import play
+from bayes_mdp.experiments.deep.options import Evaluation
+from bayes_mdp.experiments.deep.train import CURVES, Training
+from bayes_mdp.experiments.describe import describe, describe_key, first_difference, versions
+from bayes_mdp.experiments.results import EVALUATION_FORMAT, load_result
+from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp.validation import check_key
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_LEARNER = ".learner"
+
+
+def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
+    """What `train` has kept in a folder, from its newest checkpoint.
+
+    Args:
+        path: the folder.
+        agent, env: those that were trained.
+
+    Raises:
+        FileNotFoundError: no training, or no checkpoint yet.
+        ValueError: another agent or environment was trained there, a checkpoint of another architecture.
+    """
+    configuration = read_configuration(path)
+    for name, mine in (("agent", agent), ("env", env)):
+        difference = first_difference(configuration[name], json.loads(json.dumps(describe(mine))), name)
+        if difference is not None:
+            raise ValueError(f"{path} holds another training: {difference}")
+    folder = Path(path) / "checkpoints"
+    newest = max(finished(folder), default=None)
+    if newest is None:
+        raise FileNotFoundError(f"{path} holds no checkpoint yet")
+    arrays = load_arrays(folder / str(newest))
+    learnt = {name[len(_LEARNER) :]: x for name, x in arrays.items() if name.startswith(_LEARNER)}
+    spec = Spec(env.observation_shape, env.observation_dtype, env.n_actions, configuration["options"]["num_envs"])
+    keys = jax.random.split(jax.random.key(0), configuration["num_seeds"])
+    shapes = jax.eval_shape(jax.vmap(lambda key: agent.init(key, spec)), keys)
+    learner = fill(shapes, learnt, str(folder / str(newest)))
+    return Training(load_result(Path(path) / CURVES), learner, agent, finished=False)
+
+
+def evaluate(
+    training: Training, env: ObservedEnvironment, *, how: Evaluation, key: PRNGKeyArray | None = None
+) -> "xr.Dataset":
+    """Play without learning.
+
+    Args:
+        training: of `train` or `load_training`.
+        env: where to play.
+        how: steps, epsilon, environments side by side (`every` has no meaning here).
+        key: a typed key; None: `jax.random.key(0)`.
+
+    Returns:
+        `score` [seed, episode] of the episodes that ended, padded with nan; `mean_score` and `episodes` [seed].
+
+    Raises:
+        TypeError: `key` is no typed key.
+    """
+    import xarray as xr
+
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    num_seeds = training.dataset.sizes["seed"]
+    shape = (-(-how.steps // how.num_envs), how.num_envs)
+    keys = jax.random.split(key, num_seeds)
+    played = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)(
+        keys, training.agent, training.learner, env, how.epsilon, shape
+    )
+    ended, score = (np.asarray(x) for x in played)
+    each = [score[seed][ended[seed]] for seed in range(num_seeds)]
+    most = max(map(len, each))
+    padded = np.stack([np.pad(x.astype(float), (0, most - len(x)), constant_values=np.nan) for x in each])
+    means = np.array([x.mean() if x.size else np.nan for x in each])
+    about = {"agent": training.agent, "env": env, "how": how}
+    attributes = {"configuration": describe(about), "versions": versions(), "key": describe_key(key)}
+    return xr.Dataset(
+        {
+            "score": (("seed", "episode"), padded),
+            "mean_score": ("seed", means),
+            "episodes": ("seed", np.array([x.size for x in each])),
+        },
+        coords={"seed": np.arange(num_seeds)},
+        attrs={"format": EVALUATION_FORMAT, **{name: json.dumps(x) for name, x in attributes.items()}},
+    )

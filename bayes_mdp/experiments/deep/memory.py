@@ -1,0 +1,36 @@
+"""Does the replay fit: asked before it is allocated."""
+
+import os
+from typing import Any
+
+import jax
+
+from bayes_mdp.agents.neural.replay import Row, replay_bytes
+
+_GIB = 2**30
+
+
+def available_bytes(device: Any = None) -> int | None:
+    """Memory that is free on the device (of the machine, for a CPU); None where it cannot be told."""
+    device = jax.devices()[0] if device is None else device
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: Any = None) -> None:
+    """Refuse a replay that is larger than the free memory.
+
+    Raises:
+        ValueError: it does not fit; the sentence gives its size.
+    """
+    needed, free = num_seeds * replay_bytes(num_rows, row), available_bytes(device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"options.replay_size asks for {needed / _GIB:.1f} GiB ({num_rows * row.action.size:,} transitions, "
+            f"{num_seeds} seed{'s' if num_seeds > 1 else ''}), expected at most the {free / _GIB:.1f} GiB that are free"
+        )

@@ -1,0 +1,73 @@
+"""How deep agents are trained: options of `train`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bayes_mdp.mdp.validation import check_count
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Play without learning, now and then, beside the training.
+
+    [UBE18]: every 1M frames on 0.5M frames; Mnih et al. (2015): epsilon .05, up to 30 no-ops at the start of an episode
+    (which is the environment's business).
+
+    Args:
+        every: environment steps of the training from one evaluation to the next.
+        steps: environment steps of one evaluation, of all its environments together.
+        epsilon: share of random actions beside the best one; None: the agent acts as it does in training.
+        num_envs: environments that are played in side by side.
+    """
+
+    every: int
+    steps: int
+    epsilon: float | None = 0.05
+    num_envs: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("every", "steps", "num_envs"):
+            check_count(f"evaluation.{name}", getattr(self, name))
+        if self.epsilon is not None and not 0 <= self.epsilon <= 1:
+            raise ValueError(f"evaluation.epsilon is {self.epsilon}, expected a share from 0 to 1, or None")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What can be chosen about a training beyond agent, environment and length.
+
+    Args:
+        num_envs: environments of each seed, stepped side by side; of a vector environment it is the number there.
+        replay_size: transitions that are remembered, of each seed.
+        evaluation: when and how the agent is tried; None: never.
+        checkpoint_seconds: from one checkpoint to the next, where there is a path.
+        chunk: iterations of one compiled call; nothing but the rhythm of the progress bar hangs on it.
+        progress: whether a bar is shown (on a terminal only).
+        device: "cpu", "gpu", or None for JAX's own choice.
+    """
+
+    num_envs: int = 1
+    replay_size: int = 100_000
+    evaluation: Evaluation | None = None
+    checkpoint_seconds: float = 300.0
+    chunk: int = 1000
+    progress: bool = True
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_envs", "replay_size", "chunk"):
+            check_count(f"options.{name}", getattr(self, name))
+        if self.replay_size < 2 * self.num_envs:
+            raise ValueError(
+                f"options.replay_size is {self.replay_size}, expected at least two transitions for each of "
+                f"{self.num_envs} environments"
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the replay: a row holds a transition of every environment."""
+        return self.replay_size // self.num_envs
+
+    def without_rhythm(self) -> dict[str, Any]:
+        """The options that decide numbers."""
+        return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
