@@ -2,11 +2,13 @@
 
 The observation that a transition leads to is that of the next row. So a transition can be drawn an iteration after it
 happened, and one that was truncated cannot be learnt from (the next row begins another episode): its weight is 0.
+Where an observation is a stack of frames, the newest frame alone is kept and the stack is rebuilt from the rows before
+(Mnih et al. 2015: a million frames of 84 x 84 take 7 GB and not 28).
 flashbax is the library for this; a ring of a hundred lines takes fewer kernels an iteration, which decides the speed on
 a CPU, and keeps no observation twice.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +25,8 @@ class Row(NamedTuple):
         reward: of the step.
         terminated, truncated: how the step ended the episode.
         extra: of the agent (`Choice.extra`).
+        fresh: where the observation is the first of an episode: no frame before it belongs to its stack. A replay of
+            frames needs it, others do without.
     """
 
     observation: Shaped[Array, "E *O"]
@@ -31,6 +35,19 @@ class Row(NamedTuple):
     terminated: Bool[Array, " E"]
     truncated: Bool[Array, " E"]
     extra: PyTree = ()
+    fresh: Bool[Array, " E"] | None = None
+
+
+class Stack(NamedTuple):
+    """Observations are the last frames [size ...], the newest one last.
+
+    Args:
+        size: frames of an observation.
+        fill: what stands for frames before the first one of an episode: "zeros", or "first", that frame.
+    """
+
+    size: int = 4
+    fill: str = "zeros"
 
 
 class Batch(NamedTuple):
@@ -57,9 +74,13 @@ class Batch(NamedTuple):
 
 
 class Replay(eqx.Module):
-    """The rows of the last iterations: arrays [R E ...] of a `Row`. Row i of the run lies at i modulo R."""
+    """The rows of the last iterations: arrays [R E ...] of a `Row`. Row i of the run lies at i modulo R.
+
+    `stack`: observations are stacks of frames, of which the rows hold the newest.
+    """
 
     rows: Row
+    stack: Stack | None = eqx.field(default=None, static=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -68,28 +89,33 @@ class Replay(eqx.Module):
         return rows, envs
 
 
-def empty_replay(num_rows: int, row: Row) -> Replay:
-    """A replay of `num_rows` rows like `row` (arrays, or shapes and types)."""
-    return Replay(jax.tree.map(lambda x: jnp.zeros((num_rows, *x.shape), x.dtype), row))
+def empty_replay(num_rows: int, row: Row, stack: Stack | None = None) -> Replay:
+    """A replay of `num_rows` rows like `row` (arrays, or shapes and types).
+
+    Raises:
+        ValueError: `stack` is not that of the observations, or does not fit into the rows.
+    """
+    return Replay(jax.tree.map(lambda x: jnp.zeros((num_rows, *x.shape), x.dtype), _kept(num_rows, row, stack)), stack)
 
 
-def replay_bytes(num_rows: int, row: Row) -> int:
+def replay_bytes(num_rows: int, row: Row, stack: Stack | None = None) -> int:
     """Size of that replay."""
-    return num_rows * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(row))
+    return num_rows * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_kept(num_rows, row, stack)))
 
 
 def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
     """The replay with the row of this iteration, in place of the oldest one."""
     place = iteration % replay.shape[0]
-    return Replay(
-        jax.tree.map(lambda ring, x: jax.lax.dynamic_update_index_in_dim(ring, x, place, 0), replay.rows, row)
-    )
+    if replay.stack is not None:
+        row = row._replace(observation=row.observation[:, -1])
+    rows = jax.tree.map(lambda ring, x: jax.lax.dynamic_update_index_in_dim(ring, x, place, 0), replay.rows, row)
+    return Replay(rows, replay.stack)
 
 
 def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_size: int) -> Batch:
     """Transitions drawn uniformly, with replacement, from those whose next row is there. `iteration` is at least 1."""
     num_rows, num_envs = replay.shape
-    known = jnp.minimum(iteration, num_rows - 1)  # transitions of each environment
+    known = jnp.minimum(iteration, num_rows - _reach(replay.stack))  # transitions of each environment
     drawn = jax.random.randint(key, (batch_size,), 0, known * num_envs)
     age, env = drawn // num_envs + 1, drawn % num_envs
     return transitions_at(replay, (iteration - age) % num_rows, env)
@@ -101,17 +127,58 @@ def transitions_at(replay: Replay, row: Int[Array, " B"], env: Int[Array, " B"])
     following = (row + 1) % replay.shape[0]
     taken: Row = jax.tree.map(lambda ring: ring[row, env], rows)
     return Batch(
-        taken.observation,
+        taken.observation if replay.stack is None else observations_at(replay, row, env),
         taken.action,
         taken.reward,
         taken.terminated,
-        rows.observation[following, env],
+        observations_at(replay, following, env),
         rows.action[following, env],
         1.0 - taken.truncated,
         taken.extra,
         jax.tree.map(lambda ring: ring[following, env], rows.extra),
         (row, env),
     )
+
+
+def observations_at(replay: Replay, row: Int[Array, " B"], env: Int[Array, " B"]) -> Shaped[Array, "B *O"]:
+    """The observations of these places; stacks are rebuilt."""
+    rows, stack = replay.rows, replay.stack
+    if stack is None:
+        return rows.observation[row, env]
+    back = jnp.arange(stack.size)
+    before = (row[:, None] - back) % replay.shape[0]
+    first = rows.fresh[before, env[:, None]]  # pyright: ignore[reportOptionalSubscript]
+    ours = jnp.cumsum(first, 1) - first == 0  # no episode began later than this frame
+    if stack.fill == "first":
+        before = (row[:, None] - jnp.minimum(back, jnp.sum(ours, 1, keepdims=True) - 1)) % replay.shape[0]
+    frames = rows.observation[before[:, ::-1], env[:, None]]
+    if stack.fill == "first":
+        return frames
+    seen = ours[:, ::-1].reshape(*ours.shape, *(1,) * (frames.ndim - 2))
+    return jnp.where(seen, frames, jnp.zeros((), frames.dtype))
+
+
+def _reach(stack: Stack | None) -> int:
+    """Rows that a transition takes beside its own: the next one, and those of the frames before."""
+    return 1 if stack is None else stack.size
+
+
+def _kept(num_rows: int, row: Row, stack: Stack | None) -> Any:
+    """Shapes and types of what is kept of a row."""
+    shapes: Row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), row)
+    if stack is None:
+        return shapes
+    shape = shapes.observation.shape
+    if len(shape) < 3 or shape[1] != stack.size:
+        raise ValueError(f"an observation has shape {shape[1:]}, expected {stack.size} frames along its first axis")
+    if stack.fill not in ("zeros", "first"):
+        raise ValueError(f"stack.fill is {stack.fill!r}, expected 'zeros' or 'first'")
+    if num_rows <= stack.size:
+        raise ValueError(f"num_rows is {num_rows}, expected more than the {stack.size} frames of an observation")
+    if shapes.fresh is None:
+        raise ValueError("row.fresh is None, expected where episodes begin: a replay of frames needs it")
+    newest = jax.ShapeDtypeStruct((shape[0], *shape[2:]), shapes.observation.dtype)
+    return shapes._replace(observation=newest)
 
 
 def last_transitions(replay: Replay, iteration: Int[Array, ""]) -> Batch:
