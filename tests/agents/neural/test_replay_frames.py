@@ -41,7 +41,8 @@ def history(fill, num_steps=40, size=4):
 def rows_of(fill, size=4):
     seen, fresh, terminated, truncated = history(fill, size=size)
     action = np.arange(len(seen) * ENVS).reshape(-1, ENVS)
-    return jax.tree.map(jnp.asarray, Row(seen, action, action * 0.5, terminated, truncated, (), fresh))
+    done, cut = jnp.asarray(terminated), jnp.asarray(truncated)
+    return Row(jnp.asarray(seen), jnp.asarray(action), jnp.asarray(action * 0.5), done, cut, (), jnp.asarray(fresh))
 
 
 def filled(rows, stack, upto):
