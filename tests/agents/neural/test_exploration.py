@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """Epsilon-greedy: its schedule and how often it does what."""
 
 import jax

@@ -1,4 +1,7 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """The multi-layer perceptron beside numpy, and the law of its first parameters."""
+
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -16,7 +19,7 @@ def test_mlp(key, shape, widths):
     observation = np.random.default_rng(0).integers(0, 9, (7, *shape), dtype=np.uint8)
     expected = observation.reshape(7, -1).astype(float)
     sizes = [expected.shape[1], *widths]
-    assert [p.weight.shape for p in parameters] == list(zip(sizes[:-1], sizes[1:], strict=True))
+    assert [p.weight.shape for p in parameters] == list(pairwise(sizes))
     for layer in parameters:
         expected = np.maximum(expected @ np.asarray(layer.weight, float) + np.asarray(layer.bias, float), 0.0)
     found = trunk.apply(parameters, observation)

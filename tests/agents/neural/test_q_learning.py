@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """Targets, losses, optimisers and the timetable of Q-learning beside plain loops and, where it is there, rlax."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """The replay beside a list of rows; what is drawn, and how often."""
 
 from typing import Any
