@@ -38,6 +38,16 @@ if TYPE_CHECKING:
         reproduce,
         run,
     )
+    from bayes_mdp.experiments.deep import (
+        Evaluation,
+        Training,
+        TrainOptions,
+        evaluate_agent,
+        load_training,
+        plot_training,
+        plot_visits,
+        train,
+    )
     from bayes_mdp.inference import (
         NUTS,
         SVI,
@@ -93,6 +103,9 @@ _HOMES = {
         "run Actor compare describe_compare load_result plot_compare plot_regret plot_values "
         "plot_posterior plot_env plot_trajectory reproduce"
     ),
+    "bayes_mdp.experiments.deep": (
+        "train Training TrainOptions Evaluation load_training evaluate_agent plot_training plot_visits"
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -107,10 +120,13 @@ __all__ = [
     "Discounted",
     "Environment",
     "Episodic",
+    "Evaluation",
     "FirstExit",
     "Laplace",
     "SparseMDP",
     "StateActionSpace",
+    "TrainOptions",
+    "Training",
     "Transitions",
     "agents",
     "bayes_optimal",
@@ -123,6 +139,7 @@ __all__ = [
     "diagnose",
     "envs",
     "evaluate",
+    "evaluate_agent",
     "expected_value_of_perfect_information",
     "from_gymnasium",
     "greedy",
@@ -130,6 +147,7 @@ __all__ = [
     "inference",
     "load",
     "load_result",
+    "load_training",
     "loo_pit",
     "merge",
     "models",
@@ -139,8 +157,10 @@ __all__ = [
     "plot_env",
     "plot_posterior",
     "plot_regret",
+    "plot_training",
     "plot_trajectory",
     "plot_values",
+    "plot_visits",
     "policy_value",
     "predictive_check",
     "prior_sensitivity",
@@ -154,6 +174,7 @@ __all__ = [
     "split_return_variance",
     "to_arviz",
     "to_gymnasium",
+    "train",
     "unroll",
 ]
 

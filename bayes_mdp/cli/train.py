@@ -122,7 +122,7 @@ def add_evaluate(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
-    from bayes_mdp.experiments.deep.loading import evaluate, load_training
+    from bayes_mdp.experiments.deep.loading import evaluate_agent, load_training
     from bayes_mdp.experiments.deep.named import find_neural_agent, find_observed
     from bayes_mdp.experiments.results import save_result
 
@@ -133,7 +133,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     named = json.loads(note.read_text(encoding="utf-8"))
     agent, env = find_neural_agent(named["agent"], named["set"]), find_observed(named["env"])
     training = load_training(arguments.folder, agent, env)
-    result = evaluate(training, env, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed))
+    result = evaluate_agent(training, env, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed))
     for seed, (mean, number) in enumerate(zip(result["mean_score"].values, result["episodes"].values, strict=True)):
         print(f"seed {seed}: mean score {mean:.6g} of {number} episodes")
     if arguments.out:

@@ -53,7 +53,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
     return Training(load_result(Path(path) / CURVES), learner, agent, finished=False)
 
 
-def evaluate(
+def evaluate_agent(
     training: Training, env: ObservedEnvironment, *, how: Evaluation, key: PRNGKeyArray | None = None
 ) -> "xr.Dataset":
     """Play without learning.

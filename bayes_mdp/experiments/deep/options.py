@@ -41,7 +41,8 @@ class TrainOptions:
         replay_size: transitions that are remembered, of each seed.
         evaluation: when and how the agent is tried; None: never.
         checkpoint_seconds: from one checkpoint to the next, where there is a path.
-        chunk: iterations of one compiled call; nothing but the rhythm of the progress bar hangs on it.
+        chunk: the most iterations of one compiled call; the points of the curves lie that far apart, or a hundredth of
+            the run. Nothing else hangs on it.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
     """

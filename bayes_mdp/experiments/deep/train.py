@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,9 +140,19 @@ class _Plan:
         plan = self.options.evaluation
         return 0 if plan is None else iteration * self.options.num_envs // plan.every
 
+    @property
+    def chunk(self) -> int:
+        """Iterations of a compiled call: a hundredth of the run at most, and where it can be a divisor of what has to
+        be divided (each other length is another compilation)."""
+        longest = max(min(self.options.chunk, self.num_iterations // 100), 1)
+        plan = self.options.evaluation
+        whole = gcd(self.num_iterations, 0 if plan is None else plan.every // self.options.num_envs)
+        best = next(size for size in range(longest, 0, -1) if whole % size == 0)
+        return best if 4 * best >= longest else longest
+
     def next_stop(self, done: int) -> int:
         """Where the next chunk ends: it crosses no evaluation."""
-        end = min(done + self.options.chunk, self.num_iterations)
+        end = min(done + self.chunk, self.num_iterations)
         plan = self.options.evaluation
         if plan is None:
             return end
