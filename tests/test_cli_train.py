@@ -1,0 +1,43 @@
+"""`bayes-mdp train` and `evaluate`."""
+
+import json
+
+import pytest
+
+from bayes_mdp.cli import main
+
+SMALL = ["--set", "trunk=mlp:8", "--set", "learning.batch_size=4", "--set", "learning.learning_starts=8"]
+
+
+def test_train_then_evaluate(tmp_path, capsys):
+    out = tmp_path / "run"
+    command = ["train", "dqn", "deep_sea:4", "--steps", "120", "--seeds", "2", "--replay", "64", *SMALL]
+    pictures = [tmp_path / "curve.png", tmp_path / "film.png"]
+    drawn = ["--figure", str(pictures[0]), "--film", str(pictures[1])]
+    assert main([*command, "--out", str(out), *drawn]) == 0
+    said = capsys.readouterr().out
+    assert "dqn in deep_sea:4, 2 seeds: mean score of the last tenth of 60 episodes" in said
+    assert all(picture.stat().st_size > 5000 for picture in pictures)
+    assert json.loads((out / "command.json").read_text())["env"] == "deep_sea:4"
+    scores = tmp_path / "scores.nc"
+    evaluated = ["evaluate", str(out), "--evaluate-steps", "32", "--evaluate-envs", "2", "--out", str(scores)]
+    assert main(evaluated) == 0
+    assert "seed 1: mean score" in capsys.readouterr().out and scores.is_file()
+    assert main([*command, "--out", str(out), "--set", "learning.discount=0.5"]) == 2
+    assert "agent.learning.discount is 0.99 there and 0.5 here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "dqn", "deep_se:4", "--steps", "8"], "did you mean 'deep_sea'"),
+        (["train", "dqn", "deep_sea:4", "--steps", "0"], "num_steps is 0"),
+        (["train", "dqn", "deep_sea:4", "--steps", "8", "--replay", "1"], "replay_size is 1"),
+        (["train", "dqn", "deep_sea:4", "--steps", "8", "--out", "/nowhere/at/all"], "lies in no folder that exists"),
+        (["evaluate", "nowhere"], "was not written by"),
+    ],
+)
+def test_wrong_input_is_one_sentence(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert sentence in err and err.count("\n") == 1
