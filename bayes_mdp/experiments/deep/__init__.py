@@ -4,12 +4,15 @@ from bayes_mdp.experiments.deep.loading import evaluate_agent, load_training
 from bayes_mdp.experiments.deep.options import Evaluation, TrainOptions
 from bayes_mdp.experiments.deep.plots import plot_training, plot_visits
 from bayes_mdp.experiments.deep.train import Training, train
+from bayes_mdp.experiments.deep.vector_env import HostEnv, host_env
 
 __all__ = [
     "Evaluation",
+    "HostEnv",
     "TrainOptions",
     "Training",
     "evaluate_agent",
+    "host_env",
     "load_training",
     "plot_training",
     "plot_visits",

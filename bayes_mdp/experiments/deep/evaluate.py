@@ -4,11 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.agents.neural.exploration import epsilon_greedy
 from bayes_mdp.experiments.deep.loop import spec_of
+from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 
 
@@ -49,6 +51,28 @@ def play(
 
     start = (memory, world, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
     return jax.lax.scan(step, start, jnp.arange(num_steps))[1]
+
+
+def play_host(
+    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: HostEnv, epsilon: float | None, num_steps: int
+) -> np.ndarray:
+    """Scores of the episodes that ended in so many steps of all the environments together. Host side."""
+    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    memory = agent.begin(key_memory, env.spec)
+    observation = env.reset(int(jax.random.bits(key_world) >> 2))
+    started, score, found = np.ones(env.num_envs, bool), np.zeros(env.num_envs), []
+    for t in range(-(-num_steps // env.num_envs)):
+        chance = jax.random.fold_in(key_steps, t)
+        action, memory = _choose(chance, agent, learner, memory, observation, started, epsilon)
+        step = env.step(np.asarray(action))
+        score = score + step.score
+        found.append(score[step.ended])
+        score = np.where(step.ended, 0.0, score)
+        observation, started = step.observation, step.started
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+_choose = jax.jit(choose)
 
 
 def where_each(mask: Bool[Array, " E"], yes: Any, no: Any) -> Any:

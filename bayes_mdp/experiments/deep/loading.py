@@ -8,11 +8,13 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.agents.neural.contract import NeuralAgent, Spec
+from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.experiments.deep.checkpoint import fill, finished, load_arrays, read_configuration
-from bayes_mdp.experiments.deep.evaluate import play
+from bayes_mdp.experiments.deep.evaluate import play, play_host
+from bayes_mdp.experiments.deep.loop import spec_of
 from bayes_mdp.experiments.deep.options import Evaluation
-from bayes_mdp.experiments.deep.train import CURVES, Training
+from bayes_mdp.experiments.deep.train import CURVES, Training, describe_env
+from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, versions
 from bayes_mdp.experiments.results import EVALUATION_FORMAT, load_result
 from bayes_mdp.mdp import ObservedEnvironment
@@ -36,8 +38,8 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
         ValueError: another agent or environment was trained there, a checkpoint of another architecture.
     """
     configuration = read_configuration(path)
-    for name, mine in (("agent", agent), ("env", env)):
-        difference = first_difference(configuration[name], json.loads(json.dumps(describe(mine))), name)
+    for name, mine in (("agent", describe(agent)), ("env", describe_env(env))):
+        difference = first_difference(configuration[name], json.loads(json.dumps(mine)), name)
         if difference is not None:
             raise ValueError(f"{path} holds another training: {difference}")
     folder = Path(path) / "checkpoints"
@@ -46,7 +48,8 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
         raise FileNotFoundError(f"{path} holds no checkpoint yet")
     arrays = load_arrays(folder / str(newest))
     learnt = {name[len(_LEARNER) :]: x for name, x in arrays.items() if name.startswith(_LEARNER)}
-    spec = Spec(env.observation_shape, env.observation_dtype, env.n_actions, configuration["options"]["num_envs"])
+    num_envs = configuration["options"]["num_envs"]
+    spec = env.spec if isinstance(env, HostEnv) else spec_of(env, num_envs)
     keys = jax.random.split(jax.random.key(0), configuration["num_seeds"])
     shapes = jax.eval_shape(jax.vmap(lambda key: agent.init(key, spec)), keys)
     learner = fill(shapes, learnt, str(folder / str(newest)))
@@ -54,14 +57,15 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
 
 
 def evaluate_agent(
-    training: Training, env: ObservedEnvironment, *, how: Evaluation, key: PRNGKeyArray | None = None
+    training: Training, env: "ObservedEnvironment | HostEnv", *, how: Evaluation, key: PRNGKeyArray | None = None
 ) -> "xr.Dataset":
     """Play without learning.
 
     Args:
         training: of `train` or `load_training`.
         env: where to play.
-        how: steps, epsilon, environments side by side (`every` has no meaning here).
+        how: steps, epsilon, environments side by side (their number is that of `env` on the host; `every` has no
+            meaning here).
         key: a typed key; None: `jax.random.key(0)`.
 
     Returns:
@@ -74,25 +78,36 @@ def evaluate_agent(
 
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    num_seeds = training.dataset.sizes["seed"]
-    shape = (-(-how.steps // how.num_envs), how.num_envs)
-    keys = jax.random.split(key, num_seeds)
-    played = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)(
-        keys, training.agent, training.learner, env, how.epsilon, shape
-    )
-    ended, score = (np.asarray(x) for x in played)
-    each = [score[seed][ended[seed]] for seed in range(num_seeds)]
+    each = _scores(training, env, how, key)
     most = max(map(len, each))
     padded = np.stack([np.pad(x.astype(float), (0, most - len(x)), constant_values=np.nan) for x in each])
     means = np.array([x.mean() if x.size else np.nan for x in each])
-    about = {"agent": training.agent, "env": env, "how": how}
-    attributes = {"configuration": describe(about), "versions": versions(), "key": describe_key(key)}
+    about = {"agent": training.agent, "how": how}
+    described = {**describe(about), "env": describe_env(env)}
+    attributes = {"configuration": described, "versions": versions(), "key": describe_key(key)}
     return xr.Dataset(
         {
             "score": (("seed", "episode"), padded),
             "mean_score": ("seed", means),
             "episodes": ("seed", np.array([x.size for x in each])),
         },
-        coords={"seed": np.arange(num_seeds)},
+        coords={"seed": np.arange(len(each))},
         attrs={"format": EVALUATION_FORMAT, **{name: json.dumps(x) for name, x in attributes.items()}},
     )
+
+
+def _scores(training: Training, env: Any, how: Evaluation, key: PRNGKeyArray) -> list[np.ndarray]:
+    """Of the episodes that ended, of each seed."""
+    keys = jax.random.split(key, training.dataset.sizes["seed"])
+    if isinstance(env, HostEnv):
+        learners = [jax.tree.map(lambda x, i=i: x[i], training.learner) for i in range(len(keys))]
+        return [
+            play_host(one, training.agent, learner, env, how.epsilon, how.steps)
+            for one, learner in zip(keys, learners, strict=True)
+        ]
+    shape = (-(-how.steps // how.num_envs), how.num_envs)
+    played = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)(
+        keys, training.agent, training.learner, env, how.epsilon, shape
+    )
+    ended, score = (np.asarray(x) for x in played)
+    return [score[seed][ended[seed]] for seed in range(len(keys))]

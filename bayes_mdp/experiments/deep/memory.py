@@ -22,15 +22,26 @@ def available_bytes(device: Any = None) -> int | None:
         return None
 
 
-def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: Any = None) -> None:
-    """Refuse a replay that is larger than the free memory.
+def check_bytes_fit(needed: int, what: str, device: Any = None) -> None:
+    """Refuse a replay that is larger than the free memory; `what` is said in brackets behind its size.
 
     Raises:
         ValueError: it does not fit; the sentence gives its size.
     """
-    needed, free = num_seeds * replay_bytes(num_rows, row), available_bytes(device)
+    free = available_bytes(device)
     if free is not None and needed > free:
         raise ValueError(
-            f"options.replay_size asks for {needed / _GIB:.1f} GiB ({num_rows * row.action.size:,} transitions, "
-            f"{num_seeds} seed{'s' if num_seeds > 1 else ''}), expected at most the {free / _GIB:.1f} GiB that are free"
+            f"options.replay_size asks for {needed / _GIB:.1f} GiB ({what}), expected at most the "
+            f"{free / _GIB:.1f} GiB that are free"
         )
+
+
+def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: Any = None) -> None:
+    """Refuse the replays of all seeds if they are larger than the free memory together.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
+    what = f"{num_rows * row.action.size:,} transitions, {seeds}"
+    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), what, device)

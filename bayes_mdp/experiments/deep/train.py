@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,11 @@ from jaxtyping import Array, PRNGKeyArray
 from bayes_mdp.agents.neural.contract import NeuralAgent, Values
 from bayes_mdp.experiments.deep.checkpoint import Checkpoints
 from bayes_mdp.experiments.deep.engine import CompiledEngine, Engine
+from bayes_mdp.experiments.deep.engine_host import HostEngine
 from bayes_mdp.experiments.deep.log import Log
 from bayes_mdp.experiments.deep.options import TrainOptions
 from bayes_mdp.experiments.deep.stops import Stops
+from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
@@ -55,13 +57,14 @@ class Training:
 
 def train(
     agent: NeuralAgent,
-    env: ObservedEnvironment,
+    env: "ObservedEnvironment | HostEnv",
     *,
     num_steps: int,
     num_seeds: int = 1,
     key: PRNGKeyArray | None = None,
     path: str | Path | None = None,
     options: TrainOptions | None = None,
+    evaluation_env: HostEnv | None = None,
 ) -> Training:
     """Train a deep agent. Host side: compiled chunks, a progress bar, checkpoints between them.
 
@@ -71,13 +74,15 @@ def train(
 
     Args:
         agent: of `bayes_mdp.agents.neural`, or your own (`NeuralAgent`).
-        env: an `ObservedEnvironment` (`bayes_mdp.envs`).
+        env: an `ObservedEnvironment` (`bayes_mdp.envs`), which is compiled with the agent; or what is stepped on the
+            host: `bayes_mdp.experiments.deep.host_env` (Gymnasium), `atari`. Its number of environments is its own.
         num_steps: environment steps of each seed, over all its environments (rounded up to whole iterations); with
             more of them, a training that was finished goes on.
-        num_seeds: trained side by side.
+        num_seeds: trained side by side; 1 on the host.
         key: a typed key; None: `jax.random.key(0)`.
         path: a folder for checkpoints and `curves.nc`; None: nothing is kept.
         options: environments, replay, evaluation, device: see `TrainOptions`.
+        evaluation_env: on the host, the environments that are played in without learning.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; a reward that is not finite; a folder that
@@ -87,8 +92,14 @@ def train(
     options = TrainOptions() if options is None else options
     key = jax.random.key(0) if key is None else key
     _check(agent, env, num_steps, num_seeds, key)
+    if isinstance(env, HostEnv):
+        _check_host(num_seeds, options, evaluation_env)
+        options = replace(options, num_envs=env.num_envs)
     with jax.default_device(None if options.device is None else device_of(options.device)):
-        engine = CompiledEngine(agent, env, num_seeds, options, key)
+        if isinstance(env, HostEnv):
+            engine: Engine = HostEngine(agent, env, evaluation_env, options, key)
+        else:
+            engine = CompiledEngine(agent, env, num_seeds, options, key)
         return _Session(engine, agent, _Plan(num_steps, num_seeds, options), path, _configuration(locals())).run()
 
 
@@ -107,22 +118,40 @@ def device_of(name: str) -> Any:
 def _check(agent: Any, env: Any, num_steps: int, num_seeds: int, key: Any) -> None:
     if not isinstance(agent, NeuralAgent):
         raise TypeError(f"agent is {type(agent).__name__}, expected a deep agent (bayes_mdp.agents.neural)")
-    if not isinstance(env, ObservedEnvironment):
-        raise TypeError(f"env is {type(env).__name__}, expected an ObservedEnvironment (see bayes_mdp.envs.OBSERVED)")
+    if not isinstance(env, (ObservedEnvironment, HostEnv)):
+        raise TypeError(
+            f"env is {type(env).__name__}, expected an ObservedEnvironment (see bayes_mdp.envs.OBSERVED), or host_env "
+            "of a Gymnasium environment"
+        )
     check_count("num_steps", num_steps)
     check_count("num_seeds", num_seeds)
     check_key("key", key)
 
 
+def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv | None) -> None:
+    if num_seeds != 1:
+        raise ValueError(f"num_seeds is {num_seeds}, expected 1 for an environment on the host: call once for each key")
+    if options.evaluation is not None and evaluation_env is None:
+        raise ValueError("evaluation_env is None, expected the environments to evaluate in")
+
+
 def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
     """JSON values of everything that the numbers hang on; how long it is trained is not among them."""
-    named = ("agent", "env", "num_seeds")
     return {
-        **{name: describe(said[name]) for name in named},
+        "agent": describe(said["agent"]),
+        "env": describe_env(said["env"]),
+        "num_seeds": said["num_seeds"],
         "options": describe(said["options"].without_rhythm()),
         "key": describe_key(said["key"]),
         "versions": versions(),
     }
+
+
+def describe_env(env: Any) -> Any:
+    """JSON values of an environment."""
+    if not isinstance(env, HostEnv):
+        return describe(env)
+    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict())}
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def test_environments():
     with pytest.raises(ValueError, match="env is 'cartpole:3', expected cartpole"):
         find_observed("cartpole:3")
     with pytest.raises(
-        ValueError, match="env is 'deep_se', expected one of .* or gymnasium:ID; did you mean 'deep_sea'"
+        ValueError, match=r"env is 'deep_se', expected one of .* or gymnasium:ID; did you mean 'deep_sea'"
     ):
         find_observed("deep_se")
     with pytest.raises(ValueError, match="agent is 'dq', expected one of"):
