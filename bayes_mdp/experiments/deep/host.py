@@ -69,10 +69,11 @@ def begin_host(
     learner, memory, replay = jax.jit(fresh)()
     seed = np.asarray(jax.random.bits(key_world) >> 1).astype(np.int32)
     kind = np.uint8 if spec.n_actions <= 256 else np.int32
-    yes, whole = np.ones(num_envs, bool), np.zeros(num_envs, np.int32)
+    yes = np.ones(num_envs, bool)
     world = Played(seed, np.zeros((), np.int32), np.zeros((every, num_envs), kind), yes)
-    episode = Episode(np.zeros(num_envs, np.float32), whole)  # pyright: ignore[reportArgumentType]
-    return Now(learner, memory, replay, world, env.reset(anchor_seed(seed, 0)), yes, episode)  # pyright: ignore
+    nought: Any = (np.zeros(num_envs, np.float32), np.zeros(num_envs, np.int32))
+    start: Any = (learner, memory, replay, world, env.reset(anchor_seed(seed, 0)), yes, Episode(*nought))
+    return Now(*start)
 
 
 def row_of(agent: NeuralAgent, spec: Spec, stack: Stack | None = None) -> Row:
@@ -95,57 +96,114 @@ def anchor_seed(seed: Any, number: int) -> int:
     return int(np.random.SeedSequence((int(seed), number)).generate_state(1)[0] >> 2)
 
 
-def run_chunk_host(
-    key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now, iterations: Any
-) -> tuple[Now, Seen]:
+def run_chunk_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now, iterations: Any) -> tuple[Now, Seen]:
     """Iterations in turn; of what is seen, a row each: `loop.run_chunk` on the host.
 
-    An iteration is one step of every environment, and what is learnt from it. `now` is used up: its arrays are written
-    in place.
+    An iteration is one step of every environment, and what is learnt from it. `now` is used up: its arrays are given
+    to the programs that write in place.
 
     Raises:
         ValueError: `iterations` are not the next ones; what the environment answers cannot be learnt from.
     """
-    numbers = np.asarray(iterations).tolist()
-    seen = []
-    for iteration in numbers:
+    on_host = ("world", "observation", "started", "episode")
+    now = now._replace(**{name: jax.tree.map(np.array, getattr(now, name)) for name in on_host})
+    rows: list[_Reported] = []
+    for iteration in np.asarray(iterations).tolist():
         now, row = step_host(key, agent, env, now, iteration)
-        seen.append(row)
-    ended, score, length = (np.stack([getattr(row, name) for row in seen]) for name in ("ended", "score", "length"))
-    (names,) = seen[0].watched
-    watched = np.stack([np.asarray(row.watched[names]) for row in seen])
+        rows.append(row)
+    (names,) = rows[0].watched
+    watched = np.stack([np.asarray(row.watched[names]) for row in rows])
     series: Any = {name: watched[:, i] for i, name in enumerate(names)}
-    return now, Seen(ended, score, length, series)  # pyright: ignore[reportArgumentType]
+    seen: Any = [np.stack(column) for column in list(zip(*rows, strict=True))[:3]]
+    return now, Seen(seen[0], seen[1], seen[2], series)
 
 
-def step_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now, iteration: int) -> tuple[Now, Seen]:
-    """One iteration, as `loop.iterate`; what is watched comes as one array, its names as its key."""
+class _Reported(NamedTuple):
+    """`Seen` of one iteration; what is watched is one array, its names are the key: one transfer from the device."""
+
+    ended: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+    watched: dict[tuple[str, ...], Array]
+
+
+def step_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Any, iteration: int) -> tuple[Now, _Reported]:
+    """One iteration, as `loop.iterate`; what the host keeps are numpy arrays, of which `world.actions` is written."""
     world: Played = now.world
     if iteration != world.iteration:
         raise ValueError(f"iteration is {iteration}, expected {world.iteration}, the next one of this state")
-    count = np.int32(iteration)
+    count, every = np.int32(iteration), len(world.actions)
     choice = _act(key, agent, now.learner, now.memory, now.observation, now.started, count)
     action = np.asarray(choice.action)
-    step = env.step(action)
-    every = len(world.actions)
+    step: Any = env.step(action)
     world.actions[iteration % every] = action
     anchored = (iteration + 1) % every == 0
     truncated = step.truncated | ~step.terminated if anchored else step.truncated
-    fresh = None if now.replay.stack is None else world.fresh
-    row = Row(now.observation, choice.action, step.reward, step.terminated, truncated, choice.extra, fresh)  # pyright: ignore
+    fresh: Any = None if now.replay.stack is None else world.fresh
+    row = Row(now.observation, choice.action, step.reward, step.terminated, truncated, choice.extra, fresh)
     learner, replay, watched = _learn(key, agent, now.learner, choice.memory, now.replay, row, count)
-    score = now.episode.score + step.score
-    length = now.episode.length + step.happened.astype(np.int32)
-    reported = Seen(step.ended, score, length, watched)  # pyright: ignore[reportArgumentType]
-    observation, started, after = step.observation, step.started, step.fresh
-    over = step.ended
+    score, length = now.episode.score + step.score, now.episode.length + step.happened.astype(np.int32)
+    observation, started, fresh, over = step.observation, step.started, step.fresh, step.ended
     if anchored:
         observation = env.reset(anchor_seed(world.seed, (iteration + 1) // every))
-        started = after = over = np.ones(env.num_envs, bool)
-    played = Played(world.seed, np.asarray(iteration + 1, np.int32), world.actions, after)
-    episode = Episode(np.where(over, np.float32(0), score), np.where(over, np.int32(0), length))  # pyright: ignore
-    return Now(learner, choice.memory, replay, played, observation, started, episode), reported  # pyright: ignore
+        started = fresh = over = np.ones(env.num_envs, bool)
+    played = Played(world.seed, np.asarray(iteration + 1, np.int32), world.actions, fresh)
+    running: Any = (np.where(over, np.float32(0), score), np.where(over, np.int32(0), length))
+    later: Any = (learner, choice.memory, replay, played, observation, started, Episode(*running))
+    return Now(*later), _Reported(step.ended, score, length, watched)
 
 
-def run_chunk_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now, iterations: Any) -> tuple[Now, Seen]:
-    "
+def restore_host(env: HostEnv, now: Now) -> None:
+    """Bring the environments to where a restored state left them: the last anchor, and the actions since.
+
+    Raises:
+        ValueError: they come out elsewhere.
+    """
+    world: Played = jax.tree.map(np.asarray, now.world)
+    number, since = divmod(int(world.iteration), len(world.actions))
+    observation, fresh = env.reset(anchor_seed(world.seed, number)), np.ones(env.num_envs, bool)
+    for action in world.actions[:since]:
+        step = env.step(action)
+        observation, fresh = step.observation, step.fresh
+    same = (observation == np.asarray(now.observation)).reshape(env.num_envs, -1).all(1) & (fresh == world.fresh)
+    if not same.all():
+        raise ValueError(
+            f"environment {int(np.argmin(same))} of {env.name} comes out elsewhere after the same seed and {since} "
+            "actions: it is not deterministic given both, so the run cannot be resumed"
+        )
+
+
+@jax.jit
+def _act(
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    learner: Any,
+    memory: Any,
+    observation: Array,
+    started: Bool[Array, " E"],
+    iteration: Int[Array, ""],
+) -> Choice:
+    key_act = _keys(key, iteration)[0]
+    return agent.act(key_act, learner, memory, observation, started, iteration)
+
+
+@partial(jax.jit, donate_argnums=(2, 4))
+def _learn(
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    learner: Any,
+    memory: Any,
+    replay: Replay,
+    row: Row,
+    iteration: Int[Array, ""],
+) -> tuple[Any, Replay, dict[tuple[str, ...], Array]]:
+    key_learn = _keys(key, iteration)[3]
+    replay = add(replay, iteration, row)
+    learner, watched = agent.learn(key_learn, learner, memory, replay, iteration)
+    names = tuple(sorted(watched))
+    return learner, replay, {names: jnp.stack([watched[name] for name in names])}
+
+
+def _keys(key: PRNGKeyArray, iteration: Int[Array, ""]) -> PRNGKeyArray:
+    """Those of `loop.iterate`: to act, step, reset, learn."""
+    return jax.random.split(jax.random.fold_in(key, iteration), 4)
