@@ -119,6 +119,9 @@ def add_reproduce(commands: Any) -> None:
     parser.add_argument("--full", action="store_true", help="at the scale of the paper")
     parser.add_argument("--seed", type=int, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
+    parser.add_argument("--games", metavar="GAME,GAME", help="of Atari (ube-table1)")
+    parser.add_argument("--agents", metavar="AGENT,AGENT", help="agents to train (ube-table1, ube-fig5)")
+    parser.add_argument("--frames", type=int, help="frames of each training (ube-table1, ube-fig5)")
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
@@ -127,14 +130,23 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     import jax
 
-    from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, reproduce
+    from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, manifest_path, reproduce
 
     if find_reproduction(arguments.name).one_thread:
         os.environ.setdefault("NPROC", "1")
     arguments.out.mkdir(parents=True, exist_ok=True)
     scale = "full" if arguments.full else "quick"
     path = arguments.out / f"{arguments.name}-{scale}.nc"
-    result, _ = reproduce(arguments.name, scale=scale, key=jax.random.key(arguments.seed), path=path)
+    options = _changed(arguments)
+    result, _ = reproduce(arguments.name, scale=scale, key=jax.random.key(arguments.seed), path=path, options=options)
     print(f"result: {path}")
     print(f"figure: {figure_path(path)}")
+    print(f"manifest: {manifest_path(path)}")
     return UNEXPECTED if json.loads(result.attrs["unexpected"]) else 0
+
+
+def _changed(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options of the experiment that the command names."""
+    lists = {name: getattr(arguments, name) for name in ("games", "agents")}
+    changed: dict[str, Any] = {name: tuple(text.split(",")) for name, text in lists.items() if text is not None}
+    return changed if arguments.frames is None else changed | {"frames": arguments.frames}

@@ -1,6 +1,7 @@
 """`reproduce`: run a published experiment, put its numbers beside the published ones, keep both."""
 
 import json
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ REPRODUCTIONS = {
     "bmrl-priormdp": "bayes_mdp.experiments.papers.bmrl_priormdp",
     "tdbma-fig2": "bayes_mdp.experiments.papers.tdbma_fig2",
     "tdbma-fig3": "bayes_mdp.experiments.papers.tdbma_fig3",
+    "ube-table1": "bayes_mdp.experiments.papers.ube_table1",
+    "ube-fig5": "bayes_mdp.experiments.papers.ube_fig5",
 }
 """Name -> module with a `REPRODUCTION`, loaded when it is asked for."""
 
@@ -47,7 +50,12 @@ def find_reproduction(name: str) -> Reproduction:
 
 
 def reproduce(
-    name: str, *, scale: Scale = "quick", key: PRNGKeyArray | None = None, path: str | Path | None = None
+    name: str,
+    *,
+    scale: Scale = "quick",
+    key: PRNGKeyArray | None = None,
+    path: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> "tuple[xr.Dataset, Figure]":
     """Run a published experiment and print a table: published value, ours, its interval, verdict. Host side.
 
@@ -61,18 +69,20 @@ def reproduce(
 
     Args:
         name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4",
-            "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3".
+            "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3", "ube-table1", "ube-fig5".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
             neither.
+        options: arguments of the experiment that differ from the scale's: {"games": ("pong",), "frames": 10**6} of
+            "ube-table1".
 
     Returns:
         The Dataset (`load_result` reads its file; the attributes hold configuration, versions, key and verdicts as
         JSON), and the figure.
 
     Raises:
-        ValueError: no such experiment or scale. TypeError: `key` is no typed key.
+        ValueError: no such experiment, scale or option. TypeError: `key` is no typed key.
         FileNotFoundError: `path` lies in no folder that exists.
     """
     reproduction = find_reproduction(name)
@@ -83,7 +93,7 @@ def reproduce(
         raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
-    options = reproduction.options(scale)
+    options = _options(name, reproduction, scale, options or {})
     configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
     cells = _cells(path, configuration, key) if reproduction.in_cells else None
     result = reproduction.run(key=key, **options, **({} if cells is None else {"cells": cells}))
@@ -97,6 +107,8 @@ def reproduce(
     if path is not None:
         save_result(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
+        text = json.dumps({name: json.loads(x) for name, x in result.attrs.items() if name != "format"}, indent=1)
+        write_beside(manifest_path(path), lambda beside: beside.write_text(text, encoding="utf-8"))
     if cells is not None:
         cells.remove()
     return result, figure
@@ -106,6 +118,18 @@ def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any) -> 
     if path is None:
         return Cells()
     return Cells(folder_of(path), {"configuration": configuration, "versions": versions(), "key": describe_key(key)})
+
+
+def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mapping[str, Any]) -> dict[str, Any]:
+    known = reproduction.options(scale)
+    for option in changed:
+        check_name(f"option of {name}", option, known)
+    return known | dict(changed)
+
+
+def manifest_path(path: str | Path) -> Path:
+    """Where the manifest is kept: configuration, versions, key and verdicts, to be read without a program."""
+    return Path(path).with_suffix(".json")
 
 
 def figure_path(path: str | Path) -> Path:
