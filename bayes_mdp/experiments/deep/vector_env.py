@@ -103,8 +103,8 @@ class HostEnv:
             raise ValueError(
                 f"{self.name} failed at step {self._steps} ({why}); every observation must have {kind}"
             ) from error
-        seen, score = self._checked(seen), self._numbers(reward)
-        happened, waited = ~self._waiting, self._waiting.copy()
+        seen, happened, waited = self._checked(seen), ~self._waiting, self._waiting.copy()
+        score = self._numbers(np.where(happened, reward, 0))
         terminated, truncated = np.array(terminated, bool) & happened, np.array(truncated, bool) & happened
         truncated &= ~terminated
         ended = terminated | truncated
