@@ -41,3 +41,14 @@ def test_wrong_input_is_one_sentence(arguments, sentence, capsys):
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert sentence in err and err.count("\n") == 1
+
+
+def test_environments_of_gymnasium(tmp_path, capsys):
+    out = tmp_path / "run"
+    command = ["train", "dqn", "gymnasium:CartPole-v1", "--steps", "200", "--envs", "2", "--replay", "64", *SMALL]
+    assert main([*command, "--evaluate-every", "100", "--evaluate-steps", "100", "--out", str(out)]) == 0
+    assert "dqn in gymnasium:CartPole-v1, 1 seed: mean score of the last tenth" in capsys.readouterr().out
+    assert main(["evaluate", str(out), "--evaluate-steps", "100"]) == 0
+    assert "seed 0: mean score" in capsys.readouterr().out
+    assert main(["train", "dqn", "gymnasium:Pendulum-v1", "--steps", "8"]) == 2
+    assert "expected a Discrete space" in capsys.readouterr().err

@@ -50,13 +50,14 @@ def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
 def _train(arguments: argparse.Namespace) -> int | None:
     import jax
 
-    from bayes_mdp.experiments.deep.named import find_neural_agent, find_observed
+    from bayes_mdp.experiments.deep.named import find_neural_agent
     from bayes_mdp.experiments.deep.options import TrainOptions
     from bayes_mdp.experiments.deep.plots import plot_training, plot_visits
     from bayes_mdp.experiments.deep.train import train
 
     check_folders(arguments.out, arguments.figure, arguments.film)
-    agent, env = find_neural_agent(arguments.agent, arguments.set), find_observed(arguments.env)
+    agent = find_neural_agent(arguments.agent, arguments.set)
+    env, tried = _environments(arguments.env, arguments.envs)
     every = arguments.evaluate_every
     options = TrainOptions(
         num_envs=arguments.envs,
@@ -72,6 +73,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
         key=jax.random.key(arguments.seed),
         path=arguments.out,
         options=options,
+        evaluation_env=tried,
     )
     if arguments.out:
         _note(arguments)
@@ -87,11 +89,18 @@ def _train(arguments: argparse.Namespace) -> int | None:
     return None
 
 
+def _environments(name: str, num_envs: int) -> tuple[Any, Any]:
+    """Where to learn, and where to be tried if that is another environment (on the host)."""
+    from bayes_mdp.experiments.deep.named import find_hosted, find_observed, is_hosted
+
+    return find_hosted(name, num_envs) if is_hosted(name) else (find_observed(name), None)
+
+
 def _note(arguments: argparse.Namespace) -> None:
     """What `evaluate` needs to make agent and environment again."""
     from bayes_mdp.mdp.files import write_beside
 
-    text = json.dumps({"agent": arguments.agent, "set": arguments.set, "env": arguments.env})
+    text = json.dumps({name: getattr(arguments, name) for name in ("agent", "set", "env", "envs")})
     write_beside(arguments.out / _COMMAND, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
@@ -123,7 +132,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
     from bayes_mdp.experiments.deep.loading import evaluate_agent, load_training
-    from bayes_mdp.experiments.deep.named import find_neural_agent, find_observed
+    from bayes_mdp.experiments.deep.named import find_neural_agent
     from bayes_mdp.experiments.results import save_result
 
     check_folders(arguments.out)
@@ -131,9 +140,12 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if not note.is_file():
         raise FileNotFoundError(f"{arguments.folder} was not written by `bayes-mdp train --out` (no {_COMMAND})")
     named = json.loads(note.read_text(encoding="utf-8"))
-    agent, env = find_neural_agent(named["agent"], named["set"]), find_observed(named["env"])
+    agent = find_neural_agent(named["agent"], named["set"])
+    env, tried = _environments(named["env"], named["envs"])
     training = load_training(arguments.folder, agent, env)
-    result = evaluate_agent(training, env, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed))
+    result = evaluate_agent(
+        training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)
+    )
     for seed, (mean, number) in enumerate(zip(result["mean_score"].values, result["episodes"].values, strict=True)):
         print(f"seed {seed}: mean score {mean:.6g} of {number} episodes")
     if arguments.out:

@@ -12,12 +12,14 @@ from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
 from bayes_mdp.envs import ENVS, OBSERVED
 from bayes_mdp.envs.gymnax_env import gymnax_env
 from bayes_mdp.envs.one_hot import one_hot
+from bayes_mdp.experiments.deep.vector_env import HostEnv, host_env
 from bayes_mdp.experiments.named import find_environment
 from bayes_mdp.mdp import Environment
 from bayes_mdp.mdp.validation import check_name, did_you_mean
 
 TRUNKS = {"minatar": MinAtarConv, "nature": NatureConv}
 HOSTED = ("atari", "gymnasium")
+"""Environments that are stepped on the host, by the word before the colon."""
 
 
 def find_neural_agent(name: str, settings: Sequence[str] = ()) -> Any:
@@ -55,7 +57,7 @@ def find_observed(name: str) -> Any:
     """An environment for a deep agent.
 
     "deep_sea:20" and other names of `OBSERVED`; a tabular environment of `ENVS`, seen one-hot; "gymnax:NAME".
-    What is stepped on the host ("atari:GAME", "gymnasium:ID") is made by `host_environment`.
+    What is stepped on the host ("atari:GAME", "gymnasium:ID") is made by `find_hosted`.
 
     Raises:
         ValueError: no such environment, or an argument that it does not take. ImportError: gymnax is missing.
@@ -73,6 +75,25 @@ def find_observed(name: str) -> Any:
     found = find_environment(name)
     assert isinstance(found, Environment)
     return one_hot(found)
+
+
+def is_hosted(name: str) -> bool:
+    """Whether it is "atari:GAME" or "gymnasium:ID"."""
+    return name.partition(":")[0] in HOSTED
+
+
+def find_hosted(name: str, num_envs: int) -> tuple[HostEnv, HostEnv]:
+    """Environments on the host: to learn in, and to be tried in.
+
+    Raises:
+        ValueError: no such game or id. ImportError: ale-py is missing.
+    """
+    base, _, argument = name.partition(":")
+    if base == "atari":
+        from bayes_mdp.experiments.deep.atari import atari
+
+        return atari(argument, num_envs), atari(argument, num_envs, evaluation=True)
+    return host_env(argument, num_envs), host_env(argument, num_envs)
 
 
 def _with(record: Any, path: list[str], text: str, whole: str) -> Any:
