@@ -3,30 +3,49 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.inference.value.covariance_gaussian import CovarianceGaussian
+from bayes_mdp.inference.value.feature_rows import check_positive, check_row_values, check_rows, check_sizes
+from bayes_mdp.inference.value.gaussian_algebra import (
+    coloured,
+    learn,
+    posterior_root,
+    predictive,
+    shrink_root_block,
+    shrink_root_one,
+)
+
 
 class LinearGaussian(eqx.Module):
-    """w_a ~ N(mean_a, noise_variance covariance_a), independent between actions.
+    """w_a ~ N(mean_a, noise_variance root_a root_a'), independent between actions.
+
+    A square root is kept of Sigma_a = (I / prior_variance + Phi_a' Phi_a)^-1: no variance falls below zero, and in
+    float32 the error of phi' Sigma_a phi is relative to itself: after 10^5 rows below 1e-4 for features of good
+    condition, 4e-3 for nearly collinear ones (condition of Sigma_a 10^7), 7e-2 after 4 x 10^6 rows of those.
+    `CovarianceGaussian` keeps Sigma_a itself.
 
     Args:
-        covariance: Sigma_a = (I / prior_variance + Phi_a' Phi_a)^-1, in units of the noise.
+        root: any S_a with S_a S_a' = Sigma_a, in units of the noise; no triangle.
         mean: of the weights.
         prior_variance: of every weight before data, in units of the noise.
         noise_variance: of a target around its mean; 1 as in [UBE18].
     """
 
-    covariance: Float[Array, "A D D"]
+    root: Float[Array, "A D D"]
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
 
+    @property
+    def covariance(self) -> Float[Array, "A D D"]:
+        """Sigma_a, in units of the noise."""
+        return self.root @ self.root.swapaxes(1, 2)
+
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi in units of the squared target: of every action's value, noise left out ([UBE18] eq. 4)."""
-        spread = jnp.einsum("bd,ade->abe", features, self.covariance)
-        return self.noise_variance * jnp.einsum("abe,be->ba", spread, features)
+        return self.noise_variance * jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
@@ -36,11 +55,15 @@ class LinearGaussian(eqx.Module):
         """Posterior mean of the value of every action."""
         return features @ self.mean.T
 
+    def log_prob(
+        self, features: Float[Array, "K D"], action: Int[Array, " K"], target: Float[Array, " K"]
+    ) -> Float[Array, " K"]:
+        """Predictive log-density of each target alone; summed over targets in turn it is the log evidence."""
+        return predictive(self.value(features), self.variance(features), self.noise_variance, action, target)
+
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the posterior."""
-        root = jnp.linalg.cholesky(self.covariance)
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
-        return self.mean + jnp.sqrt(self.noise_variance) * jnp.einsum("ade,ae->ad", root, noise)
+        return self.mean + jnp.sqrt(self.noise_variance) * coloured(key, self.root)
 
     def update(
         self,
@@ -49,30 +72,40 @@ class LinearGaussian(eqx.Module):
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
     ) -> "LinearGaussian":
-        """After K targets. One at a time this is Sherman and Morrison's formula ([UBE18] eq. 5), else Woodbury's.
+        """After K targets: one by Sherman-Morrison ([UBE18] eq. 5), more by Woodbury (on a CPU in turn).
 
         Args:
-            features: where the targets were seen.
+            features: where the targets were seen; a row of zeros changes nothing.
             action: of each.
             target: what was seen; None: the mean stays as it is, only the covariance shrinks.
-            weight: 0 leaves a row out; default 1.
+            weight: how often each was seen; 0 leaves a row out; default 1.
         """
-        chosen = action[:, None] == jnp.arange(len(self.covariance))  # K A
-        chosen = chosen if weight is None else chosen * weight[:, None]
-        rows = jnp.sqrt(chosen.T[:, :, None].astype(features.dtype)) * features  # A K D, zero where not meant
-        spread = rows @ self.covariance  # A K D
-        inner = jnp.eye(len(action)) + spread @ rows.swapaxes(1, 2)  # A K K
-        if len(action) == 1:
-            gain = spread / inner
-        else:
-            root = jnp.linalg.cholesky(inner)
-            gain = jax.scipy.linalg.cho_solve((root, True), spread)
-        covariance = self.covariance - spread.swapaxes(1, 2) @ gain
-        mean = self.mean
-        if target is not None:
-            miss = jnp.sqrt(chosen.T) * (target - jnp.einsum("kd,ad->ak", features, self.mean))
-            mean = mean + jnp.einsum("akd,ak->ad", gain, miss)
-        return eqx.tree_at(lambda b: (b.covariance, b.mean), self, (covariance, mean))
+        check_rows(features, action, target, weight, self.mean.shape)
+        shrinks = shrink_root_one, shrink_root_block
+        root, mean = learn(shrinks, self.root, self.mean, (features, action, target, weight))
+        return LinearGaussian(root, mean, self.prior_variance, self.noise_variance)
+
+    def rebuild(
+        self,
+        features: Float[Array, "K D"],
+        action: Int[Array, " K"],
+        target: Float[Array, " K"] | None = None,
+        weight: Float[Array, " K"] | None = None,
+    ) -> "LinearGaussian":
+        """The belief from the prior and these rows alone: what was learnt before is dropped.
+
+        For when the features have drifted: rows of the replay under the features of now. Costs about 2 K D^2 an action:
+        Cholesky's factor of the precision by the QR of the rows, so that nothing is squared. Without `target` the mean
+        is that before data, zero. K rows drawn from N steps weigh N / K each.
+
+        Raises:
+            ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
+        """
+        check_rows(features, action, target, weight, self.mean.shape)
+        check_row_values(features, action, target, weight, len(self.mean))
+        rows = features, action, target, weight
+        root, mean = posterior_root(rows, len(self.mean), self.prior_variance)
+        return LinearGaussian(root, mean, self.prior_variance, self.noise_variance)
 
 
 class LinearGaussianPrior(eqx.Module):
@@ -81,15 +114,23 @@ class LinearGaussianPrior(eqx.Module):
     Args:
         variance: of a weight, in units of the noise; mu in [UBE18].
         noise_variance: of a target around its mean.
+        square_root: keep a square root of every covariance, not the covariance (`CovarianceGaussian`), which may be up
+            to a third cheaper and is less exact.
     """
 
     variance: Any = 1.0
     noise_variance: Any = 1.0
+    square_root: bool = eqx.field(default=True, static=True)
 
-    def belief(self, n_actions: int, num_features: int) -> LinearGaussian:
+    def __check_init__(self) -> None:
+        check_positive("variance", self.variance)
+        check_positive("noise_variance", self.noise_variance)
+
+    def belief(self, n_actions: int, num_features: int) -> LinearGaussian | CovarianceGaussian:
         """The belief before data."""
-        covariance = jnp.broadcast_to(self.variance * jnp.eye(num_features), (n_actions, num_features, num_features))
+        check_sizes(n_actions=n_actions, num_features=num_features)
+        variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
+        scale = jnp.sqrt(variance) if self.square_root else variance
+        matrix = jnp.broadcast_to(scale * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))
-        return LinearGaussian(
-            covariance, mean, jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
-        )
+        return (LinearGaussian if self.square_root else CovarianceGaussian)(matrix, mean, variance, noise)

@@ -1,0 +1,272 @@
+"""Laplace's approximation on a last layer where targets are not Gaussian: successes, counts."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.value.feature_rows import check_positive, check_row_values, check_rows, check_sizes
+from bayes_mdp.inference.value.gaussian_algebra import coloured, posterior_root, shrink_root_one
+from bayes_mdp.inference.value.likelihoods import Bernoulli, Likelihood
+
+_HALVINGS, _BISECTIONS = 20, 60
+
+
+class LastLayerLaplace(eqx.Module):
+    """w_a ~ N(mean_a, root_a root_a'), independent between actions; a target has mean b'(phi . w_a).
+
+    Speaks as `LinearGaussian` does: `DeepUBE` and `NeuralUBE` take either. They give no targets: then the rows count
+    with b'' at the mean of now.
+
+    Args:
+        mean: the most probable weights after `fit`; after `update` what the last rows made of them.
+        root: any square root of the inverse Hessian.
+        prior_variance: of every weight before data.
+        likelihood: of a target given phi . w_a.
+        of_response: `value` and `variance` are those of the expected target b'(phi . w_a), by the delta method; else of
+            phi . w_a itself, whose variance never grows with data.
+    """
+
+    mean: Float[Array, "A D"]
+    root: Float[Array, "A D D"]
+    prior_variance: Float[Array, ""]
+    likelihood: Likelihood
+    of_response: bool = eqx.field(static=True)
+
+    @property
+    def covariance(self) -> Float[Array, "A D D"]:
+        """Of the weights: the inverse Hessian."""
+        return self.root @ self.root.swapaxes(1, 2)
+
+    def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """Of what `value` says: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
+        spread = jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
+        return self.likelihood.slope(features @ self.mean.T) ** 2 * spread if self.of_response else spread
+
+    def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
+        """What `variance` was before data, the same for every action."""
+        spread = self.prior_variance * jnp.sum(features**2, -1)
+        return self.likelihood.slope(jnp.zeros_like(spread)) ** 2 * spread if self.of_response else spread
+
+    def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """Expected target of every action at the mean weights; phi . mean_a if not `of_response`."""
+        eta = features @ self.mean.T
+        return self.likelihood.mean(eta) if self.of_response else eta
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
+        """Weights drawn from the approximation."""
+        return self.mean + coloured(key, self.root)
+
+    def update(
+        self,
+        features: Float[Array, "K D"],
+        action: Int[Array, " K"],
+        target: Float[Array, " K"] | None = None,
+        weight: Float[Array, " K"] | None = None,
+    ) -> "LastLayerLaplace":
+        """After K targets, one after the other: each time Laplace's approximation of belief times likelihood.
+
+        Earlier rows are not looked at again, so that the order matters a little and the mean is not quite the most
+        probable one of all data (`fit`). Without `target` the mean stays as it is.
+
+        Args:
+            features: where the targets were seen; a row of zeros changes nothing.
+            action: of each.
+            target: what was seen.
+            weight: how often; 0 leaves a row out; default 1.
+        """
+        check_rows(features, action, target, weight, self.mean.shape)
+        count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        rows = features, action, target, count / self.likelihood.dispersion
+        if len(action) == 1:
+            mean, root = self._learn((self.mean, self.root), jax.tree.map(lambda x: x[0], rows))
+        else:
+            mean, root = jax.lax.scan(lambda now, row: (self._learn(now, row), None), (self.mean, self.root), rows)[0]
+        return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
+
+    def _learn(self, now: tuple[Array, Array], row: Any) -> tuple[Array, Array]:
+        (mean, root), (x, action, target, scale) = now, row
+        eta = x @ mean[action]
+        if target is not None:
+            spread = jnp.sum((x @ root[action]) ** 2)
+            eta = most_probable(self.likelihood, eta, spread * scale, target)
+            push = scale * (target - self.likelihood.mean(eta))
+            mean = mean.at[action].add(push * (root[action] @ (x @ root[action])))
+        curvature = scale * self.likelihood.slope(eta)
+        return mean, shrink_root_one(root, jnp.sqrt(curvature) * x, action)[0]
+
+    def fit(
+        self,
+        features: Float[Array, "K D"],
+        action: Int[Array, " K"],
+        target: Float[Array, " K"],
+        weight: Float[Array, " K"] | None = None,
+        *,
+        max_iterations: int = 50,
+        tolerance: float = 1e-4,
+    ) -> "LaplaceFit":
+        """The belief from the prior and these rows alone: most probable weights by Newton's method, inverse Hessian.
+
+        Args:
+            features: where the targets were seen.
+            action: of each.
+            target: what was seen.
+            weight: how often; 0 leaves a row out; default 1.
+            max_iterations: Newton steps an action; each is halved until the posterior rises.
+            tolerance: of the last Newton step, in posterior standard deviations.
+
+        Raises:
+            ValueError: a wrong shape, an action that does not exist, a target that the likelihood cannot give, an entry
+                that is not finite, a negative weight.
+        """
+        check_rows(features, action, target, weight, self.mean.shape)
+        check_row_values(features, action, target, weight, len(self.mean))
+        self.likelihood.check(target)
+        check_sizes(max_iterations=max_iterations)
+        check_positive("tolerance", tolerance)
+        count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        scales = jnp.where(action == jnp.arange(len(self.mean))[:, None], count, 0.0) / self.likelihood.dispersion
+        of_action = partial(_newton, self.likelihood, features, target, self.prior_variance, max_iterations, tolerance)
+        mean, root, *told = jax.lax.map(of_action, scales)
+        return LaplaceFit(eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root)), *told)
+
+    def rebuild(
+        self,
+        features: Float[Array, "K D"],
+        action: Int[Array, " K"],
+        target: Float[Array, " K"] | None = None,
+        weight: Float[Array, " K"] | None = None,
+    ) -> "LastLayerLaplace":
+        """`fit`, its belief alone; without `target` the mean is zero and every row counts with b''(0)."""
+        if target is not None:
+            return self.fit(features, action, target, weight).belief
+        check_rows(features, action, target, weight, self.mean.shape)
+        check_row_values(features, action, target, weight, len(self.mean))
+        count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        count = count * self.likelihood.slope(jnp.zeros(())) / self.likelihood.dispersion
+        root, mean = posterior_root((features, action, None, count), len(self.mean), self.prior_variance)
+        return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
+
+
+class LaplaceFit(NamedTuple):
+    """What `LastLayerLaplace.fit` found, per action.
+
+    Args:
+        belief: mode and inverse Hessian.
+        converged: the last Newton step was within the tolerance.
+        iterations: Newton steps taken.
+        error: upper bound on |mean - most probable weights|: the prior's variance times the norm of the gradient (the
+            log-posterior is strongly concave); exact but for the rounding of the gradient.
+        step: length of a further Newton step in posterior standard deviations.
+    """
+
+    belief: LastLayerLaplace
+    converged: Bool[Array, " A"]
+    iterations: Int[Array, " A"]
+    error: Float[Array, " A"]
+    step: Float[Array, " A"]
+
+
+class LastLayerLaplacePrior(eqx.Module):
+    """Independent weights N(0, variance).
+
+    Args:
+        likelihood: of a target: `Bernoulli()`, `Poisson()`, `Gaussian(variance)`, or an own `Likelihood`.
+        variance: of a weight.
+        of_response: as in `LastLayerLaplace`.
+    """
+
+    likelihood: Likelihood = Bernoulli()
+    variance: Any = 1.0
+    of_response: bool = eqx.field(default=True, static=True)
+
+    def __check_init__(self) -> None:
+        check_positive("variance", self.variance)
+
+    def belief(self, n_actions: int, num_features: int) -> LastLayerLaplace:
+        """The belief before data."""
+        check_sizes(n_actions=n_actions, num_features=num_features)
+        variance = jnp.asarray(self.variance, float)
+        root = jnp.broadcast_to(jnp.sqrt(variance) * jnp.eye(num_features), (n_actions, num_features, num_features))
+        mean = jnp.zeros((n_actions, num_features))
+        likelihood = jax.tree.map(lambda x: jnp.asarray(x, float), self.likelihood)
+        return LastLayerLaplace(mean, root, variance, likelihood, self.of_response)
+
+
+def most_probable(
+    likelihood: Likelihood, loc: Float[Array, ""], spread: Float[Array, ""], target: Float[Array, ""]
+) -> Float[Array, ""]:
+    """eta of largest N(eta; loc, spread) p(target | eta), dispersion 1: Newton's steps in a bracket or its middle."""
+    far = loc + spread * (target - likelihood.mean(loc))  # the solution lies between
+
+    def look(eta: Array) -> Array:
+        return eta - loc - spread * (target - likelihood.mean(eta))  # rises in eta
+
+    def going(now: tuple[Array, ...]) -> Array:
+        *_, eta, _, moved, i = now
+        return (i < _BISECTIONS) & (moved > 4 * jnp.finfo(eta.dtype).eps * (1 + jnp.abs(eta)))
+
+    def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
+        low, high, eta, before, _, i = now
+        miss = look(eta)
+        low, high = jnp.where(miss < 0, eta, low), jnp.where(miss < 0, high, eta)
+        newton, middle = eta - miss / (1 + spread * likelihood.slope(eta)), 0.5 * (low + high)
+        good = (newton >= low) & (newton <= high) & (jnp.abs(miss) <= 0.5 * before)
+        later = jnp.where(good, newton, middle)
+        return low, high, later, jnp.abs(miss), jnp.abs(later - eta), i + 1
+
+    wide = jnp.full_like(loc, jnp.inf)
+    start = jnp.minimum(loc, far), jnp.maximum(loc, far), loc, wide, wide, jnp.zeros((), jnp.int32)
+    return jax.lax.while_loop(going, step, start)[2]
+
+
+def _newton(
+    likelihood: Likelihood,
+    features: Float[Array, "K D"],
+    target: Float[Array, " K"],
+    prior_variance: Float[Array, ""],
+    max_iterations: int,
+    tolerance: float,
+    scale: Float[Array, " K"],
+) -> tuple[Array, ...]:
+    """Mode, root of the inverse Hessian, converged, iterations, error and step of one action; `scale` weighs rows."""
+    halves, counts = 0.5 ** jnp.arange(_HALVINGS), scale > 0  # 0 times infinity is no number
+
+    def log_posterior(w: Array, eta: Array) -> Array:
+        return (
+            jnp.sum(scale * (target * eta - likelihood.potential(eta)), -1) - 0.5 * jnp.sum(w**2, -1) / prior_variance
+        )
+
+    def look(w: Array) -> tuple[Array, Array, Array]:
+        """Gradient, root of the inverse Hessian, Newton's direction."""
+        eta = features @ w
+        miss = jnp.where(counts, scale * (target - likelihood.mean(eta)), 0.0)
+        slope = features.T @ miss - w / prior_variance
+        weight = jnp.where(counts, scale * likelihood.slope(eta), 0.0)
+        rows = features, jnp.zeros(len(eta), jnp.int32), None, weight
+        root = posterior_root(rows, 1, prior_variance)[0][0]
+        return slope, root, root @ (root.T @ slope)
+
+    def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
+        w, i, _, _, direction, decrement = now
+        tries, eta, along = w + halves[:, None] * direction, features @ w, features @ direction
+        risen = log_posterior(tries, eta + halves[:, None] * along)
+        enough = risen >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
+        # Near the top a rise drowns in rounding: there Newton's whole step is the best that is known.
+        w = jnp.where(jnp.any(enough) & (decrement > 1e-2), tries[jnp.argmax(enough)], tries[0])
+        return (w, i + 1, *_with_decrement(look(w)))
+
+    start = jnp.zeros(features.shape[1], features.dtype)
+    now = (start, jnp.zeros((), jnp.int32), *_with_decrement(look(start)))
+    w, i, slope, root, _, decrement = jax.lax.while_loop(
+        lambda x: (x[1] < max_iterations) & (x[-1] > tolerance), step, now
+    )
+    return w, root, decrement <= tolerance, i, prior_variance * jnp.linalg.norm(slope), decrement
+
+
+def _with_decrement(seen: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    slope, root, direction = seen
+    return slope, root, direction, jnp.linalg.norm(root.T @ slope)

@@ -1,0 +1,115 @@
+"""Laws of a target y given eta = phi . w, canonical link: log p(y) = (y eta - b(eta)) / dispersion + constant."""
+
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.inference.value.feature_rows import check_positive, require
+
+
+class Likelihood(Protocol):
+    """b with two derivatives, elementwise; b is convex."""
+
+    @property
+    def dispersion(self) -> Any:
+        """The target's variance is dispersion b''(eta)."""
+        ...
+
+    def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """b."""
+        ...
+
+    def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """b', the expected target."""
+        ...
+
+    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """b''."""
+        ...
+
+    def check(self, target: Any) -> None:
+        """Raise a ValueError that names the first target that cannot be."""
+        ...
+
+
+class Bernoulli(eqx.Module):
+    """A target of 0 or 1, or a share between; logit link."""
+
+    @property
+    def dispersion(self) -> float:
+        """One."""
+        return 1.0
+
+    def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """log(1 + e^eta)."""
+        return jax.nn.softplus(eta)
+
+    def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """The probability of 1."""
+        return jax.nn.sigmoid(eta)
+
+    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """p (1 - p)."""
+        return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
+
+    def check(self, target: Any) -> None:
+        """From 0 to 1."""
+        require("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
+
+
+class Poisson(eqx.Module):
+    """A count; log link."""
+
+    @property
+    def dispersion(self) -> float:
+        """One."""
+        return 1.0
+
+    def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """e^eta."""
+        return jnp.exp(eta)
+
+    def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """The rate."""
+        return jnp.exp(eta)
+
+    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """The rate."""
+        return jnp.exp(eta)
+
+    def check(self, target: Any) -> None:
+        """Zero or more."""
+        require("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
+
+
+class Gaussian(eqx.Module):
+    """A target of known variance; Laplace's approximation is then exact, and `LinearGaussian` cheaper.
+
+    Args:
+        dispersion: that variance.
+    """
+
+    dispersion: Any = 1.0
+
+    def __check_init__(self) -> None:
+        check_positive("dispersion", self.dispersion)
+
+    def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """Half a square."""
+        return 0.5 * eta**2
+
+    def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """Eta itself."""
+        return eta
+
+    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+        """One."""
+        return jnp.ones_like(eta)
+
+    def check(self, target: Any) -> None:
+        """Any finite number."""
+        require("target", target, np.isfinite, "a finite number")
