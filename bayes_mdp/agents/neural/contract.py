@@ -37,8 +37,10 @@ class LastLayer(Protocol):
         """What it was before data."""
         ...
 
-    def update(self, features: Float[Array, "K D"], action: Int[Array, " K"]) -> Self:
-        """After the actions were taken at these features."""
+    def update(
+        self, features: Float[Array, "K D"], action: Int[Array, " K"], target: Float[Array, " K"] | None = None
+    ) -> Self:
+        """After the actions were taken at these features; `target`: the rewards there, where the agent knows them."""
         ...
 
 

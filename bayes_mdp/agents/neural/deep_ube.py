@@ -46,6 +46,8 @@ class DeepUBE(eqx.Module):
         noise: "none"; "episode": beta times one |z| an episode, z of N(0, 1), shared by all states and actions;
             "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply: the
             draws of all steps of a long way have to agree.
+        shrink: Q learns from (1 - kappa) r, the posterior mean of the reward, and not from r: a first reward that is
+            mostly noise is not taken at its word.
 
     Raises:
         ValueError: `noise` is another name.
@@ -61,6 +63,7 @@ class DeepUBE(eqx.Module):
     q_max: Any = 1.0
     beta: Any = 1.0
     noise: str = eqx.field(default="none", static=True)
+    shrink: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:
         check_name("noise", self.noise, NOISE)
@@ -110,7 +113,8 @@ class DeepUBE(eqx.Module):
         """Sigma_a after this step; gradient steps on Q and w."""
         del memory
         now = iteration % replay.shape[0]
-        belief = learner.belief.update(replay.rows.extra[now], replay.rows.action[now])
+        rows = replay.rows
+        belief = learner.belief.update(rows.extra[now], rows.action[now], rows.reward[now])
         nets, watched = self.learning.learn(
             key,
             learner.nets,
@@ -143,9 +147,14 @@ class DeepUBE(eqx.Module):
         """Of both networks on a batch."""
         unknown = self.unknown(belief, batch.next_extra)
         q_next, u_next = self.values_of(target, unknown, batch.next_observation)
-        best = jnp.argmax(q_next + self.beta * jnp.sqrt(u_next), 1)[:, None]
+        best = self.following(q_next, u_next, batch)[:, None]
         aim_w = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
-        aim_q = self.learning.target(batch.reward, batch.terminated, q_next)
+        online = q_values(self.trunk, parameters["q"], batch.next_observation) if self.learning.double else None
+        reward = batch.reward
+        if self.shrink:
+            known = 1 - self.unknown(belief, batch.extra)
+            reward = reward * jnp.take_along_axis(known, batch.action[:, None], 1)[:, 0]
+        aim_q = self.learning.target(reward, batch.terminated, q_next, online)
         q, w = (
             jnp.take_along_axis(q_values(self.trunk, parameters[name], batch.observation), batch.action[:, None], 1)
             for name in ("q", "w")
@@ -153,6 +162,11 @@ class DeepUBE(eqx.Module):
         q_loss = self.learning.error(q[:, 0], aim_q, batch.weight)
         w_loss = self.learning.error(w[:, 0], aim_w, batch.weight)
         return q_loss + w_loss, {"loss": q_loss, "u_loss": w_loss, "q": jnp.mean(q)}
+
+    def following(self, q: Float[Array, "B A"], u: Float[Array, "B A"], batch: Batch) -> Int[Array, " B"]:
+        """a*, the action whose u the head learns: the optimistic one. With the greedy one it does not explore."""
+        del batch
+        return jnp.argmax(q + self.beta * jnp.sqrt(u), 1)
 
     def values(self, learner: DeepLearner, observation: Array) -> Values:
         """Q, sqrt(u) and u."""

@@ -64,48 +64,68 @@ class HashedFeatures(eqx.Module):
 class UnitBelief(eqx.Module):
     """Every table's belief: Q(s, a) = w_a[unit of s], weights independent, N(0, variance) before data.
 
-    One-hot features keep the posterior independent, so `precision` is all of it. The tables are k beliefs on the same
-    value that share states in different ways; `combine` says which is believed.
+    One-hot features keep the posterior independent: count and noise of each unit are all of it. The noise around a
+    unit's mean is not known and one target cannot tell it from the mean: it is taken as `noise` where targets are close
+    to zero, and rises to `reward_noise` more where their mean square is beyond `threshold`. So a place without rewards
+    is known when it has been seen once, and one that pays is looked at again.
 
     Args:
-        precision: of every weight: 1 / prior variance + count, in units of the noise.
-        prior_variance: of every weight before data, in units of the noise.
-        combine: "max": the most uncertain table, that in which a state shares its unit least (so what has never been
-            seen is unknown as long as one of the k units is new); "mean" of the tables' variances.
+        count: of targets.
+        square: sum of their squares.
+        variance_before: of every weight before data, in units of the squared target.
+        noise, reward_noise, threshold: see above, as shares of `variance_before`.
+        combine: the tables are k beliefs on the same value that share states in different ways. "max": the most
+            uncertain one is believed, that in which a state shares its unit least (so what has never been seen is
+            unknown as long as one of the k units is new); "mean" of the tables' variances.
     """
 
-    precision: Float[Array, "D A"]
-    prior_variance: Float[Array, ""]
+    count: Float[Array, "D A"]
+    square: Float[Array, "D A"]
+    variance_before: Float[Array, ""]
+    noise: Float[Array, ""]
+    reward_noise: Float[Array, ""]
+    threshold: Float[Array, ""]
     combine: str = eqx.field(static=True)
 
     def variance(self, features: Int[Array, "B k"]) -> Float[Array, "B A"]:
-        """Of the value of every action, in units of the noise."""
-        precision = self.precision[features]  # B k A
-        if self.combine == "max":
-            return 1 / jnp.min(precision, 1)
-        return jnp.mean(1 / precision, 1)
+        """Of the mean value of every action, noise left out."""
+        count, square = self.count[features], self.square[features]  # B k A
+        mean_square = square / jnp.maximum(count, 1) / self.variance_before
+        noise = self.noise + self.reward_noise * mean_square / (mean_square + self.threshold)
+        share = noise / (noise + count)
+        return self.variance_before * (jnp.max(share, 1) if self.combine == "max" else jnp.mean(share, 1))
 
     def initial_variance(self, features: Int[Array, "B k"]) -> Float[Array, " B"]:
         """What `variance` was before data."""
-        return jnp.full(len(features), self.prior_variance)
+        return jnp.full(len(features), self.variance_before)
 
-    def update(self, features: Int[Array, "K k"], action: Int[Array, " K"]) -> "UnitBelief":
-        """After K targets."""
-        return eqx.tree_at(lambda b: b.precision, self, self.precision.at[features, action[:, None]].add(1.0))
+    def update(
+        self, features: Int[Array, "K k"], action: Int[Array, " K"], target: Float[Array, " K"] | None = None
+    ) -> "UnitBelief":
+        """After K targets; None: of size zero."""
+        place = (features, action[:, None])
+        square = self.square if target is None else self.square.at[place].add(target[:, None] ** 2)
+        return eqx.tree_at(lambda b: (b.count, b.square), self, (self.count.at[place].add(1.0), square))
 
 
 class UnitPrior(eqx.Module):
     """Independent weights N(0, variance) on the units of `HashedFeatures`.
 
     Args:
-        variance: of a weight, in units of the noise: one visit leaves the share 1 / (1 + variance) of it unknown.
+        variance: of a weight, in units of the squared reward: q_max^2 of `DeepUBE`.
+        noise: of targets close to zero, as a share of `variance`: a visit leaves noise / (noise + 1) of it unknown.
+        reward_noise: added to it where targets are not close to zero.
+        threshold: mean square of targets, as a share of `variance`, that counts as half not close to zero.
         combine: see `UnitBelief`.
 
     Raises:
         ValueError: `combine` is another name.
     """
 
-    variance: Any = 100.0
+    variance: Any = 1.0
+    noise: Any = 0.02
+    reward_noise: Any = 1.0
+    threshold: Any = 0.01
     combine: str = eqx.field(default="max", static=True)
 
     def __check_init__(self) -> None:
@@ -113,5 +133,7 @@ class UnitPrior(eqx.Module):
 
     def belief(self, n_actions: int, num_features: int) -> UnitBelief:
         """The belief before data."""
-        variance = jnp.asarray(self.variance, float)
-        return UnitBelief(jnp.full((num_features, n_actions), 1 / variance), variance, self.combine)
+        nothing = jnp.zeros((num_features, n_actions))
+        variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise, float)
+        reward_noise, threshold = jnp.asarray(self.reward_noise, float), jnp.asarray(self.threshold, float)
+        return UnitBelief(nothing, nothing, variance, noise, reward_noise, threshold, self.combine)

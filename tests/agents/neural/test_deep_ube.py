@@ -19,9 +19,7 @@ from bayes_mdp.inference.value import LinearGaussianPrior
 
 SIZE = 4
 LEARNING = QLearning(discount=0.9, batch_size=8, learning_starts=16, learning_rate=1e-2, target_every=4)
-AGENT = DeepUBE(
-    MLP((6,)), HashedFeatures(4, 10), LEARNING, UnitPrior(variance=20.0), local_scale=0.3, q_max=1.5, beta=0.7
-)
+AGENT = DeepUBE(MLP((6,)), HashedFeatures(4, 10), LEARNING, UnitPrior(noise=0.05), local_scale=0.3, q_max=1.5, beta=0.7)
 CELLS: Any = np.eye(SIZE**2, dtype=np.uint8).reshape(-1, SIZE, SIZE)
 
 
@@ -43,16 +41,24 @@ def _u(kappa: Any, w: Any) -> np.ndarray:
     return np.minimum(0.3 * kappa + 0.81 * future, 2.25)
 
 
-def test_u_is_that_of_counts(run):
-    """kappa = 1 / (1 + variance n), n counted by hand from the replay; u by the formula from it and from w."""
-    _, later = run
-    rows = later.replay.rows
-    count = np.zeros((SIZE**2, 2))
-    for seen, action in zip(np.asarray(rows.observation)[:60, 0], np.asarray(rows.action)[:60, 0], strict=True):
+def _share(now: Any) -> np.ndarray:
+    """kappa of every cell and action, counts and rewards taken from the replay of 60 steps by hand."""
+    count, square = np.zeros((2, SIZE**2, 2))
+    rows = jax.tree.map(lambda x: np.asarray(x)[:60, 0], now.replay.rows)
+    for seen, action, reward in zip(rows.observation, rows.action, rows.reward, strict=True):
         count[seen.argmax(), action] += 1
+        square[seen.argmax(), action] += reward**2
     assert count.max() > 5
     assert np.sum(count == 0) > 5
-    kappa = 1 / (1 + 20 * count)
+    size = square / np.maximum(count, 1)
+    noise = 0.05 + size / (size + 0.01)
+    return noise / (noise + count)
+
+
+def test_u_is_that_of_counts(run):
+    """By the formula of the class from kappa and w."""
+    later = run[1]
+    kappa = _share(later)
     w = np.asarray(q_values(AGENT.trunk, later.learner.nets.parameters["w"], CELLS))
     values: Any = AGENT.values(later.learner, CELLS)
     np.testing.assert_allclose(values.u, _u(kappa, w), rtol=1e-5)
@@ -70,7 +76,7 @@ def test_first_visit_optimism(run):
     for learner in (before.learner, later.learner, loud):
         u = np.asarray(AGENT.values(learner, CELLS).u)
         np.testing.assert_allclose(u[kappa == 1], 0.3 + 0.81 * 2.25, rtol=1e-6)
-    assert np.all(u[kappa < 1] < 0.2)
+    assert np.all(u[kappa < 1] < 0.4)
 
 
 def test_features_are_fixed(run):
@@ -83,30 +89,30 @@ def test_features_are_fixed(run):
             jax.tree.leaves(later.learner.nets.parameters[name]),
         )
         assert all(np.any(np.asarray(a) != np.asarray(b)) for a, b in zip(*pair, strict=True))
-    assert float(jnp.sum(later.learner.belief.precision - before.learner.belief.precision)) == 60 * 4
+    assert float(jnp.sum(later.learner.belief.count - before.learner.belief.count)) == 60 * 4
     assert before.learner.features.shape not in [x.shape for x in jax.tree.leaves(later.learner.nets)]
 
 
 def test_targets_by_a_loop(run):
-    """r + gamma max Q and u at the action of the largest Q + beta sqrt(u), both nothing after an end."""
+    """(1 - kappa) r + gamma max Q and u at the action of the largest Q + beta sqrt(u), both nothing after an end."""
     _, later = run
     parameters, target, belief = later.learner.nets.parameters, run[0].learner.nets.parameters, later.learner.belief
     rng = np.random.default_rng(3)
     cell, following = rng.integers(0, SIZE**2, (2, 12))
     action, reward, ended = rng.integers(0, 2, 12), rng.normal(size=12), rng.random(12) < 0.3
     weight = np.where(np.arange(12) == 5, 0.0, 1.0)
-    units = AGENT.features.apply(later.learner.features, CELLS[following])
-    batch: Any = Batch(CELLS[cell], action, reward, ended, CELLS[following], action, weight, (), units, ())  # pyright: ignore
+    own, units = (AGENT.features.apply(later.learner.features, CELLS[x]) for x in (cell, following))
+    batch: Any = Batch(CELLS[cell], action, reward, ended, CELLS[following], action, weight, own, units, ())  # pyright: ignore
     q, w = (np.asarray(q_values(AGENT.trunk, parameters[n], CELLS)) for n in ("q", "w"))
     q_next, w_next = (np.asarray(q_values(AGENT.trunk, target[n], CELLS)) for n in ("q", "w"))
-    kappa = 1 / (1 + 20 * _counts(later))
+    kappa = _share(later)
     q_sum = w_sum = 0.0
     optimistic = 0
     for b in range(12):
         u = _u(kappa[following[b]], w_next[following[b]])
         best = int(np.argmax(q_next[following[b]] + 0.7 * np.sqrt(u)))
         optimistic += best != np.argmax(q_next[following[b]])
-        aim_q = reward[b] + (0.0 if ended[b] else 0.9 * q_next[following[b]].max())
+        aim_q = (1 - kappa[cell[b], action[b]]) * reward[b] + (0.0 if ended[b] else 0.9 * q_next[following[b]].max())
         aim_w = 0.0 if ended[b] else u[best]
         q_sum += weight[b] * (q[cell[b], action[b]] - aim_q) ** 2 / 24
         w_sum += weight[b] * (w[cell[b], action[b]] - aim_w) ** 2 / 24
@@ -115,12 +121,6 @@ def test_targets_by_a_loop(run):
     assert watched["loss"] == pytest.approx(q_sum, rel=1e-5)
     assert watched["u_loss"] == pytest.approx(w_sum, rel=1e-5)
     assert loss == pytest.approx(q_sum + w_sum, rel=1e-5)
-
-
-def _counts(now: Any) -> np.ndarray:
-    """Visits of every cell and action, from the belief of one table."""
-    codes = AGENT.features.apply(now.learner.features, CELLS)
-    return np.asarray(jnp.min(now.learner.belief.precision[codes], 1)) - 1 / 20
 
 
 def test_noise(run):

@@ -45,14 +45,14 @@ def test_how_often_units_are_shared(key, bits):
 
 
 def test_one_table_is_a_linear_gaussian_belief(key):
-    """On the same features written out as zeros and a one."""
+    """On the same features written out as zeros and a one, the noise given."""
     rng = np.random.default_rng(0)
     unit, action = rng.integers(0, 5, (30, 1)), rng.integers(0, 2, 30)
-    sparse = UnitPrior(variance=3.0).belief(2, 5)
-    full = LinearGaussianPrior(variance=3.0).belief(2, 5)
+    sparse = UnitPrior(variance=3.0, noise=0.25).belief(2, 5)
+    full = LinearGaussianPrior(variance=4.0, noise_variance=0.75).belief(2, 5)
     sparse = sparse.update(jnp.asarray(unit[:20]), jnp.asarray(action[:20]))
     for one in range(20, 30):
-        sparse = sparse.update(jnp.asarray(unit[one : one + 1]), jnp.asarray(action[one : one + 1]))
+        sparse = sparse.update(jnp.asarray(unit[one : one + 1]), jnp.asarray(action[one : one + 1]), jnp.zeros(1))
     full = full.update(jnp.eye(5)[unit[:, 0]], jnp.asarray(action))
     everyone: Any = np.arange(5)[:, None]
     np.testing.assert_allclose(sparse.variance(everyone), full.variance(jnp.eye(5)), rtol=1e-5)
@@ -61,18 +61,25 @@ def test_one_table_is_a_linear_gaussian_belief(key):
 
 @pytest.mark.parametrize("combine", ["max", "mean"])
 def test_tables_together(combine):
-    """Counts by a loop over three tables of two units; seen twice by one action, the other action knows nothing."""
+    """Counts and noise by a loop over three tables of two units; the action that was never taken knows nothing."""
     units = jnp.array([[0, 2, 4], [0, 2, 5], [1, 3, 5]])
-    belief = UnitPrior(variance=10.0, combine=combine).belief(2, 6)
-    belief = belief.update(units[:1], jnp.array([1])).update(units[:2], jnp.array([1, 1]))
-    counts = np.zeros((6, 2))
-    for row in (0, 0, 1):
+    belief = UnitPrior(variance=2.0, noise=0.1, reward_noise=0.5, threshold=0.03, combine=combine).belief(2, 6)
+    belief = belief.update(units[:1], jnp.array([1]), jnp.array([0.4]))
+    belief = belief.update(units[:2], jnp.array([1, 1]), jnp.array([-1.0, 0.01]))
+    targets = [[] for _ in range(6)]
+    for row, target in ((0, 0.4), (0, -1.0), (1, 0.01)):
         for unit in np.asarray(units[row]):
-            counts[unit, 1] += 1
-    each = 1 / (0.1 + counts[np.asarray(units)])
+            targets[unit].append(target)
+    share = np.ones(6)
+    for unit, seen in enumerate(targets):
+        if seen:
+            size = np.mean(np.square(seen)) / 2
+            noise = 0.1 + 0.5 * size / (size + 0.03)
+            share[unit] = noise / (noise + len(seen))
+    each = 2 * share[np.asarray(units)]
     expected = each.max(1) if combine == "max" else each.mean(1)
-    np.testing.assert_allclose(belief.variance(units), expected, rtol=1e-6)
-    np.testing.assert_allclose(belief.variance(units)[:, 0], 10.0, rtol=1e-6)
+    np.testing.assert_allclose(belief.variance(units)[:, 1], expected, rtol=1e-6)
+    np.testing.assert_allclose(belief.variance(units)[:, 0], 2.0, rtol=1e-6)
 
 
 def test_cells_of_a_large_plane_are_told_apart(key):
@@ -87,9 +94,9 @@ def test_cells_of_a_large_plane_are_told_apart(key):
     codes = jnp.sum((w[cells] > 0).reshape(-1, 8, 14) << jnp.arange(14), -1) + (jnp.arange(8) << 14)
     np.testing.assert_array_equal(hashed.apply(w, plane.reshape(64, 100, 100)), codes[:64])
     seen = np.random.default_rng(0).permutation(len(cells)) < len(cells) // 2
-    belief = UnitPrior(variance=100.0).belief(1, hashed.num_features((100, 100)))
+    belief = UnitPrior(noise=0.01).belief(1, hashed.num_features((100, 100)))
     belief = belief.update(codes[seen], jnp.zeros(seen.sum(), int))
-    share = np.asarray(belief.variance(codes))[:, 0] / 100
+    share = np.asarray(belief.variance(codes))[:, 0]
     np.testing.assert_allclose(share[~seen], 1.0)
     np.testing.assert_allclose(share[seen], 1 / 101, rtol=1e-5)
 
