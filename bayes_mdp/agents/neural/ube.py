@@ -178,7 +178,9 @@ class NeuralUBE(eqx.Module):
         counted = alive[:n] & (jnp.arange(n)[:, None] < stop)
         factor = self.learning.discount ** (2 * jnp.arange(n + 1))
         everyone = jnp.arange(num_envs)
-        at_stop = self.head.apply(u, features[stop, everyone])[everyone, action[stop, everyone]]
+        # Of one step, what stops elsewhere has no weight, and `act` has computed u here: compiled together, it is once.
+        seen = features[-1] if n == 1 else features[stop, everyone]
+        at_stop = self.head.apply(u, seen)[everyone, action[stop, everyone]]
         beyond = factor[stop] * jnp.where(alive[stop, everyone], jnp.maximum(at_stop, 0.0), 0.0)
         return jnp.sum(jnp.where(counted, factor[:n, None] * local, 0.0), 0) + beyond, (stop > 0).astype(float)
 
