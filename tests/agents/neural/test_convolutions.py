@@ -1,11 +1,13 @@
 """Convolutional trunks: shapes, sizes of the papers, and numpy's route to the same numbers."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.neural.convolutions import Filters, MinAtarConv, NatureConv, patches
+from bayes_mdp.agents.neural.convolutions import Filters, MinAtarConv, NatureConv, convolve, patches
 
 
 def convolved(x, layer, stride):
@@ -69,6 +71,35 @@ def test_minatar_is_numpys_convolution(key, dtype):
     planes = np.asarray(jax.random.bernoulli(key, 0.2, (6, 10, 10, 4)))
     ours = jax.jit(trunk.apply)(parameters, jnp.asarray(planes, dtype))
     np.testing.assert_allclose(ours, features(planes.astype(float), parameters, (1,)), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "side", "stride"), [((12, 13), 4, 2), ((11, 9), 3, 1), ((21, 20), 8, 4)])
+def test_slopes_are_those_that_jax_derives(key, shape, side, stride):
+    keys = jax.random.split(key)
+    x, kernel = jax.random.normal(keys[0], (2, *shape, 3)), jax.random.normal(keys[1], (side, side, 3, 5))
+
+    def plain(x, kernel):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, kernel, (stride, stride), "VALID", dimension_numbers=numbers)
+
+    def slopes(f):
+        return jax.jit(jax.grad(lambda *args: jnp.sum(f(*args) ** 3), argnums=(0, 1)))(x, kernel)
+
+    ours, theirs = slopes(lambda x, kernel: convolve(x, kernel, stride)), slopes(plain)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
+        assert np.abs(b).max() > 0.1
+
+
+def test_every_convolution_has_channels_last(key):
+    """XLA's CPU compiler has a fast program in loops and branches for this form alone."""
+    trunk = NatureConv((Filters(2, 8, 4), Filters(3, 4, 2), Filters(4, 3, 1)), 5)
+    parameters = trunk.init(key, (2, 44, 44))
+    frames = jnp.zeros((3, 2, 44, 44), jnp.uint8)
+    slope = jax.grad(lambda p: jnp.sum(trunk.apply(p, frames) ** 2))
+    program = jax.jit(lambda p: jax.lax.cond(p.hidden.bias[0] > 0, slope, lambda q: q, p)).lower(parameters)
+    forms = re.findall(r"dim_numbers = (.*?), window", program.as_text())
+    assert len(forms) == 3 + 3 + 2 and set(forms) == {"[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"}
 
 
 def test_parameters_are_within_their_bound(key):
