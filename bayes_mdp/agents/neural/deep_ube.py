@@ -29,23 +29,27 @@ class DeepLearner(NamedTuple):
 class DeepUBE(eqx.Module):
     """UBE with fixed features and a live local uncertainty.
 
-    Changes against [UBE18] Algorithm 1: phi is fixed and random, so that Sigma_a is never stale; kappa = posterior
-    over prior variance of phi' w_a, the share still unknown; u is not a head but
-    min(nu + gamma^2 (kappa U + (1 - kappa) w), U) with nu = scale kappa, U = q_max^2 and w the head, clipped to
-    [0, U], so that what was never seen has u of about U; w learns u(s', a*) from replay, a* the optimistic action, with
-    a target network; actions are argmax Q + beta sqrt(u), without noise.
+    Changes against [UBE18] Algorithm 1, each with a line in the ablation of `benchmarks/neural_deep_sea.py`:
+
+    1. phi is fixed and random, so that the belief on it is never stale: hashed, or any of unit norm.
+    2. kappa = posterior over prior variance at (s, a) is the share still unknown, and nu = local_scale kappa.
+    3. u is no head but min(nu + gamma^2 (kappa U + (1 - kappa) w), U), U = q_max^2, nu and kappa as they are now; w is
+       the head, clipped to [0, U]. So u of what was never seen is about U whatever the head says.
+    4. w learns u(s', a*) from replay, with a target network and nothing after an end; a* is the optimistic action.
+    5. Actions are argmax Q + beta sqrt(u). Noise per action and step, as in [UBE18], has to agree along a whole way.
+    6. The belief takes rewards beyond zero for noisy (`UnitBelief`), and Q learns from (1 - kappa) r.
+    7. The last layer of w begins small, with bias 1; several gradient steps follow each iteration.
 
     Args:
         trunk: of Q and, with parameters of its own, of w.
-        features: fixed, of unit norm.
+        features: fixed; what they give is kept in the replay.
         learning: how both networks learn.
         posterior: belief about the last layer on `features`.
         local_scale: nu of a pair never seen.
         q_max: largest value that Q can take, in units of the reward.
         beta: standard deviations of optimism.
         noise: "none"; "episode": beta times one |z| an episode, z of N(0, 1), shared by all states and actions;
-            "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply: the
-            draws of all steps of a long way have to agree.
+            "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply.
         shrink: Q learns from (1 - kappa) r, the posterior mean of the reward, and not from r: a first reward that is
             mostly noise is not taken at its word.
 
@@ -56,7 +60,7 @@ class DeepUBE(eqx.Module):
     trunk: Trunk = eqx.field(default=MLP((64, 64)), static=True)
     features: Trunk = eqx.field(default=HashedFeatures(), static=True)
     learning: QLearning = QLearning(
-        learning_rate=1e-3, learning_starts=16, gradient_steps=2, target_every=4, discount=0.99
+        learning_rate=1e-3, learning_starts=16, gradient_steps=4, target_every=4, discount=0.99
     )
     posterior: LastLayerPrior = UnitPrior()
     local_scale: Any = 0.1

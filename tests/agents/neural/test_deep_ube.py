@@ -19,7 +19,15 @@ from bayes_mdp.inference.value import LinearGaussianPrior
 
 SIZE = 4
 LEARNING = QLearning(discount=0.9, batch_size=8, learning_starts=16, learning_rate=1e-2, target_every=4)
-AGENT = DeepUBE(MLP((6,)), HashedFeatures(4, 10), LEARNING, UnitPrior(noise=0.05), local_scale=0.3, q_max=1.5, beta=0.7)
+AGENT = DeepUBE(
+    MLP((6,)),
+    HashedFeatures(4, 10),
+    LEARNING,
+    UnitPrior(noise=0.05, threshold=0.01),
+    local_scale=0.3,
+    q_max=1.5,
+    beta=0.7,
+)
 CELLS: Any = np.eye(SIZE**2, dtype=np.uint8).reshape(-1, SIZE, SIZE)
 
 
