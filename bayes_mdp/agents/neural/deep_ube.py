@@ -50,8 +50,9 @@ class DeepUBE(eqx.Module):
         beta: standard deviations of optimism.
         noise: "none"; "episode": beta times one |z| an episode, z of N(0, 1), shared by all states and actions;
             "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply.
-        shrink: Q learns from (1 - kappa) r, the posterior mean of the reward, and not from r: a first reward that is
-            mostly noise is not taken at its word.
+        shrink: the belief is told of the rewards, and Q learns from (1 - kappa) r, their posterior mean, and not from
+            r: a first reward that is mostly noise is not taken at its word. False for a belief whose targets are others
+            (`LastLayerLaplace`).
 
     Raises:
         ValueError: `noise` is another name.
@@ -118,7 +119,8 @@ class DeepUBE(eqx.Module):
         del memory
         now = iteration % replay.shape[0]
         rows = replay.rows
-        belief = learner.belief.update(rows.extra[now], rows.action[now], rows.reward[now])
+        reward = rows.reward[now] if self.shrink else None
+        belief = learner.belief.update(rows.extra[now], rows.action[now], reward)
         nets, watched = self.learning.learn(
             key,
             learner.nets,
