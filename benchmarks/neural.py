@@ -4,9 +4,10 @@
   120-84, batch 128, one update per 10 steps, Adam 2.5e-4, target every 50 updates, replay of 10,000), whole runs of
   100,000 steps from scratch in one program. The peer in the same run is rejax's DQN (same settings, no double
   Q-learning, evaluation taken out); it and MinAtar need gymnax, and rejax's imports need TensorFlow Probability.
-* cost: UBE over DQN in pairs that take turns. "conv": Nature's network and frames of 84 x 84 x 4 bytes of a synthetic
-  world (a frame costs nothing), one environment, batch 32 every 4 steps, u head of 512 on the 512 features, centred
-  RMSProp; "MLP": the settings of `speed` on CartPole. Median ratio, and the 2nd and 9th of ten (97.9 % of a median).
+* cost: UBE over DQN in pairs that take turns. "conv": Nature's network, stacks of 4 frames of 84 x 84 bytes of a
+  synthetic world (a frame costs nothing), one environment, batch 32 every 4 steps, u head of 512 on the 512 features,
+  centred RMSProp; "MLP": the settings of `speed` on CartPole. Median ratio, and the 2nd and 9th of ten (97.9 % of a
+  median).
 * frames: environment steps per second of wall clock on the device, UBE with 150-step targets beside DQN on the
   synthetic frames, 128 environments side by side, batch 512; MinAtar Breakout, 128 environments, beside rejax's DQN.
   On a GPU: `python benchmarks/neural.py --device gpu frames`. It was not run on one; without gymnax the second is out.
@@ -36,6 +37,7 @@ from bayes_mdp.agents.neural import DQN, MLP, DeepUBE, Epsilon, NeuralUBE, QLear
 from bayes_mdp.agents.neural.convolutions import NatureConv
 from bayes_mdp.envs.cartpole import cartpole
 from bayes_mdp.experiments.deep.loop import begin, run_chunk
+from bayes_mdp.inference.value import LinearGaussianPrior
 from bayes_mdp.mdp import TimeStep
 
 STEPS, ENVS, ROUNDS, PAIRS = 100_000, 10, 5, 10
@@ -44,7 +46,7 @@ NATURE = QLearning(learning_rate=2.5e-4, optimizer="rmsprop", batch_size=32, lea
 
 
 class Frames(eqx.Module):
-    """A world of 84 x 84 x 4 bytes that costs nothing: a fixed picture whose bits change with the clock."""
+    """A world of four frames of 84 x 84 bytes that costs nothing: a fixed picture whose bits change with the clock."""
 
     @property
     def name(self) -> str:
@@ -59,7 +61,7 @@ class Frames(eqx.Module):
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """Of a stack of four frames."""
-        return (84, 84, 4)
+        return (4, 84, 84)
 
     @property
     def observation_dtype(self) -> np.dtype:
@@ -78,7 +80,7 @@ class Frames(eqx.Module):
         return TimeStep(clock, self._seen(clock), reward, jax.random.uniform(key) < 1 / 256, jnp.bool_(False), reward)
 
     def _seen(self, clock: Any) -> Any:
-        picture = (np.arange(84 * 84 * 4) * 2654435761 >> 24 & 255).astype(np.uint8).reshape(84, 84, 4)
+        picture = (np.arange(4 * 84 * 84) * 2654435761 >> 24 & 255).astype(np.uint8).reshape(4, 84, 84)
         return jnp.bitwise_xor(picture, (clock & 255).astype(jnp.uint8))
 
 
@@ -222,7 +224,7 @@ def cost() -> None:
         "DQN": DQN(NatureConv(), NATURE),
         "UBE, paper": NeuralUBE(NatureConv(), NATURE),
         "UBE, paper, 150 steps": NeuralUBE(NatureConv(), NATURE, UncertaintyHead(num_steps=150)),
-        "UBE, deep (512 random features)": DeepUBE(NatureConv(), RandomFeatures(), NATURE),
+        "UBE, deep (512 random features)": DeepUBE(NatureConv(), RandomFeatures(), NATURE, LinearGaussianPrior(100.0)),
     }
     flat = {
         "DQN": DQN(MLP(), PUREJAXRL),

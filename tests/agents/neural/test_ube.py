@@ -89,11 +89,12 @@ def history() -> tuple[Any, Any]:
 def test_sigma_is_the_inverse(history):
     """(I / mu + sum of phi phi')^-1 over the features with which an action was taken, in float64; error below 1e-5."""
     _, (learner, memory, action) = history
+    covariance = _at(learner.belief, -1).covariance
     features = memory[:, -1].astype(float)  # of the parameters that acted, which moved meanwhile
     for a in range(ACTIONS):
         taken = features[action == a]
         exact = np.linalg.inv(np.eye(6) / 2.0 + taken.T @ taken)
-        np.testing.assert_allclose(learner.belief.covariance[-1, a], exact, atol=1e-5)
+        np.testing.assert_allclose(covariance[a], exact, atol=1e-5)
     moved = learner.q.parameters["trunk"][0].weight
     assert np.any(moved[-1] != moved[0])
 
