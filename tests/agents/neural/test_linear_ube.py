@@ -43,7 +43,7 @@ def rebuilt(trunk: Any, now: Any) -> Any:
 
 @pytest.mark.parametrize(
     "trunk",
-    [Fourier(BOX, 2), RandomFeatures(12), pytest.param(MLP((8,)), id="learned")],
+    [Fourier(BOX, 2), MLP((8,)), pytest.param(RandomFeatures(12), marks=pytest.mark.slow)],
     ids=lambda t: type(t).__name__,
 )
 def test_the_belief_is_never_stale(trunk):

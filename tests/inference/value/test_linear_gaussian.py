@@ -94,8 +94,10 @@ def test_a_product_that_is_not_symmetric_is_caught():
     assert np.max(np.abs(broken - truth)) > 1e-2 * np.max(truth)
 
 
-@BOTH
-@pytest.mark.parametrize("n_actions", [2, 3])
+@pytest.mark.parametrize(
+    ("n_actions", "square_root"),
+    [(2, True), (3, False), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((3, True), (2, False)))],
+)
 def test_mixed_actions_weights_and_blocks(n_actions, square_root, x64):
     """In turn, as a block and rebuilt: the closed form of every action, to rounding; masked and picked alike."""
     x, y = RNG.normal(size=(12, D)), RNG.normal(size=12)
