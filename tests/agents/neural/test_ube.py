@@ -13,6 +13,7 @@ from bayes_mdp.agents import ube
 from bayes_mdp.agents.neural import MLP, NeuralUBE, QLearning, Spec, UncertaintyHead
 from bayes_mdp.agents.neural.networks import Dense
 from bayes_mdp.agents.neural.replay import Row, add, empty_replay
+from bayes_mdp.agents.neural.ube import variance_of_taken
 from bayes_mdp.experiments.deep.loop import begin, iterate
 from bayes_mdp.inference.value import LinearGaussianPrior
 from bayes_mdp.mdp import Discounted, Transitions
@@ -269,6 +270,16 @@ def test_noise(key):
     assert share > FALSE_ALARM
     assert together > FALSE_ALARM
     assert _faults(_chosen(key, held=True))[1] < FALSE_ALARM
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+def test_variance_of_what_was_taken(key, envs):
+    """The short cut of one environment says what the belief says."""
+    features = jax.random.normal(key, (2, envs, 6))
+    action = jnp.arange(envs) + 1 - envs // 3
+    learnt = LinearGaussianPrior(2.0, 0.5).belief(ACTIONS, 6).update(features[0], action)
+    found = variance_of_taken(learnt, features[1], action)
+    np.testing.assert_allclose(found, learnt.variance(features[1])[np.arange(envs), action], rtol=1e-5)
 
 
 def test_a_replay_that_is_too_short(key):
