@@ -96,7 +96,7 @@ def test_montezuma_is_resumed_bit_for_bit():
 @pytest.mark.parametrize("game", ["pong", "montezuma_revenge"])
 def test_twenty_thousand_frames_are_resumed_bit_for_bit(game):
     pytest.importorskip("ale_py")
-    learning = QLearning(batch_size=32, learning_starts=400, optimizer="rmsprop", huber=True)
+    learning = QLearning(batch_size=32, learning_starts=400, train_every=4, optimizer="rmsprop", huber=True)
     for agent in (
         DQN(trunk=NatureConv(), learning=learning, epsilon=Epsilon(steps=2000)),
         NeuralUBE(trunk=NatureConv(), learning=learning),
