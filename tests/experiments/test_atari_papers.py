@@ -72,9 +72,8 @@ def test_the_whole_table_stands_beside_the_published_one(played):
     assert len(played) == 4 * 57 and played[0][2].options.replay_size == 10**6
     if not TABLE.exists():
         pytest.skip("the table of published results is not here")
-    names = dict(
-        zip(("DQN", "DQN Intrinsic Motivation", "DQN UBE 1-step", "DQN UBE n-step"), ATARI_AGENTS, strict=True)
-    )
+    methods = ("DQN", "DQN Intrinsic Motivation", "DQN UBE 1-step", "DQN UBE n-step")
+    names = {str(method): agent for method, agent in zip(methods, ATARI_AGENTS, strict=True)}
     with TABLE.open(encoding="utf-8") as file:
         lines = [line for line in csv.DictReader(file) if line["table"] == "Table 1" and line["method"] in names]
     published = {(names[line["method"]], line["metric"].split()[0]): float(line["value"]) for line in lines}
