@@ -63,7 +63,10 @@ def spec_of(env: ObservedEnvironment, num_envs: int) -> Spec:
 
 
 def begin(key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, num_envs: int, num_rows: int) -> Now:
-    """Everything before the first iteration; the replay holds `num_rows` rows of `num_envs` environments."""
+    """Everything before the first iteration; the replay holds `num_rows` rows of `num_envs` environments.
+
+    `key` must be another one than that of `iterate`, which draws from it what is drawn here.
+    """
     key_learner, key_memory, key_world = jax.random.split(key, 3)
     spec = spec_of(env, num_envs)
     learner, memory = agent.init(key_learner, spec), agent.begin(key_memory, spec)
