@@ -13,10 +13,11 @@ from bayes_mdp.agents.neural.contract import (
     Spec,
     Values,
 )
+from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
 from bayes_mdp.agents.neural.deep_ube import DeepUBE
 from bayes_mdp.agents.neural.dqn import DQN
 from bayes_mdp.agents.neural.exploration import Epsilon
-from bayes_mdp.agents.neural.fixed_features import RandomFeatures
+from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
 from bayes_mdp.agents.neural.networks import MLP, Trunk
 from bayes_mdp.agents.neural.one_hot import OneHotMLP
@@ -38,18 +39,24 @@ __all__ = [
     "NEURAL_AGENTS",
     "BonusDQN",
     "BootstrappedDQN",
+    "Box",
     "Choice",
     "DeepUBE",
     "Epsilon",
+    "Fourier",
     "HashedFeatures",
     "LastLayer",
     "LastLayerPrior",
+    "MinAtarConv",
+    "NatureConv",
     "NeuralAgent",
     "NeuralUBE",
     "OneHotMLP",
     "QLearning",
+    "RadialBasis",
     "RandomFeatures",
     "Spec",
+    "Tiles",
     "Trunk",
     "UncertaintyHead",
     "UnitBelief",
