@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from neural_deep_sea_places import Places, deep_on_places
 from neural_deep_sea_variants import ABLATION
 
 from bayes_mdp.agents.neural import (
@@ -47,6 +48,7 @@ GREEDY = Epsilon(1.0, 0.05, 1_000)
 
 AGENTS: dict[str, Callable[[], Any]] = {
     "deep": lambda: DeepUBE(trunk=NET),
+    "deep, places": lambda: None,  # the same run, see `neural_deep_sea_places`
     "paper": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=0.1),
     "paper, beta 1": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=1.0),
     "paper, beta 3": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=3.0),
@@ -61,6 +63,8 @@ AGENTS: dict[str, Callable[[], Any]] = {
 def play(agent: Any, size: int, stochastic: bool, seeds: int, episodes: int) -> dict[str, np.ndarray]:
     """All seeds in turn in one compiled program: which episodes found the treasure, and what it cost."""
     env, steps = deep_sea_observed(size, stochastic=stochastic), episodes * size
+    if agent is None:
+        agent, env = deep_on_places(size), Places(env)
     root = jax.random.fold_in(jax.random.key(SEED), 2 * size + stochastic)
 
     def one(key: Any) -> Any:
