@@ -62,7 +62,7 @@ def test_a_killed_reproduction_goes_on_from_its_last_cell(squares, tmp_path, key
         bm.reproduce("squares", key=key, path=path, scale="full")
     resumed, _ = bm.reproduce("squares", key=key, path=path)
     assert CALLS == ["cell-0", "cell-1", "cell-2", "cell-2", "cell-3"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["squares.nc", "squares.png"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["squares.json", "squares.nc", "squares.png"]
     whole, _ = bm.reproduce("squares", key=key)
     xr.testing.assert_identical(whole, resumed)
     assert "cells" not in resumed.attrs["configuration"]
