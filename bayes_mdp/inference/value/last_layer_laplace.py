@@ -18,8 +18,8 @@ _HALVINGS, _BISECTIONS = 20, 60
 class LastLayerLaplace(eqx.Module):
     """w_a ~ N(mean_a, root_a root_a'), independent between actions; a target has mean b'(phi . w_a).
 
-    Speaks as `LinearGaussian` does: `DeepUBE` and `NeuralUBE` take either. They give no targets: then the rows count
-    with b'' at the mean of now.
+    Speaks as `LinearGaussian` does: `NeuralUBE` takes either, and `DeepUBE` with `shrink=False`. Those give no
+    targets: then the rows count with b'' at the mean of now.
 
     Args:
         mean: the most probable weights after `fit`; after `update` what the last rows made of them.

@@ -23,7 +23,7 @@ AGENT = DeepUBE(
     MLP((6,)),
     HashedFeatures(4, 10),
     LEARNING,
-    UnitPrior(noise=0.05, threshold=0.01),
+    UnitPrior(noise=0.05, reward_noise=1.0, threshold=0.01),
     local_scale=0.3,
     q_max=1.5,
     beta=0.7,
