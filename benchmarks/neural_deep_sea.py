@@ -40,7 +40,7 @@ from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.loop import begin, run_chunk
 from bayes_mdp.experiments.time_to_solve import first_visit, sustained_time_to_solve, time_to_solve
 
-SEED = 20_261
+SEED = 20_262
 REPLAY = 50_000  # transitions; fewer where fewer are made
 NET = OneHotMLP((64, 64))  # the function of MLP((64, 64)), faster on positions
 BATCH = QLearning(learning_rate=1e-3, learning_starts=128, target_every=4)

@@ -66,7 +66,7 @@ class DeepUBE(eqx.Module):
     posterior: LastLayerPrior = UnitPrior()
     local_scale: Any = 0.1
     q_max: Any = 1.0
-    beta: Any = 1.0
+    beta: Any = 1.5
     noise: str = eqx.field(default="none", static=True)
     shrink: bool = eqx.field(default=True, static=True)
 

@@ -124,7 +124,7 @@ class UnitPrior(eqx.Module):
 
     variance: Any = 1.0
     noise: Any = 0.02
-    reward_noise: Any = 2.0
+    reward_noise: Any = 1.0
     threshold: Any = 0.001
     combine: str = eqx.field(default="max", static=True)
 
