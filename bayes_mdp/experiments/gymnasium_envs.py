@@ -71,12 +71,7 @@ class ParallelEnvs:
         self.env, self.lanes = env, int(env.num_envs)
         self._states, self._actions = _spaces(env)
         (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
-        mode = env.metadata.get("autoreset_mode")
-        try:
-            self.mode: Any = AutoresetMode(mode)
-        except ValueError as error:
-            modes = ", ".join(f"{m!s}" for m in AutoresetMode)
-            raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
+        self.mode: Any = autoreset_mode(env)
         self._modes = AutoresetMode
         self._waiting = np.zeros(self.lanes, bool)
 
@@ -176,3 +171,19 @@ def _spaces(env: Any) -> tuple[Any, Any]:
 
 def _size(space: Any) -> tuple[int, int]:
     return int(space.n), int(space.start)
+
+
+def autoreset_mode(env: Any) -> Any:
+    """The `AutoresetMode` of a vector environment.
+
+    Raises:
+        ValueError: it names none.
+    """
+    from gymnasium.vector import AutoresetMode
+
+    mode = env.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError as error:
+        modes = ", ".join(f"{m!s}" for m in AutoresetMode)
+        raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error

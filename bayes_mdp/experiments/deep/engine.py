@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent, Spec
 from bayes_mdp.experiments.deep.checkpoint import fill, named_arrays
-from bayes_mdp.experiments.deep.evaluate import play
+from bayes_mdp.experiments.deep.evaluate import play_seeds
 from bayes_mdp.experiments.deep.loop import Now, Seen, begin, run_chunk, spec_of
 from bayes_mdp.experiments.deep.memory import check_replay_fits
 from bayes_mdp.experiments.deep.options import Evaluation, TrainOptions
@@ -72,9 +72,6 @@ class CompiledEngine:
         key_begin, key_run, self._key_play = jax.random.split(key, 3)
         self._begin_keys, self._run_keys = (jax.random.split(k, num_seeds) for k in (key_begin, key_run))
         self._chunk = jax.jit(jax.vmap(run_chunk, in_axes=(0, None, None, 0, None)), donate_argnums=3)
-        self._play = jax.jit(
-            jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5 if options.evaluation else ()
-        )
 
     @property
     def spec(self) -> Spec:
@@ -101,11 +98,8 @@ class CompiledEngine:
         """The scores of the episodes of the evaluation with this number, of each seed."""
         plan = self._options.evaluation
         assert isinstance(plan, Evaluation)
-        shape = (-(-plan.steps // plan.num_envs), plan.num_envs)
         keys = jax.random.split(jax.random.fold_in(self._key_play, number), self._num_seeds)
-        ended, score = self._play(keys, self._agent, state.learner, self._env, plan.epsilon, shape)
-        ended, score = np.asarray(ended), np.asarray(score)
-        return [score[seed][ended[seed]] for seed in range(self._num_seeds)]
+        return play_seeds(keys, self._agent, state.learner, self._env, plan)
 
     def learner(self, state: Now) -> Any:
         """What was learnt."""

@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.agents.neural.exploration import epsilon_greedy
-from bayes_mdp.experiments.deep.loop import spec_of
+from bayes_mdp.experiments.deep.loop import spec_of, step_all
+from bayes_mdp.experiments.deep.options import Evaluation
 from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 
@@ -43,14 +44,25 @@ def play(
         memory, world, observation, started, score = carry
         key_act, key_step, key_reset = jax.random.split(jax.random.fold_in(key_steps, t), 3)
         action, memory = choose(key_act, agent, learner, memory, observation, started, epsilon)
-        moved = jax.vmap(env.step)(jax.random.split(key_step, num_envs), world, action)
-        ended, score = moved.terminated | moved.truncated, score + moved.score
-        fresh = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-        world, observation = where_each(ended, fresh, (moved.state, moved.observation))
+        moved, ended, world, observation = step_all((key_step, key_reset), env, world, action)
+        score = score + moved.score
         return (memory, world, observation, ended, jnp.where(ended, 0.0, score)), (ended, score)
 
     start = (memory, world, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
     return jax.lax.scan(step, start, jnp.arange(num_steps))[1]
+
+
+_play_seeds = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)
+
+
+def play_seeds(
+    keys: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: ObservedEnvironment, how: Evaluation
+) -> list[np.ndarray]:
+    """Scores of the episodes that ended, of each seed; keys and `learner` are [seed ...]. Compiled."""
+    shape = (-(-how.steps // how.num_envs), how.num_envs)
+    played = _play_seeds(keys, agent, learner, env, how.epsilon, shape)
+    ended, score = (np.asarray(x) for x in played)
+    return [one[over] for one, over in zip(score, ended, strict=True)]
 
 
 def play_host(
@@ -73,8 +85,3 @@ def play_host(
 
 
 _choose = jax.jit(choose)
-
-
-def where_each(mask: Bool[Array, " E"], yes: Any, no: Any) -> Any:
-    """Of two trees of arrays [E ...], the rows of `yes` where the mask is true."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(-1, *(1,) * (b.ndim - 1)), a, b), yes, no)

@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.experiments.deep.checkpoint import fill, finished, load_arrays, read_configuration
-from bayes_mdp.experiments.deep.evaluate import play, play_host
+from bayes_mdp.experiments.deep.evaluate import play_host, play_seeds
 from bayes_mdp.experiments.deep.loop import spec_of
 from bayes_mdp.experiments.deep.options import Evaluation
 from bayes_mdp.experiments.deep.train import CURVES, Training, describe_env
@@ -105,9 +105,4 @@ def _scores(training: Training, env: Any, how: Evaluation, key: PRNGKeyArray) ->
             play_host(one, training.agent, learner, env, how.epsilon, how.steps)
             for one, learner in zip(keys, learners, strict=True)
         ]
-    shape = (-(-how.steps // how.num_envs), how.num_envs)
-    played = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)(
-        keys, training.agent, training.learner, env, how.epsilon, shape
-    )
-    ended, score = (np.asarray(x) for x in played)
-    return [score[seed][ended[seed]] for seed in range(len(keys))]
+    return play_seeds(keys, training.agent, training.learner, env, how)

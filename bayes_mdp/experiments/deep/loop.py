@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import Choice, NeuralAgent, Spec
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay
-from bayes_mdp.mdp import HasCells, ObservedEnvironment
+from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
 
 
 class Episode(NamedTuple):
@@ -93,16 +93,8 @@ def iterate(
 ) -> tuple[Now, Seen]:
     """One step of every environment, and what is learnt from it. Its random numbers hang on (key, iteration) alone."""
     key_act, key_step, key_reset, key_learn = jax.random.split(jax.random.fold_in(key, iteration), 4)
-    num_envs = len(now.started)
     choice = agent.act(key_act, now.learner, now.memory, now.observation, now.started, iteration)
-    step = jax.vmap(env.step)(jax.random.split(key_step, num_envs), now.world, choice.action)
-    ended = step.terminated | step.truncated
-    fresh = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-    world, observation = jax.tree.map(
-        lambda new, old: jnp.where(ended.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
-        fresh,
-        (step.state, step.observation),
-    )
+    step, ended, world, observation = step_all((key_step, key_reset), env, now.world, choice.action)
     cut = step.truncated & ~step.terminated  # an end is an end, whatever the clock says
     row = Row(now.observation, choice.action, step.reward, step.terminated, cut, choice.extra)
     replay = add(now.replay, iteration, row)
@@ -112,6 +104,23 @@ def iterate(
     later = Now(learner, choice.memory, replay, world, observation, ended, episode)
     cell = jax.vmap(env.cell)(now.world) if isinstance(env, HasCells) else ()
     return later, Seen(ended, score, length, watched, cell)
+
+
+def step_all(
+    keys: tuple[PRNGKeyArray, PRNGKeyArray], env: ObservedEnvironment, world: Any, action: Int[Array, " E"]
+) -> tuple[TimeStep, Bool[Array, " E"], Any, Array]:
+    """One step of every environment: what it led to, where it ended an episode, and the worlds and observations to go
+    on from, those of a new episode there. `keys`: of the steps, of the new episodes."""
+    num_envs = len(action)
+    of_steps, of_resets = (jax.random.split(key, num_envs) for key in keys)
+    step = jax.vmap(env.step)(of_steps, world, action)
+    ended = step.terminated | step.truncated
+    world, observation = jax.tree.map(
+        lambda new, old: jnp.where(ended.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
+        jax.vmap(env.reset)(of_resets),
+        (step.state, step.observation),
+    )
+    return step, ended, world, observation
 
 
 def run_chunk(

@@ -9,9 +9,6 @@ from bayes_mdp.mdp.validation import check_name
 REPLAY_SIZE = 1_000_000
 """Transitions that Mnih et al. (2015) remember."""
 
-FRAMES_PER_STEP = 4
-"""Frames of the emulator that an action lasts."""
-
 ATARI_AGENTS = ("dqn", "bonus_dqn", "ube_1_step", "ube_n_step")
 """The four of [UBE18] Table 1."""
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
+from bayes_mdp.experiments.gymnasium_envs import autoreset_mode
 from bayes_mdp.mdp.validation import check_count, first_index
 
 Mask = np.ndarray
@@ -61,12 +62,7 @@ class HostEnv:
         self.spec = _spec(env, name)
         self.num_envs = self.spec.num_envs
         self._first_action = int(env.single_action_space.start)
-        mode = env.metadata.get("autoreset_mode")
-        try:
-            self.mode: Any = AutoresetMode(mode)
-        except ValueError as error:
-            modes = ", ".join(f"{m!s}" for m in AutoresetMode)
-            raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
+        self.mode: Any = autoreset_mode(env)
         self._modes = AutoresetMode
         self._waiting = np.zeros(self.num_envs, bool)
         self._lives = np.zeros(self.num_envs, np.int64)

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.deep.atari import FRAME_SKIP, atari
 from bayes_mdp.experiments.deep.options import Evaluation, TrainOptions
-from bayes_mdp.experiments.deep.presets import FRAMES_PER_STEP, atari_agent
+from bayes_mdp.experiments.deep.presets import atari_agent
 from bayes_mdp.experiments.deep.train import train
 from bayes_mdp.mdp.validation import check_count
 
@@ -40,12 +41,12 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for name in ("frames", "evaluate_every", "evaluate_frames"):
-            check_count(name, getattr(self, name), FRAMES_PER_STEP)
+            check_count(name, getattr(self, name), FRAME_SKIP)
 
     @property
     def options(self) -> TrainOptions:
         """Of `train`."""
-        every, steps = self.evaluate_every // FRAMES_PER_STEP, self.evaluate_frames // FRAMES_PER_STEP
+        every, steps = self.evaluate_every // FRAME_SKIP, self.evaluate_frames // FRAME_SKIP
         return TrainOptions(replay_size=self.replay_size, evaluation=Evaluation(every, steps, 0.05), chunk=500)
 
 
@@ -80,13 +81,11 @@ def play_games(
 
 def _train(key: PRNGKeyArray, agent: str, game: str, protocol: Protocol, path: Path | None) -> Mapping[str, Any]:
     """One training; its checkpoints lie beside the cell until that is finished."""
-    from bayes_mdp.experiments.deep.atari import atari
-
     folder = None if path is None else path.with_suffix(".training")
     training = train(
         atari_agent(agent, beta=protocol.beta, learning_starts=protocol.learning_starts),
         atari(game, 1),
-        num_steps=protocol.frames // FRAMES_PER_STEP,
+        num_steps=protocol.frames // FRAME_SKIP,
         key=key,
         path=folder,
         options=protocol.options,
@@ -101,7 +100,7 @@ def _train(key: PRNGKeyArray, agent: str, game: str, protocol: Protocol, path: P
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "frames": found["evaluation_step"].to_numpy() * FRAMES_PER_STEP,
+        "frames": found["evaluation_step"].to_numpy() * FRAME_SKIP,
         "evaluation_score": found["evaluation_score"].to_numpy()[0],
         "evaluation_episodes": found["evaluation_episodes"].to_numpy()[0],
         "training_score": scores[-max(len(scores) // 10, 1) :].mean() if scores.size else np.nan,
