@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+QUICK = {
+    "frames": 20_000,
+    "evaluate_every": 10_000,
+    "evaluate_frames": 8_000,
+    "replay_size": 10_000,
+    "learning_starts": 1_000,
+}
+"""Options of a smoke test on a CPU."""
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How long, and how it is judged, in frames of the emulator.

@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.presets import ATARI_AGENTS
-from bayes_mdp.experiments.papers.atari_runs import Protocol, play_games
+from bayes_mdp.experiments.papers.atari_runs import QUICK, Protocol, play_games
 from bayes_mdp.experiments.reproduction import Reproduction, Row
 from bayes_mdp.mdp.validation import check_name
 
@@ -76,12 +76,6 @@ REPRODUCTION = Reproduction(
     run=run,
     rows=rows,
     figure=figure,
-    quick={
-        "frames": 20_000,
-        "evaluate_every": 10_000,
-        "evaluate_frames": 8_000,
-        "replay_size": 10_000,
-        "learning_starts": 1_000,
-    },
+    quick=QUICK,
     seconds={"quick": 300.0, "full": 2e6},
 )

@@ -7,7 +7,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.presets import ATARI_AGENTS
-from bayes_mdp.experiments.papers.atari_runs import Protocol, play_games
+from bayes_mdp.experiments.papers.atari_runs import QUICK, Protocol, play_games
 from bayes_mdp.experiments.papers.atari_scores import GAMES, NORMALISERS, human_normalised
 from bayes_mdp.experiments.reproduction import Reproduction, Row
 from bayes_mdp.mdp.validation import check_name
@@ -110,13 +110,6 @@ REPRODUCTION = Reproduction(
     run=run,
     rows=rows,
     figure=figure,
-    quick={
-        "games": ("pong", "montezuma_revenge"),
-        "frames": 20_000,
-        "evaluate_every": 10_000,
-        "evaluate_frames": 8_000,
-        "replay_size": 10_000,
-        "learning_starts": 1_000,
-    },
+    quick={"games": ("pong", "montezuma_revenge"), **QUICK},
     seconds={"quick": 600.0, "full": 3e7},
 )
