@@ -39,7 +39,7 @@ def atari(
         ImportError: ale-py is missing. ValueError: an unknown game; a number below 1.
     """
     try:
-        from ale_py.vector_env import AtariVectorEnv
+        from ale_py.vector_env import AtariVectorEnv  # pyright: ignore[reportMissingImports]
         from gymnasium.vector import AutoresetMode
     except ImportError as error:
         raise ImportError("Atari needs ale-py 0.11 or later: pip install 'bayes-mdp[atari]'") from error
@@ -77,7 +77,7 @@ def atari_games() -> list[str]:
         ImportError: ale-py is missing.
     """
     try:
-        from ale_py import roms
+        from ale_py import roms  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("Atari needs ale-py 0.11 or later: pip install 'bayes-mdp[atari]'") from error
     return sorted(roms.get_all_rom_ids())
