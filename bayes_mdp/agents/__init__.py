@@ -4,20 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from bayes_mdp.agents.bayes_ucbvi import BayesUCBVI
+from bayes_mdp.agents.bayesian_dp import BayesianDP
 from bayes_mdp.agents.beb import BEB
 from bayes_mdp.agents.bolt import BOLT
+from bayes_mdp.agents.bonus_q import ErrorBonusQ, VarianceBonusQ
 from bayes_mdp.agents.bql import BQL
 from bayes_mdp.agents.by_draws import ThompsonByDraws
 from bayes_mdp.agents.count_bonus import CountBonus
 from bayes_mdp.agents.covariance_thompson import CovarianceThompson
 from bayes_mdp.agents.exact_ube import ExactUBE
 from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
+from bayes_mdp.agents.ieql import IEQLPlus
 from bayes_mdp.agents.information_gain import InformationGain
 from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.learner import ChecksBelief, Learner, Replans
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.moment_matching import MomentMatching
 from bayes_mdp.agents.opsrl import OPSRL
+from bayes_mdp.agents.optimistic_q import OptimisticQ
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
@@ -65,6 +69,11 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "ucfh": UCFH,
     "sarsa_lambda": SarsaLambda,
     "td_bma": TDBMA,
+    "optimistic_q": OptimisticQ,
+    "ieql_plus": IEQLPlus,
+    "variance_bonus_q": VarianceBonusQ,
+    "error_bonus_q": ErrorBonusQ,
+    "bayesian_dp": BayesianDP,
 }
 
 __all__ = [
@@ -83,6 +92,7 @@ __all__ = [
     "UCRL2",
     "VAPOR",
     "BayesUCBVI",
+    "BayesianDP",
     "Boltzmann",
     "BoltzmannQ",
     "ChecksBelief",
@@ -92,6 +102,7 @@ __all__ = [
     "EpsilonGreedy",
     "EpsilonGreedyMean",
     "EpsilonGreedyQ",
+    "ErrorBonusQ",
     "EveryEpisode",
     "EverySteps",
     "ExactUBE",
@@ -99,11 +110,13 @@ __all__ = [
     "GaussianThompson",
     "Geometric",
     "Greedy",
+    "IEQLPlus",
     "InformationGain",
     "KLearning",
     "Learner",
     "LearnsFromTrials",
     "MomentMatching",
+    "OptimisticQ",
     "RandQL",
     "ReplanRule",
     "Replans",
@@ -111,5 +124,6 @@ __all__ = [
     "SoftQ",
     "SoftQMean",
     "ThompsonByDraws",
+    "VarianceBonusQ",
     "When",
 ]

@@ -38,7 +38,11 @@ from bayes_mdp.models import dirichlet_normal
 
 HORIZON, SIZES = 3, (3, 3, 2)
 LEGAL = np.array([[True, True], [True, False], [True, True]])
-SPACES = {horizon: StateActionSpace(3, 2, horizon=horizon, ends=True, legal=LEGAL) for horizon in (HORIZON, None)}
+POSSIBLE = np.ones((3, 2, 4), bool)  # "bayesian_dp" asks for a list of successors: here all are possible
+SPACES = {
+    horizon: StateActionSpace(3, 2, horizon=horizon, ends=True, legal=LEGAL, support=POSSIBLE)
+    for horizon in (HORIZON, None)
+}
 PRIOR = dirichlet_normal(noise_scale=0.1)
 NUM_ACTIONS = 1000
 NUM_EPISODES = 240
@@ -46,6 +50,7 @@ Z = 7.0
 
 DRAWN = {
     "bayes_ucbvi",
+    "bayesian_dp",
     "covariance_thompson",
     "exact_ube",
     "gaussian_psrl",
@@ -61,6 +66,7 @@ DRAWN = {
 
 LONG_TO_COMPILE = {
     "bayes_ucbvi",
+    "bayesian_dp",
     "bql",
     "covariance_thompson",
     "exact_ube",
@@ -79,6 +85,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bolt": {"eta": 1.0, "max_reward": 1.0},
     "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
     "epsilon_greedy_q": {"learning_rate": 0.5, "epsilon": 0.2},
+    "ieql_plus": {"theta": 0.8, "learning_rate": 0.5},
     "k_learning": {"noise": 0.1},
     "sarsa_lambda": {"learning_rate": 0.5, "epsilon": 0.2},
     "soft_q": {"temperature": 0.2, "learning_rate": 0.5},
