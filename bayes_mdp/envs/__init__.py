@@ -6,17 +6,21 @@ from bayes_mdp.envs.chain import chain
 from bayes_mdp.envs.deep_sea import deep_sea, reachable
 from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
 from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed, deep_sea_stochastic_observed
+from bayes_mdp.envs.flag_maze import flag_maze
 from bayes_mdp.envs.garnet import garnet
 from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
 from bayes_mdp.envs.gymnax_env import GymnaxEnv, gymnax_env
 from bayes_mdp.envs.logs import read_log
+from bayes_mdp.envs.loop import loop
 from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
+from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
 from bayes_mdp.envs.mountain_car import MountainCar, mountain_car
 from bayes_mdp.envs.one_hot import OneHotObserved, one_hot
 from bayes_mdp.envs.osband_chain import osband_chain
 from bayes_mdp.envs.prior_mdp import prior_mdp
 from bayes_mdp.envs.racetrack import racetrack, racetrack_space
 from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
+from bayes_mdp.envs.six_arms import six_arms
 from bayes_mdp.envs.to_gymnasium import to_gymnasium
 from bayes_mdp.envs.tracks import TRACKS, Track, read_track
 from bayes_mdp.envs.two_action_chain import two_action_chain
@@ -27,12 +31,16 @@ ENVS = {
     "chain": chain,
     "deep_sea": deep_sea,
     "deep_sea_continuing": deep_sea_continuing,
+    "flag_maze": flag_maze,
     "garnet": garnet,
+    "loop": loop,
+    "maze_with_subgoals": maze_with_subgoals,
     "osband_chain": osband_chain,
     "prior_mdp": prior_mdp,
     "racetrack": racetrack,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
+    "six_arms": six_arms,
     "two_action_chain": two_action_chain,
     "wide_narrow": wide_narrow,
 }
@@ -70,10 +78,13 @@ __all__ = [
     "deep_sea_continuing",
     "deep_sea_observed",
     "deep_sea_stochastic_observed",
+    "flag_maze",
     "from_gymnasium",
     "garnet",
     "gymnax_env",
+    "loop",
     "mail_robot",
+    "maze_with_subgoals",
     "mountain_car",
     "one_hot",
     "osband_chain",
@@ -85,6 +96,7 @@ __all__ = [
     "read_track",
     "riverswim",
     "riverswim_episodic",
+    "six_arms",
     "to_gymnasium",
     "two_action_chain",
     "wide_narrow",

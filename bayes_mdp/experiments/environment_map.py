@@ -15,6 +15,9 @@ LEGEND = {
     ".": ("free", "#fbfaf5"),
     "S": ("start", "#a8d5a2"),
     "F": ("finish", "#f2c14e"),
+    "G": ("goal", "#f2c14e"),
+    "g": ("lesser goal", "#f7e3a1"),
+    "f": ("flag", "#f4a582"),
     "P": ("pickup", "#9ecae1"),
     "D": ("delivery", "#c5b0d5"),
 }

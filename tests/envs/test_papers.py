@@ -30,9 +30,9 @@ def optimal_q(rows, reward, discount):
         policy = better
 
 
-def optimal_gain(rows, reward):
-    """Howard's policy iteration for a unichain MDP: gain and bias by one linear system."""
-    n, policy = len(reward), np.ones(len(reward), int)
+def optimal_gain(rows, reward, policy=None):
+    """Howard's policy iteration for a unichain MDP: gain and bias by one linear system; starts from a unichain one."""
+    n, policy = len(reward), np.ones(len(reward), int) if policy is None else policy
     for _ in range(100):
         at = np.arange(n), policy
         system = np.block([[np.eye(n) - rows[at], np.ones((n, 1))], [np.eye(n)[:1], np.zeros((1, 1))]])
@@ -128,7 +128,12 @@ def test_continuing_deep_sea_has_the_published_values(n_states, gain, value):
 
 
 UNKNOWN: Any = "some"
-SMALLER: dict[str, Any] = {"racetrack": {"track": "Sx\nSF"}, "two_action_chain": {"depth": 6}}
+SMALLER: dict[str, Any] = {
+    "flag_maze": {"layout": "S.f\n..G"},
+    "maze_with_subgoals": {"size": 5},
+    "racetrack": {"track": "Sx\nSF"},
+    "two_action_chain": {"depth": 6},
+}
 NUM_DRAWS = 40_000
 THRESHOLD = 7.0  # standard deviations: 1000 comparisons at 2.6e-12 each
 
