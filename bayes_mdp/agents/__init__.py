@@ -20,6 +20,7 @@ from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.learner import ChecksBelief, Learner, Replans
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.moment_matching import MomentMatching
+from bayes_mdp.agents.oim import OIM
 from bayes_mdp.agents.opsrl import OPSRL
 from bayes_mdp.agents.optimistic_q import OptimisticQ
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
@@ -69,6 +70,7 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "ucfh": UCFH,
     "sarsa_lambda": SarsaLambda,
     "td_bma": TDBMA,
+    "oim": OIM,
     "optimistic_q": OptimisticQ,
     "ieql_plus": IEQLPlus,
     "variance_bonus_q": VarianceBonusQ,
@@ -81,6 +83,7 @@ __all__ = [
     "BEB",
     "BOLT",
     "BQL",
+    "OIM",
     "OPSRL",
     "PSRL",
     "RLSVI",

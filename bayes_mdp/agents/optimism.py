@@ -1,5 +1,6 @@
 """What the optimistic agents share: how little is known of a row and of a reward, the scale of the future."""
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from bayes_mdp.agents.premise import total_variance
 from bayes_mdp.agents.propagated import over_components
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Discounted, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, is_concrete, require
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
@@ -28,6 +29,28 @@ def check_inside(name: str, value: Any) -> None:
     if is_concrete(value):
         array = np.asarray(value)
         require(~((array > 0) & (array < 1)), name, array, "a number between 0 and 1")
+
+
+def check_value(name: str, value: Any) -> None:
+    """Refuse what is not finite, where it can be seen.
+
+    Raises:
+        ValueError: as said.
+    """
+    if is_concrete(value):
+        check_finite(name, value)
+
+
+def warn_of_lost_optimism(name: str, value: Any, max_reward: float) -> None:
+    """Warn where the value of what is unknown lies below the largest reward of one step: it attracts nobody."""
+    if is_concrete(value) and np.min(np.asarray(value)) < max_reward:
+        least = float(np.min(np.asarray(value)))
+        warnings.warn(
+            f"{name} is {least:g}, below the largest reward {max_reward:g}: optimism is lost, expected at least the "
+            "largest value of a state",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def effective_horizon(objective: Objective, who: str) -> Any:

@@ -1,0 +1,68 @@
+"""What the model-based learners without a prior share: they count, make a local model, plan in it, act on the plan."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents.empirical import Local, Stats
+from bayes_mdp.agents.planners import Exact, Split, Sweeping
+from bayes_mdp.agents.policies import Greedy
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.mdp import Problem, Transitions
+
+
+class ModelBased(eqx.Module):
+    """A learner that plans in its empirical model, with a reward of exploration beside the real one.
+
+    A method is its `local` alone. Values come apart as Qr + Qe ([OIM08] section 2.5): `split` shows both, and `greedy`
+    is the policy with exploration switched off, at once and without learning anew.
+    """
+
+    planner: eqx.AbstractVar[Exact | Sweeping]
+    replan: eqx.AbstractVar[ReplanRule | None]
+    joint: eqx.AbstractClassVar[bool]
+    uses_worth: eqx.AbstractClassVar[bool]
+
+    @property
+    def bonus_discount(self) -> Any:
+        """Of the exploration values; None: that of the objective."""
+        return None
+
+    @abc.abstractmethod
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The model of some pairs."""
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Any:
+        """Nothing has been seen.
+
+        Raises:
+            ValueError: an objective or a size that the planner does not take.
+        """
+        del key
+        return self.planner.init(self, problem)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+        """Greedy for Qr + Qe."""
+        del key, belief
+        q, best, state = self.planner.plan(self, problem, state)
+        return Greedy(q, problem.space.legal, best=best), state
+
+    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> Any:
+        """The state after one transition; unchanged where `weight` is 0."""
+        return self.planner.observe(self, problem, state, transition, weight)
+
+    def split(self, problem: Problem, state: Any) -> Split:
+        """The two value functions, Qr and Qe, and their greedy actions."""
+        return self.planner.split(self, problem, state)
+
+    def greedy(self, problem: Problem, state: Any) -> Greedy:
+        """Exploration switched off: greedy for Qr."""
+        split = self.split(problem, state)
+        return Greedy(split.qr, problem.space.legal, best=split.best_r)
+
+
+def every_step() -> Any:
+    """The field `replan`: every step by default."""
+    return eqx.field(default=EverySteps(1), converter=as_rule)

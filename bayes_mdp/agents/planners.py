@@ -1,0 +1,276 @@
+"""How a model-based learner plans: exactly at every plan (`Exact`), or a little after every step (`Sweeping`).
+
+A planner asks its agent for `local` models alone, so any agent of the family takes either.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.agents.empirical import ListedTally, Local, Stats, Tally
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.prioritized_sweeping import Backup, Sweeps, backed_up, pass_on
+from bayes_mdp.planning.solution import Solution, best_action
+
+_ROUNDS = 64
+_LISTED_BELOW = 32  # states: up to here lists of all states are no longer than what is worth saving
+
+
+class Explores(Protocol):
+    """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
+
+    `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `uses_worth`:
+    `local` looks at the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    """
+
+    joint: bool
+    uses_worth: bool
+    bonus_discount: Any
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The optimistic model of some pairs."""
+        ...
+
+
+class Split(NamedTuple):
+    """Two value functions of a plan: what the world pays, and what exploration is worth. The agent acts on the sum.
+
+    Args:
+        qr, qe: [*H S A], -inf in both where an action is illegal.
+        best: the greedy action of the sum. best_r: that of qr, exploration switched off.
+    """
+
+    qr: Float[Array, "*H S A"]
+    qe: Float[Array, "*H S A"]
+    best: Int[Array, "*H S"]
+    best_r: Int[Array, "*H S"]
+
+
+def _chosen(q: Any, action: Any) -> Any:
+    return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
+
+
+def _split(joint: bool, qr: Any, qe: Any) -> tuple[Split, Any, Any]:
+    """The split of two tables, and the values of the states."""
+    split = Split(qr, qe, best_action(qr + qe), best_action(qr))
+    if joint:
+        return split, _chosen(qr, split.best), _chosen(qe, split.best)
+    return split, jnp.max(qr, -1), jnp.max(qe, -1)
+
+
+class ExactState(eqx.Module):
+    """What was counted, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
+
+    tally: Tally
+    plans: tuple[Solution, ...]
+
+
+class Exact(eqx.Module):
+    """The exact optimum of the optimistic model at every plan, from the last plan on. For up to a few hundred states.
+
+    Under `Episodic` one backward pass.
+    """
+
+    def init(self, agent: Explores, problem: Problem) -> ExactState:
+        """Nothing counted, no plan.
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        _check_objective(problem, agent)
+        tally = Tally.empty(problem.space)
+        if isinstance(problem.objective, Episodic):
+            return ExactState(tally, ())
+        blank = Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return ExactState(tally, (blank,) if agent.joint else (blank, blank))
+
+    def observe(
+        self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Any
+    ) -> ExactState:
+        """One transition is counted."""
+        del agent
+        return ExactState(state.tally.count(problem, transition, weight), state.plans)
+
+    def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Any, Any, ExactState]:
+        """q of the sum, its greedy actions, and the next state."""
+        if isinstance(problem.objective, Episodic):
+            split = self.split(agent, problem, state)
+            return split.qr + split.qe, split.best, state
+        plans = _solved(agent, problem, state)
+        q = plans[0].q if agent.joint else plans[0].q + plans[1].q
+        return q, plans[0].policy if agent.joint else best_action(q), ExactState(state.tally, plans)
+
+    def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
+        """The two value functions of the present model."""
+        if isinstance(problem.objective, Episodic):
+            return _backward(agent, problem, state.tally)
+        plans = _solved(agent, problem, state)
+        if not agent.joint:
+            return _split(False, plans[0].q, plans[1].q)[0]
+        local = agent.local(state.tally.stats, jnp.broadcast_to(plans[0].v, state.tally.counts.shape))
+        model = _as_mdp(local, local.reward, problem)
+        qr = evaluate(model, plans[0].policy, problem.objective).q
+        qr = qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
+        qe = jnp.where(jnp.isfinite(qr), plans[0].q - qr, -jnp.inf)
+        return Split(qr, qe, plans[0].policy, best_action(qr))
+
+
+def _as_mdp(local: Local, reward: Any, problem: Problem) -> MDP:
+    ends = jnp.maximum(1.0 - jnp.sum(local.probs, -1), 0.0)
+    return MDP(local.probs, reward, end_probs=ends, legal=problem.space.legal)
+
+
+def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
+    stats, discount = state.tally.stats, problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
+    own = discount if agent.bonus_discount is None else agent.bonus_discount
+
+    def solved(plans: tuple[Solution, ...]) -> tuple[Solution, ...]:
+        local = agent.local(stats, jnp.broadcast_to(sum(p.v for p in plans), stats.counts.shape))
+        if agent.joint:
+            model = _as_mdp(local, local.reward + local.bonus, problem)
+            return (solve(model, problem.objective, start=plans[0]),)
+        models = (_as_mdp(local, local.reward, problem), _as_mdp(local, local.bonus, problem))
+        goals = (problem.objective, Discounted(own))
+        return tuple(solve(m, g, start=p) for m, g, p in zip(models, goals, plans, strict=True))
+
+    if not agent.uses_worth:
+        return solved(state.plans)
+    return _settled(solved, state.plans)
+
+
+def _settled(solved: Any, plans: tuple[Solution, ...]) -> tuple[Solution, ...]:
+    """Rows that are best for the last values, then values for these rows, until nothing moves: policy iteration."""
+
+    def body(loop: Any) -> Any:
+        plans, _, count = loop
+        new = solved(plans)
+        moved = jnp.stack([jnp.max(jnp.abs(n.v - p.v)) for n, p in zip(new, plans, strict=True)])
+        size = jnp.stack([jnp.max(jnp.abs(n.v)) for n in new])
+        return new, jnp.any(moved > 64 * float(jnp.finfo(size.dtype).eps) * size), count + 1
+
+    first = (plans, jnp.array(True), jnp.int32(0))
+    return lax.while_loop(lambda loop: loop[1] & (loop[2] < _ROUNDS), body, first)[0]
+
+
+def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
+    """Backward induction over the steps of an episode."""
+    assert isinstance(problem.objective, Episodic)
+    every, legal = tally.stats, problem.space.legal
+
+    def step(values: Any, layer: Any) -> Any:
+        stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
+        local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
+        qr, qe = (now + local.probs @ later for now, later in zip(local[:2], values, strict=True))
+        if legal is not None:
+            qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
+        split, vr, ve = _split(agent.joint, qr, qe)
+        return (vr, ve), split
+
+    none = jnp.zeros(problem.space.n_states)
+    return lax.scan(step, (none, none), jnp.arange(problem.objective.horizon), reverse=True)[1]
+
+
+class SweptState(eqx.Module):
+    """What was counted, and how far the values have come."""
+
+    tally: ListedTally
+    sweeps: Sweeps
+
+
+class Sweeping(eqx.Module):
+    """Improved prioritized sweeping after every step: a few backups where the model has just changed. Discounted.
+
+    Args:
+        num_pops: states taken out of the queue after a step, at most; all predecessors of each are backed up.
+        threshold: units of the reward; a state waits where its value moved by more.
+        max_successors: K, next states that a pair can have; None: all (up to 32 states).
+        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). What does not fit is
+            not learnt from; the tally counts it as `lost`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    num_pops: int = eqx.field(default=10, static=True)
+    threshold: float | Array = 1e-3
+    max_successors: int | None = eqx.field(default=None, static=True)
+    max_predecessors: int | None = eqx.field(default=None, static=True)
+
+    def __check_init__(self) -> None:
+        check_count("num_pops", self.num_pops)
+        for name in ("max_successors", "max_predecessors"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if is_concrete(self.threshold) and not np.all(np.asarray(self.threshold) >= 0):
+            raise ValueError(f"threshold is {self.threshold}, expected a number, zero or greater")
+
+    def init(self, agent: Explores, problem: Problem) -> SweptState:
+        """Nothing counted; the values are those of a model that has seen nothing.
+
+        Raises:
+            ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
+        """
+        _check_objective(problem, agent, "prioritized sweeping")
+        n = problem.space.n_states
+        for name in ("max_successors", "max_predecessors"):
+            if getattr(self, name) is None and n > _LISTED_BELOW:
+                raise ValueError(f"{name} is None, expected a number of states: the space has {n}")
+        tally = ListedTally.empty(problem.space, self.max_successors or n, self.max_predecessors or n)
+        zero = jnp.zeros((2, n))
+        first = _backup(agent, problem, tally)(jnp.arange(n), zero)
+        return SweptState(tally, Sweeps.start(*first))
+
+    def observe(
+        self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Any
+    ) -> SweptState:
+        """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
+        tally, active = state.tally.count(transition, weight), jnp.asarray(weight) != 0
+        backup, n = _backup(agent, problem, tally), problem.space.n_states
+        here = jnp.where(active, transition.state, n)
+        sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
+        before = lambda j: tally.predecessor[j]  # noqa: E731
+        step = lambda _, s: pass_on(s, backup, before, self.threshold, active)  # noqa: E731
+        return SweptState(tally, lax.fori_loop(0, self.num_pops, step, sweeps))
+
+    def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Any, Any, SweptState]:
+        """q of the sum, its greedy actions, and the state, unchanged."""
+        del agent, problem
+        return state.sweeps.q[0] + state.sweeps.q[1], state.sweeps.best[0], state
+
+    def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
+        """The two value functions as they stand."""
+        del agent, problem
+        return Split(*state.sweeps.q, *state.sweeps.best)
+
+
+def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
+    """The Bellman equation of an agent, for some states."""
+    discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
+    own = discount if agent.bonus_discount is None else agent.bonus_discount
+    legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
+
+    def backup(states: Any, values: Any) -> Backup:
+        stats, successor = tally.stats(states)
+        vr, ve = values[0][successor], values[1][successor]
+        local = agent.local(stats, vr + ve)
+        qr = local.reward + discount * jnp.sum(local.probs * vr, -1)
+        qe = local.bonus + own * jnp.sum(local.probs * ve, -1)
+        if legal is not None:
+            qr, qe = jnp.where(legal[states], qr, -jnp.inf), jnp.where(legal[states], qe, -jnp.inf)
+        split, vr, ve = _split(agent.joint, qr, qe)
+        return Backup(jnp.stack([qr, qe]), jnp.stack([vr, ve]), jnp.stack([split.best, split.best_r]))
+
+    return backup
+
+
+def _check_objective(problem: Problem, agent: Any, who: str | None = None) -> None:
+    objective, allowed = problem.objective, (Discounted,) if who else (Discounted, Episodic)
+    if not isinstance(objective, allowed):
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"objective is {type(objective).__name__}, expected {names} for {who or type(agent).__name__}")
