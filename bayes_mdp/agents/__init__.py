@@ -17,7 +17,7 @@ from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
 from bayes_mdp.agents.ieql import IEQLPlus
 from bayes_mdp.agents.information_gain import InformationGain
 from bayes_mdp.agents.k_learning import KLearning
-from bayes_mdp.agents.learner import ChecksBelief, Learner, Replans
+from bayes_mdp.agents.learner import ChecksBelief, ChecksOptimism, Learner, Replans
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.moment_matching import MomentMatching
 from bayes_mdp.agents.oim import OIM
@@ -99,6 +99,7 @@ __all__ = [
     "Boltzmann",
     "BoltzmannQ",
     "ChecksBelief",
+    "ChecksOptimism",
     "CountBonus",
     "CovarianceThompson",
     "Doubling",

@@ -34,6 +34,15 @@ class ChecksBelief(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksOptimism(Protocol):
+    """Counts on a value of what is unknown; a run tells it the largest mean reward of a pair."""
+
+    def check_optimism(self, max_reward: float) -> None:
+        """Warn where the value of what is unknown is too small. Host side."""
+        ...
+
+
 class Place(NamedTuple):
     """Where one transition stands in a table [*H S A] of values (H under `Episodic`).
 

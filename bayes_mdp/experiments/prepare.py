@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key
 
-from bayes_mdp.agents import Learner
+from bayes_mdp.agents import ChecksOptimism, Learner
 from bayes_mdp.experiments.beliefs import changing, initial_belief, listed, on_device, split_constants, thins
 from bayes_mdp.experiments.case import Case
 from bayes_mdp.experiments.layout import Layout, layout_of
@@ -38,6 +39,8 @@ class Prepared(NamedTuple):
 def prepare(case: Case) -> Prepared:
     """Make everything that a run needs (host side: the prior is inferred here, the truth is solved)."""
     key_seeds, key_belief, key_worlds = jax.random.split(fused_key(case.key), 3)
+    if isinstance(case.agent, ChecksOptimism) and not case.own_world:
+        case.agent.check_optimism(_largest_reward(case.env))
     numbers = jnp.arange(case.num_seeds)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, numbers)
     space, envs = case.space, case.env
@@ -53,6 +56,11 @@ def prepare(case: Case) -> Prepared:
     problem = Problem(space, case.objective, case.env.mdp.initial)
     setting = on_device(Setting(case.agent, case.rule, problem, sim, truth, constants, case.options.target))
     return Prepared(layout, case.own_world, own_belief, envs, setting, keys, belief, space)
+
+
+def _largest_reward(env: Environment) -> float:
+    reward, legal = np.asarray(env.mdp.reward), env.mdp.legal
+    return float(np.max(reward if legal is None else np.where(legal, reward, -np.inf)))
 
 
 def _belief(key: Any, case: Case, space: StateActionSpace, sim: Simulator) -> tuple[Any, Any, bool]:

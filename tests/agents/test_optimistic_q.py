@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OptimisticQ
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Problem
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem
 from tests.agents.histories import LEGAL, A, H, S, history, learn, problem
 
 SEEN = history(2)
@@ -22,9 +22,9 @@ def discounted(discount: float = 0.9) -> Problem:
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("task", [problem(layered=True), discounted()], ids=["episodic", "discounted"])
 def test_the_table_is_that_of_the_loop(task):
-    agent = OptimisticQ(2.0, learning_rate=0.3)
+    agent = OptimisticQ(6.0, 0.3)
     layers = H if isinstance(task.objective, Episodic) else 1
-    discount, first = (1.0, 2.0 * H) if layers > 1 else (0.9, 2.0 / (1 - 0.9))
+    discount, first = (1.0 if layers > 1 else 0.9), 6.0
     q = np.where(LEGAL, first, -np.inf) * np.ones((layers, S, A))
     for h, s, a, r, after, over in SEEN:
         at = (h if layers > 1 else 0, s, a)
@@ -37,26 +37,18 @@ def test_the_table_is_that_of_the_loop(task):
     np.testing.assert_array_equal(policy.best, np.argmax(state, -1))
 
 
-def test_the_first_value_can_be_given():
-    agent = OptimisticQ(1.0, 3.0)
-    for task in (discounted(), problem(layered=True), Problem(problem(layered=False).space, FirstExit())):
-        np.testing.assert_array_equal(np.unique(agent.init(KEY, task)), [-np.inf, 3.0])
-
-
 def test_it_warns_where_optimism_is_lost():
-    with pytest.warns(UserWarning, match=r"v_max is 0\.5, less than 2\.0, the largest reward of one step"):
-        OptimisticQ(2.0, 0.5)
-    OptimisticQ(2.0, 2.0)  # a warning is an error here
+    with pytest.warns(UserWarning, match=r"v_max is 0\.5, below the largest reward 2: optimism is lost, expected"):
+        OptimisticQ(0.5).check_optimism(2.0)
+    OptimisticQ(2.0).check_optimism(2.0)  # a warning is an error here
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: OptimisticQ(np.inf), "max_reward is inf, expected a finite number"),
-        (lambda: OptimisticQ(1.0, np.nan), "v_max is nan, expected a finite number"),
+        (lambda: OptimisticQ(np.nan), "v_max is nan, expected a finite number"),
         (lambda: OptimisticQ(learning_rate=1.5), r"learning_rate is 1\.5, expected a number from 0 to 1"),
-        (lambda: _first(OptimisticQ(), FirstExit()), "objective is FirstExit, expected .* without v_max"),
-        (lambda: _first(OptimisticQ(1.0, 2.0), AverageReward()), "objective is AverageReward, expected .* OptimisticQ"),
+        (lambda: _first(OptimisticQ(), AverageReward()), "objective is AverageReward, expected .* OptimisticQ"),
     ],
 )
 def test_bad_settings_are_refused(make, message):
