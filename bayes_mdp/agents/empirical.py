@@ -123,7 +123,7 @@ class ListedTally(eqx.Module):
 
     def count(self, transition: Transitions, weight: Any) -> "ListedTally":
         """The tally after one transition; unchanged where `weight` is 0."""
-        s, a, y = transition.state, transition.action, transition.next_state
+        s, a, y = (jnp.asarray(x, jnp.int32) for x in (transition.state, transition.action, transition.next_state))
         ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
         slot, placed = _place(self.successor[s, a], self.counts[s, a] > 0, y)
         before, known = _place(self.predecessor[y], self.predecessor[y] < self.visits.shape[0], s)

@@ -36,7 +36,7 @@ class OIM(ModelBased):
     """
 
     v_max: float | Array = 100.0
-    planner: Exact | Sweeping = eqx.field(default=Exact())
+    planner: Exact | Sweeping = Exact()
     replan: ReplanRule | None = every_step()
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False
