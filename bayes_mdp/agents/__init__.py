@@ -12,12 +12,18 @@ from bayes_mdp.agents.bql import BQL
 from bayes_mdp.agents.by_draws import ThompsonByDraws
 from bayes_mdp.agents.count_bonus import CountBonus
 from bayes_mdp.agents.covariance_thompson import CovarianceThompson
+from bayes_mdp.agents.e3 import E3
+from bayes_mdp.agents.epsilon_greedy_model import EpsilonGreedyModel
 from bayes_mdp.agents.exact_ube import ExactUBE
+from bayes_mdp.agents.frequency_bonus import FrequencyBonus
 from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
 from bayes_mdp.agents.ieql import IEQLPlus
 from bayes_mdp.agents.information_gain import InformationGain
 from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.learner import ChecksBelief, ChecksOptimism, Learner, Replans
+from bayes_mdp.agents.mbie import MBIE
+from bayes_mdp.agents.mbie_eb import MBIEEB
+from bayes_mdp.agents.mbie_ws import MBIEWS
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.moment_matching import MomentMatching
 from bayes_mdp.agents.oim import OIM
@@ -26,7 +32,9 @@ from bayes_mdp.agents.optimistic_q import OptimisticQ
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
+from bayes_mdp.agents.r_max import RMax
 from bayes_mdp.agents.rand_ql import RandQL
+from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.agents.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
 from bayes_mdp.agents.rlsvi import RLSVI
 from bayes_mdp.agents.sarsa_lambda import SarsaLambda
@@ -71,6 +79,14 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "sarsa_lambda": SarsaLambda,
     "td_bma": TDBMA,
     "oim": OIM,
+    "r_max": RMax,
+    "mbie": MBIE,
+    "mbie_eb": MBIEEB,
+    "e3": E3,
+    "mbie_ws": MBIEWS,
+    "frequency_bonus": FrequencyBonus,
+    "recency_bonus": RecencyBonus,
+    "epsilon_greedy_model": EpsilonGreedyModel,
     "optimistic_q": OptimisticQ,
     "ieql_plus": IEQLPlus,
     "variance_bonus_q": VarianceBonusQ,
@@ -83,6 +99,10 @@ __all__ = [
     "BEB",
     "BOLT",
     "BQL",
+    "E3",
+    "MBIE",
+    "MBIEEB",
+    "MBIEWS",
     "OIM",
     "OPSRL",
     "PSRL",
@@ -105,11 +125,13 @@ __all__ = [
     "Doubling",
     "EpsilonGreedy",
     "EpsilonGreedyMean",
+    "EpsilonGreedyModel",
     "EpsilonGreedyQ",
     "ErrorBonusQ",
     "EveryEpisode",
     "EverySteps",
     "ExactUBE",
+    "FrequencyBonus",
     "GaussianPSRL",
     "GaussianThompson",
     "Geometric",
@@ -121,7 +143,9 @@ __all__ = [
     "LearnsFromTrials",
     "MomentMatching",
     "OptimisticQ",
+    "RMax",
     "RandQL",
+    "RecencyBonus",
     "ReplanRule",
     "Replans",
     "SarsaLambda",

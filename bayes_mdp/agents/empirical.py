@@ -41,11 +41,13 @@ class Local(NamedTuple):
         reward: what the world is believed to pay, units of the reward.
         bonus: what exploration is worth, in the same units.
         probs: of the K successors; what is missing to one leads where nothing is worth anything.
+        optimistic: the rows of the sum, where it has rows of its own (`ModelBased.own_rows`).
     """
 
     reward: Float[Array, "*pairs"]
     bonus: Float[Array, "*pairs"]
     probs: Float[Array, "*pairs K"]
+    optimistic: Float[Array, "*pairs K"] | None = None
 
 
 class Tally(eqx.Module):

@@ -1,7 +1,7 @@
 """What the model-based learners without a prior share: they count, make a local model, plan in it, act on the plan."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
@@ -23,6 +23,7 @@ class ModelBased(eqx.Module):
     planner: eqx.AbstractVar[Exact | Sweeping]
     replan: eqx.AbstractVar[ReplanRule | None]
     joint: eqx.AbstractClassVar[bool]
+    own_rows: ClassVar[bool] = False
     uses_worth: eqx.AbstractClassVar[bool]
 
     @property

@@ -3,7 +3,7 @@
 A planner asks its agent for `local` models alone, so any agent of the family takes either.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,11 +25,13 @@ _LISTED_BELOW = 32  # states: up to here lists of all states are no longer than 
 class Explores(Protocol):
     """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
 
-    `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `uses_worth`:
-    `local` looks at the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
+    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model. `uses_worth`: `local` looks
+    at the present values. `bonus_discount`: of the exploration values; None: that of the objective.
     """
 
     joint: bool
+    own_rows: ClassVar[bool]
     uses_worth: bool
     bonus_discount: Any
 
@@ -56,12 +58,24 @@ def _chosen(q: Any, action: Any) -> Any:
     return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
 
 
-def _split(joint: bool, qr: Any, qe: Any) -> tuple[Split, Any, Any]:
+def _split(agent: Explores, legal: Any, qr: Any, qe: Any) -> tuple[Split, Any, Any]:
     """The split of two tables, and the values of the states."""
+    if legal is not None:
+        qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
     split = Split(qr, qe, best_action(qr + qe), best_action(qr))
-    if joint:
+    if agent.joint:
         return split, _chosen(qr, split.best), _chosen(qe, split.best)
-    return split, jnp.max(qr, -1), jnp.max(qe, -1)
+    vr = jnp.max(qr, -1)
+    return split, vr, jnp.max(qr + qe, -1) - vr if agent.own_rows else jnp.max(qe, -1)
+
+
+def _looked_ahead(agent: Explores, local: Local, discount: Any, mean: Any, vr: Any, ve: Any) -> tuple[Any, Any]:
+    """Qr and Qe, one step before the values `vr` and `ve`; `mean`: of values, weighed by rows."""
+    qr = local.reward + discount * mean(local.probs, vr)
+    if agent.own_rows:
+        return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
+    own = discount if agent.bonus_discount is None else agent.bonus_discount
+    return qr, local.bonus + own * mean(local.probs, ve)
 
 
 class ExactState(eqx.Module):
@@ -103,27 +117,34 @@ class Exact(eqx.Module):
             split = self.split(agent, problem, state)
             return split.qr + split.qe, split.best, state
         plans = _solved(agent, problem, state)
-        q = plans[0].q if agent.joint else plans[0].q + plans[1].q
-        return q, plans[0].policy if agent.joint else best_action(q), ExactState(state.tally, plans)
+        state = ExactState(state.tally, plans)
+        if agent.joint or agent.own_rows:
+            return plans[-1].q, plans[-1].policy, state
+        q = plans[0].q + plans[1].q
+        return q, best_action(q), state
 
     def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
         """The two value functions of the present model."""
         if isinstance(problem.objective, Episodic):
             return _backward(agent, problem, state.tally)
         plans = _solved(agent, problem, state)
-        if not agent.joint:
-            return _split(False, plans[0].q, plans[1].q)[0]
-        local = agent.local(state.tally.stats, jnp.broadcast_to(plans[0].v, state.tally.counts.shape))
-        model = _as_mdp(local, local.reward, problem)
-        qr = evaluate(model, plans[0].policy, problem.objective).q
-        qr = qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
-        qe = jnp.where(jnp.isfinite(qr), plans[0].q - qr, -jnp.inf)
-        return Split(qr, qe, plans[0].policy, best_action(qr))
+        if not (agent.joint or agent.own_rows):
+            return _split(agent, None, plans[0].q, plans[1].q)[0]
+        qr = plans[0].q if agent.own_rows else _of_rewards(agent, problem, state.tally, plans[0])
+        qe = jnp.where(jnp.isfinite(qr), plans[-1].q - qr, -jnp.inf)
+        return Split(qr, qe, plans[-1].policy, best_action(qr))
 
 
-def _as_mdp(local: Local, reward: Any, problem: Problem) -> MDP:
-    ends = jnp.maximum(1.0 - jnp.sum(local.probs, -1), 0.0)
-    return MDP(local.probs, reward, end_probs=ends, legal=problem.space.legal)
+def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Any:
+    """Qr of the policy that is greedy for the sum."""
+    local = agent.local(tally.stats, jnp.broadcast_to(plan.v, tally.counts.shape))
+    qr = evaluate(_as_mdp(local.probs, local.reward, problem), plan.policy, problem.objective).q
+    return qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
+
+
+def _as_mdp(rows: Any, reward: Any, problem: Problem) -> MDP:
+    ends = jnp.maximum(1.0 - jnp.sum(rows, -1), 0.0)
+    return MDP(rows, reward, end_probs=ends, legal=problem.space.legal)
 
 
 def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
@@ -131,12 +152,14 @@ def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solut
     own = discount if agent.bonus_discount is None else agent.bonus_discount
 
     def solved(plans: tuple[Solution, ...]) -> tuple[Solution, ...]:
-        local = agent.local(stats, jnp.broadcast_to(sum(p.v for p in plans), stats.counts.shape))
+        worth = plans[1].v if agent.own_rows else sum(p.v for p in plans)
+        local = agent.local(stats, jnp.broadcast_to(worth, stats.counts.shape))
         if agent.joint:
-            model = _as_mdp(local, local.reward + local.bonus, problem)
+            model = _as_mdp(local.probs, local.reward + local.bonus, problem)
             return (solve(model, problem.objective, start=plans[0]),)
-        models = (_as_mdp(local, local.reward, problem), _as_mdp(local, local.bonus, problem))
-        goals = (problem.objective, Discounted(own))
+        rows, bonus = (local.optimistic, local.reward + local.bonus) if agent.own_rows else (local.probs, local.bonus)
+        models = (_as_mdp(local.probs, local.reward, problem), _as_mdp(rows, bonus, problem))
+        goals = (problem.objective, problem.objective if agent.own_rows else Discounted(own))
         return tuple(solve(m, g, start=p) for m, g, p in zip(models, goals, plans, strict=True))
 
     if not agent.uses_worth:
@@ -166,10 +189,8 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
     def step(values: Any, layer: Any) -> Any:
         stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
         local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
-        qr, qe = (now + local.probs @ later for now, later in zip(local[:2], values, strict=True))
-        if legal is not None:
-            qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
-        split, vr, ve = _split(agent.joint, qr, qe)
+        qr, qe = _looked_ahead(agent, local, 1.0, jnp.matmul, *values)
+        split, vr, ve = _split(agent, legal, qr, qe)
         return (vr, ve), split
 
     none = jnp.zeros(problem.space.n_states)
@@ -252,19 +273,15 @@ class Sweeping(eqx.Module):
 def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
     """The Bellman equation of an agent, for some states."""
     discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
-    own = discount if agent.bonus_discount is None else agent.bonus_discount
     legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
 
     def backup(states: Any, values: Any) -> Backup:
         stats, successor = tally.stats(states)
         vr, ve = values[0][successor], values[1][successor]
         local = agent.local(stats, vr + ve)
-        qr = local.reward + discount * jnp.sum(local.probs * vr, -1)
-        qe = local.bonus + own * jnp.sum(local.probs * ve, -1)
-        if legal is not None:
-            qr, qe = jnp.where(legal[states], qr, -jnp.inf), jnp.where(legal[states], qe, -jnp.inf)
-        split, vr, ve = _split(agent.joint, qr, qe)
-        return Backup(jnp.stack([qr, qe]), jnp.stack([vr, ve]), jnp.stack([split.best, split.best_r]))
+        qr, qe = _looked_ahead(agent, local, discount, lambda rows, v: jnp.sum(rows * v, -1), vr, ve)
+        split, vr, ve = _split(agent, None if legal is None else legal[states], qr, qe)
+        return Backup(jnp.stack([split.qr, split.qe]), jnp.stack([vr, ve]), jnp.stack([split.best, split.best_r]))
 
     return backup
 

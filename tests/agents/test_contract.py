@@ -85,6 +85,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bolt": {"eta": 1.0, "max_reward": 1.0},
     "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
     "epsilon_greedy_q": {"learning_rate": 0.5, "epsilon": 0.2},
+    "frequency_bonus": {"scale": 1e4},
     "ieql_plus": {"theta": 0.8, "learning_rate": 0.5},
     "k_learning": {"noise": 0.1},
     "sarsa_lambda": {"learning_rate": 0.5, "epsilon": 0.2},

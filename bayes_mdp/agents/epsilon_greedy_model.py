@@ -1,0 +1,48 @@
+"""Epsilon-greedy for the optimum of the empirical model: the baseline of [OIM08] table 3 (Szita and Lorincz 2008)."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from bayes_mdp.agents.empirical import Local, Stats
+from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.mdp import Problem
+
+
+class EpsilonGreedyModel(ModelBased):
+    """The optimum of the empirical model, followed but for a uniformly drawn action with probability `epsilon`.
+
+    No reward of exploration, no prior (`EpsilonGreedyMean` plans in the mean of a posterior): a pair that was never
+    tried is worth 0. Equal values go to the first action.
+
+    Args:
+        epsilon: in [0, 1].
+        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: `epsilon` lies outside [0, 1].
+    """
+
+    epsilon: float | Array = 0.1
+    planner: Exact | Sweeping = Exact()
+    replan: ReplanRule | None = every_step()
+    joint: ClassVar[bool] = True
+    uses_worth: ClassVar[bool] = False
+
+    def __check_init__(self) -> None:
+        check_fraction("epsilon", self.epsilon)
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The empirical model."""
+        del worth
+        return Local(stats.reward, jnp.zeros_like(stats.reward), stats.probs)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+        """Epsilon-greedy for the plan."""
+        policy, state = super().plan(key, problem, state, belief)
+        return EpsilonGreedy(policy.q, self.epsilon, problem.space.legal), state
