@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require
@@ -75,11 +75,23 @@ class L1Ball(eqx.Module):
 
         For sets without a step axis.
         """
-        # A positive trace of every possible outcome: its mass is 0 above the best of them, and nowhere else.
+        return _worth(values, self._trace, lambda reached: _moved(reached, self.radius / 2), 1.0)
+
+    def best_rows(self, values: Float[Array, " S"]) -> Float[Array, "S A O"]:
+        """The rows whose worth is `best_value`; of several best outcomes the first gets the mass.
+
+        For sets without a step axis.
+        """
+        _, order = _ranked(values, self.shape[-1])
+        mass = _moved(jnp.cumsum(self._trace[..., order], -1), self.radius[..., None] / 2).at[..., -1].set(1.0)
+        rows = jnp.diff(mass, axis=-1, prepend=jnp.zeros_like(mass[..., :1]))
+        return rows[..., jnp.argsort(order)]
+
+    @property
+    def _trace(self) -> Float[Array, "*H S A O"]:
+        """A positive trace of every possible outcome: `_moved` is 0 above the best of them, and nowhere else."""
         trace = jnp.maximum(self.probs, float(jnp.finfo(self.probs.dtype).tiny))
-        trace = trace if self.support is None else jnp.where(self.support, trace, 0.0)
-        half = self.radius / 2
-        return _worth(values, trace, lambda mass: jnp.where(mass > 0, jnp.minimum(mass + half, 1.0), 0.0), 1.0)
+        return trace if self.support is None else jnp.where(self.support, trace, 0.0)
 
 
 class Box(eqx.Module):
@@ -124,13 +136,16 @@ class Box(eqx.Module):
         return self.lower[..., : values.shape[0]] @ values + poured
 
 
+def _moved(reached: Any, half: Any) -> Any:
+    """The mass of the best row of a ball on the k best outcomes, from that of the centre and half the radius."""
+    return jnp.where(reached > 0, jnp.minimum(reached + half, 1.0), 0.0)
+
+
 def _worth(
     values: Float[Array, " S"], amount: Float[Array, "S A O"], mass: Callable[[Any], Any], total: Any
 ) -> Float[Array, "S A"]:
     """The worth of `total` mass, of which mass(sum of the k first amounts) lies on the k best outcomes."""
-    worth = jnp.pad(values, (0, amount.shape[-1] - values.shape[0]))
-    order = jnp.argsort(-worth)
-    ranked = worth[order]
+    ranked, order = _ranked(values, amount.shape[-1])
     columns = jnp.moveaxis(amount, -1, 0)
 
     def add(carry: Any, outcome: Any) -> Any:
@@ -141,3 +156,10 @@ def _worth(
     nothing = jnp.zeros_like(columns[0])
     outcomes = (order[:-1], ranked[:-1] - ranked[1:])
     return total * ranked[-1] + lax.scan(add, (nothing, nothing), outcomes, unroll=4)[0][1]
+
+
+def _ranked(values: Float[Array, " S"], n_outcomes: int) -> tuple[Float[Array, " O"], Int[Array, " O"]]:
+    """The worth of all outcomes from the best down, an end worth 0, and which they are."""
+    worth = jnp.pad(values, (0, n_outcomes - values.shape[0]))
+    order = jnp.argsort(-worth)
+    return worth[order], order

@@ -1,0 +1,124 @@
+"""MBIE, model-based interval estimation (Strehl and Littman, *An analysis of ...*, JCSS 74, 2008, section 2.2)."""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.agents.empirical import Local, Stats
+from bayes_mdp.agents.mbie_eb import interval_bonus
+from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.optimism import check_inside, check_value, warn_of_lost_optimism
+from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.thompson import check_not_negative
+from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.planning.transition_sets import L1Ball
+
+
+def _none_where_zero(width: Any) -> Any:
+    """A width that is known to be zero as None: then no row is looked for."""
+    zero = width is None or (is_concrete(width) and np.ndim(width) == 0 and np.asarray(width) == 0)
+    return None if zero else width
+
+
+class MBIE(ModelBased):
+    """The best MDP whose rewards and rows lie in confidence sets, both of which shrink as 1 / sqrt(n).
+
+        Q = v_max                                                                n = 0
+        Q = Rhat + eR + discount max { p . V : ||p - phat||_1 <= eT }            n > 0
+        eR = reward_width / sqrt(n),      eT = transition_width / sqrt(n)
+
+    The tuned form of [OIM08]'s tables has reward_width = .3 R_max and transition_width 0 (RiverSwim) or .08 (SixArms);
+    `theory_widths` gives those of the theorem. A row may lead to every state, and to an end where one was seen. Rows
+    and values are found together, by policy iteration over both.
+
+    Args:
+        reward_width: units of the reward.
+        transition_width: a number; None or 0: the rows are those seen, at no more cost than `MBIEEB`, of which this is
+            then the equation.
+        v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
+        planner: `Exact()`; where `transition_width` is 0 also `Sweeping(...)`, which lists the successors seen alone.
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: a width is negative or not finite, `v_max` is not finite, `Sweeping` with a `transition_width`.
+    """
+
+    reward_width: float | Array = 1.0
+    transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
+    v_max: float | Array = 100.0
+    planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
+    replan: ReplanRule | None = every_step()
+
+    def __check_init__(self) -> None:
+        check_not_negative("reward_width", self.reward_width)
+        check_value("v_max", self.v_max)
+        if self.transition_width is None:
+            return
+        check_not_negative("transition_width", self.transition_width)
+        if not isinstance(self.planner, Exact):
+            kind = type(self.planner).__name__
+            raise ValueError(f"planner is {kind}, expected Exact for MBIE with a transition_width")
+
+    @property
+    def uses_worth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether rows are chosen by the present values."""
+        return self.transition_width is not None
+
+    @property
+    def own_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Then Qr is the optimum of the rows seen, the sum that of the best rows."""
+        return self.uses_worth
+
+    @property
+    def joint(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Else both follow the greedy policy of the sum."""
+        return not self.uses_worth
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""
+        bonus = interval_bonus(stats, self.reward_width, self.v_max)
+        if self.transition_width is None:
+            return Local(stats.reward, bonus, stats.probs)
+        seen, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
+        ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
+        centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
+        possible = jnp.ones(centre.shape, bool).at[..., -1].set(ended > 0)
+        ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
+        rows = ball.best_rows(worth[0, 0])[..., :-1]  # `Exact` shows all pairs the same values
+        return Local(stats.reward, bonus, stats.probs, jnp.where(seen[..., None], rows, 0.0))
+
+    def check_optimism(self, max_reward: float) -> None:
+        """Warn where optimism is lost: `v_max` below the largest reward of one step."""
+        warn_of_lost_optimism("v_max", self.v_max, max_reward)
+
+
+def theory_widths(
+    n_states: int, *, max_reward: Any = 1.0, reward_delta: Any = 0.05, transition_delta: Any = 0.05
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(reward_width, transition_width) of the theorem, for rewards from 0 to `max_reward`.
+
+        eR = max_reward sqrt(ln(2 / reward_delta) / (2 n)),     eT = sqrt(2 (ln(2^S - 2) - ln transition_delta) / n)
+
+    (Hoeffding; Weissman et al. 2003). Each set misses the truth with at most its delta, for one pair at one n.
+
+    Args:
+        n_states: S; with one state eT is 0.
+        max_reward: units of the reward.
+        reward_delta, transition_delta: strictly between 0 and 1.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+    check_count("n_states", n_states)
+    check_not_negative("max_reward", max_reward)
+    check_inside("reward_delta", reward_delta)
+    check_inside("transition_delta", transition_delta)
+    reward = jnp.asarray(max_reward, float) * jnp.sqrt(jnp.log(2.0 / jnp.asarray(reward_delta, float)) / 2)
+    if n_states == 1:
+        return reward, jnp.zeros_like(reward)
+    subsets = n_states * np.log(2.0) + np.log1p(-(2.0 ** (1 - n_states)))
+    return reward, jnp.sqrt(2 * (subsets - jnp.log(jnp.asarray(transition_delta, float))))
