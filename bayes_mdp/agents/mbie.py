@@ -1,6 +1,6 @@
 """MBIE, model-based interval estimation (Strehl and Littman, *An analysis of ...*, JCSS 74, 2008, section 2.2)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
