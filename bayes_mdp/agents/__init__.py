@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from bayes_mdp.agents.annealed_q import AnnealedQ
 from bayes_mdp.agents.bayes_ucbvi import BayesUCBVI
 from bayes_mdp.agents.bayesian_dp import BayesianDP
 from bayes_mdp.agents.beb import BEB
@@ -92,6 +93,7 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "variance_bonus_q": VarianceBonusQ,
     "error_bonus_q": ErrorBonusQ,
     "bayesian_dp": BayesianDP,
+    "annealed_q": AnnealedQ,
 }
 
 __all__ = [
@@ -114,6 +116,7 @@ __all__ = [
     "UCFH",
     "UCRL2",
     "VAPOR",
+    "AnnealedQ",
     "BayesUCBVI",
     "BayesianDP",
     "Boltzmann",

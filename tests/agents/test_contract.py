@@ -82,6 +82,7 @@ RUN_BY_DEFAULT = {"ucb_h"}
 """Runs and actors with a belief are compared in tests/experiments/test_actor.py."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "annealed_q": {"learning_rate": 0.5, "half_life": 100.0},
     "bolt": {"eta": 1.0, "max_reward": 1.0},
     "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
     "epsilon_greedy_q": {"learning_rate": 0.5, "epsilon": 0.2},
