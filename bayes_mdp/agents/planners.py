@@ -243,9 +243,7 @@ class Sweeping(eqx.Module):
             if getattr(self, name) is None and n > _LISTED_BELOW:
                 raise ValueError(f"{name} is None, expected a number of states: the space has {n}")
         tally = ListedTally.empty(problem.space, self.max_successors or n, self.max_predecessors or n)
-        zero = jnp.zeros((2, n))
-        first = _backup(agent, problem, tally)(jnp.arange(n), zero)
-        return SweptState(tally, Sweeps.start(*first))
+        return SweptState(tally, Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2)))))
 
     def observe(
         self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Any
@@ -255,19 +253,18 @@ class Sweeping(eqx.Module):
         backup, n = _backup(agent, problem, tally), problem.space.n_states
         here = jnp.where(active, transition.state, n)
         sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
-        before = lambda j: tally.predecessor[j]  # noqa: E731
-        step = lambda _, s: pass_on(s, backup, before, self.threshold, active)  # noqa: E731
-        return SweptState(tally, lax.fori_loop(0, self.num_pops, step, sweeps))
+        num_pops = jnp.where(active, self.num_pops, 0)
+        return SweptState(tally, pass_on(sweeps, backup, tally.predecessor, self.threshold, num_pops))
 
     def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Any, Any, SweptState]:
         """q of the sum, its greedy actions, and the state, unchanged."""
         del agent, problem
-        return state.sweeps.q[0] + state.sweeps.q[1], state.sweeps.best[0], state
+        return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
     def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
         """The two value functions as they stand."""
         del agent, problem
-        return Split(*state.sweeps.q, *state.sweeps.best)
+        return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
 
 
 def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
@@ -277,11 +274,13 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
 
     def backup(states: Any, values: Any) -> Backup:
         stats, successor = tally.stats(states)
-        vr, ve = values[0][successor], values[1][successor]
+        later = values[successor]
+        vr, ve = later[..., 0], later[..., 1]
         local = agent.local(stats, vr + ve)
         qr, qe = _looked_ahead(agent, local, discount, lambda rows, v: jnp.sum(rows * v, -1), vr, ve)
         split, vr, ve = _split(agent, None if legal is None else legal[states], qr, qe)
-        return Backup(jnp.stack([split.qr, split.qe]), jnp.stack([vr, ve]), jnp.stack([split.best, split.best_r]))
+        both = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
+        return Backup(*(jnp.stack(pair, 1) for pair in both))
 
     return backup
 

@@ -13,14 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import check_count, check_index, check_shape, is_concrete, require
 from bayes_mdp.planning.discounted import bounded
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.solve import check_problem
+
+_TOGETHER = 8  # predecessors of one state that are backed up at once
 
 
 class Backup(NamedTuple):
@@ -32,87 +35,185 @@ class Backup(NamedTuple):
         best: the action that each value function would choose.
     """
 
-    q: Float[Array, "M P A"]
-    values: Float[Array, "M P"]
-    best: Int[Array, "M P"]
+    q: Float[Array, "P M A"]
+    values: Float[Array, "P M"]
+    best: Int[Array, "P M"]
 
 
-BackupOf = Callable[[Int[Array, " P"], Float[Array, "M S"]], Backup]
-PredecessorsOf = Callable[[Int[Array, ""]], Int[Array, " P"]]
+BackupOf = Callable[[Int[Array, " P"], Float[Array, "S M"]], Backup]
 
 
 class Sweeps(eqx.Module):
     """Values on the way to a fixed point, and the queue.
 
     Args:
-        q, values, best: as in `Backup`, of all states.
-        reference: the values when they were last passed on to the predecessors.
-        priority: how far `values` lies from `reference` (the largest of the M), 0 where the state does not wait. It is
-            kept as a square, so that the first of the queue is found by columns.
+        rows: all that is known of a state in one row, so that one write changes it: M values, M values when they were
+            last passed on to the predecessors, M best actions, M x A values of pairs.
+        priority: how far the values of a state have been from those last passed on (the largest of the M), 0 where the
+            state does not wait. It is kept as a square, so that the first of the queue is found by columns.
         num_backups: states backed up so far, all actions of one state counted as one.
+        num_values: M.
     """
 
-    q: Float[Array, "M S A"]
-    values: Float[Array, "M S"]
-    best: Int[Array, "M S"]
-    reference: Float[Array, "M S"]
+    rows: Float[Array, "S D"]
     priority: Float[Array, "R R"]
     num_backups: Int[Array, ""]
+    num_values: int = eqx.field(static=True)
 
     @classmethod
-    def start(cls, q: Float[Array, "M S A"], values: Float[Array, "M S"], best: Int[Array, "M S"]) -> "Sweeps":
-        """Nothing waits in the queue."""
-        side = int(np.ceil(np.sqrt(values.shape[1])))
-        return cls(q, values, best, values, jnp.zeros((side, side), values.dtype), jnp.int32(0))
+    def start(cls, first: Backup) -> "Sweeps":
+        """Nothing waits in the queue; `first` is a backup of all states."""
+        n_states, number = first.values.shape
+        side = int(np.ceil(np.sqrt(n_states)))
+        priority = jnp.zeros((side, side), first.values.dtype)
+        return cls(_packed(first, first.values), priority, jnp.int32(0), number)
 
     @property
     def waiting(self) -> Int[Array, ""]:
         """How many states wait."""
         return jnp.sum(self.priority > 0)
 
+    @property
+    def values(self) -> Float[Array, "S M"]:
+        """Of all states."""
+        return self.rows[:, : self.num_values]
+
+    @property
+    def reference(self) -> Float[Array, "S M"]:
+        """Values when they were last passed on."""
+        return self.rows[:, self.num_values : 2 * self.num_values]
+
+    @property
+    def best(self) -> Int[Array, "S M"]:
+        """Actions."""
+        return self.rows[:, 2 * self.num_values : 3 * self.num_values].astype(jnp.int32)
+
+    @property
+    def q(self) -> Float[Array, "S M A"]:
+        """Values of all pairs."""
+        return self.rows[:, 3 * self.num_values :].reshape(len(self.rows), self.num_values, -1)
+
+
+def _packed(new: Backup, reference: Any) -> Float[Array, "P D"]:
+    dtype = new.values.dtype
+    return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), -1)], -1)
+
 
 def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: Any) -> Sweeps:
     """Back up some states (S or more stands for none), and let those wait that moved by more than `threshold`.
 
-    Tables are changed in place where this stands in a compiled loop, because nothing is chosen by branches.
+    A state that waits goes on waiting until it is passed on, even where its value moves back: others may have been
+    backed up in between. Tables are changed in place where this stands in a compiled loop.
     """
-    n_states = sweeps.values.shape[1]
-    new = backup(jnp.minimum(states, n_states - 1), sweeps.values)
-    moved = jnp.max(jnp.abs(new.values - sweeps.reference[:, jnp.minimum(states, n_states - 1)]), 0)
-    side = sweeps.priority.shape[0]
+    n_states, side = len(sweeps.rows), sweeps.priority.shape[0]
+    inside = jnp.minimum(states, n_states - 1)
+    new, reference = backup(inside, sweeps.values), sweeps.reference[inside]
+    moved = jnp.max(jnp.abs(new.values - reference), -1)
+    waits = jnp.where(moved > threshold, moved, 0.0).astype(sweeps.priority.dtype)
     # Beyond the square where there is no state: what lies outside is dropped.
     row = jnp.where(states < n_states, states // side, side)
-    waits = jnp.where(moved > threshold, moved, 0.0).astype(sweeps.priority.dtype)
     return Sweeps(
-        sweeps.q.at[:, states].set(new.q, mode="drop"),
-        sweeps.values.at[:, states].set(new.values, mode="drop"),
-        sweeps.best.at[:, states].set(new.best, mode="drop"),
-        sweeps.reference,
-        sweeps.priority.at[row, states % side].set(waits, mode="drop"),
+        sweeps.rows.at[states].set(_packed(new, reference), mode="drop"),
+        sweeps.priority.at[row, states % side].max(waits, mode="drop"),
         sweeps.num_backups + jnp.sum(states < n_states).astype(jnp.int32),
+        sweeps.num_values,
     )
+
+
+class _Round(NamedTuple):
+    """One turn of the loop of `pass_on`.
+
+    `item`: the state whose predecessors are backed up, from place `place` of its list on; S: none. `left`: states that
+    may still be taken out. `first`: row and column of the first in the queue, and whether it waits.
+    """
+
+    sweeps: Sweeps
+    item: Int[Array, ""]
+    place: Int[Array, ""]
+    left: Int[Array, ""]
+    first: tuple[Any, Any, Any]
+    going: Any
 
 
 def pass_on(
-    sweeps: Sweeps, backup: BackupOf, predecessors: PredecessorsOf, threshold: Any, active: Any = True
+    sweeps: Sweeps,
+    backup: BackupOf,
+    predecessors: Int[Array, "S P"],
+    threshold: Any,
+    num_pops: Any,
+    max_backups: Any = None,
 ) -> Sweeps:
-    """Take the first state out of the queue and back up its predecessors; nothing where none waits or not `active`."""
-    n_states, side = sweeps.values.shape[1], sweeps.priority.shape[0]
-    column = jnp.argmax(jnp.max(sweeps.priority, 0))
-    row = jnp.argmax(sweeps.priority[:, column])
-    waits = (sweeps.priority[row, column] > 0) & active
-    first = jnp.where(waits, row * side + column, n_states)
-    inside = jnp.minimum(first, n_states - 1)
-    sweeps = eqx.tree_at(
-        lambda s: (s.reference, s.priority),
-        sweeps,
-        (
-            sweeps.reference.at[:, first].set(sweeps.values[:, inside], mode="drop"),
-            sweeps.priority.at[jnp.where(waits, row, side), column].set(0.0, mode="drop"),
-        ),
+    """Take the first state out of the queue and back up its predecessors, up to `num_pops` times.
+
+    It ends as soon as nothing waits (under `vmap`: in no lane). Predecessors are backed up in the order of their list,
+    some at once, and the later ones see the values of the earlier.
+
+    Args:
+        sweeps: from here on.
+        backup: the Bellman equation.
+        predecessors: of every state; S and more pad.
+        threshold: as in `backed_up`.
+        num_pops: may be traced; 0: nothing is done.
+        max_backups: no state is taken out once so many have been backed up; None: no limit.
+    """
+    n_states, length = predecessors.shape
+    together, side = min(_TOGETHER, length), sweeps.priority.shape[0]
+
+    def may_pop(sweeps: Sweeps, left: Any, first: Any) -> Any:
+        allowed = first[2] & (left > 0)
+        return allowed if max_backups is None else allowed & (sweeps.num_backups < max_backups)
+
+    def turn(now: _Round) -> _Round:
+        sweeps, (row, column, _) = now.sweeps, now.first
+        pops = (now.item >= n_states) & may_pop(sweeps, now.left, now.first)
+        item, place = jnp.where(pops, row * side + column, now.item), jnp.where(pops, 0, now.place)
+        sweeps = _taken_out(sweeps, jnp.where(pops, item, n_states), jnp.where(pops, row, side), column)
+        places = place + jnp.arange(together)
+        listed = predecessors[jnp.minimum(item, n_states - 1), jnp.minimum(places, length - 1)]
+        states = jnp.where((item < n_states) & (places < length), listed, n_states)
+        sweeps = backed_up(sweeps, backup, states, threshold)
+        place = place + together
+        item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
+        return following(sweeps, item, place, now.left - pops)
+
+    def following(sweeps: Sweeps, item: Any, place: Any, left: Any) -> _Round:
+        first = _first(sweeps.priority)
+        return _Round(sweeps, item, place, left, first, any_lane((item < n_states) | may_pop(sweeps, left, first)))
+
+    start = following(sweeps, jnp.int32(n_states), jnp.int32(0), jnp.asarray(num_pops, jnp.int32))
+    return lax.while_loop(lambda now: now.going, turn, start).sweeps
+
+
+def _first(priority: Float[Array, "R R"]) -> tuple[Any, Any, Any]:
+    """Row and column of the largest (of equals: the first column, then the first row), and whether it waits."""
+    column = jnp.argmax(jnp.max(priority, 0))
+    row = jnp.argmax(priority[:, column])
+    return row.astype(jnp.int32), column.astype(jnp.int32), priority[row, column] > 0
+
+
+def _taken_out(sweeps: Sweeps, state: Any, row: Any, column: Any) -> Sweeps:
+    """The values of a state count as passed on, and it waits no more (S: nothing is changed)."""
+    number = sweeps.num_values
+    columns = jnp.arange(number, 2 * number)
+    passed = sweeps.values[jnp.minimum(state, len(sweeps.rows) - 1)]
+    return Sweeps(
+        sweeps.rows.at[state, columns].set(passed, mode="drop"),
+        sweeps.priority.at[row, column].set(0.0, mode="drop"),
+        sweeps.num_backups,
+        number,
     )
-    listed = jnp.where(waits, predecessors(inside), n_states)
-    return backed_up(sweeps, backup, listed, threshold)
+
+
+@custom_vmap
+def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Whether it holds in some lane of a `vmap`: one number for all, so that a loop on it chooses no tables by lane."""
+    return flag
+
+
+@any_lane.def_vmap
+def _any_lane(axis_size: int, batched: Any, flag: Any) -> Any:
+    del axis_size
+    return any_lane(jnp.any(flag, 0) if batched[0] else flag), False
 
 
 def predecessor_lists(successor: Any, probability: Any) -> np.ndarray:
@@ -144,42 +245,55 @@ def solve_by_priority(
     """Plan by prioritized sweeping in a known MDP: where few rows changed since `start`, few states are backed up.
 
     The answer carries the bounds of one full sweep over the final values, as `solve` does. `converged`: the queue ran
-    empty; |v - v*| is then about threshold / (1 - discount).
+    empty. No value has then moved by more than twice the threshold since the states before it were backed up, so that
+    |v - v*| <= 2 threshold discount / (1 - discount), where `start` solves all but what `changed` names.
 
     Args:
         mdp: dense or sparse, concrete (predecessors are listed on the host).
         objective: `Discounted`.
-        threshold: units of the reward; a state waits where its value moved by more.
+        threshold: units of the reward, zero or greater; a state waits where its value moved by more.
         start: a plan for a similar MDP. None: zero values.
         changed: Int[C], the states whose rows or rewards differ from those of `start`; None: all.
-        max_backups: of states, about.
+        max_backups: of states; at most the predecessors of one state more.
 
     Returns:
         The solution, and how many states were backed up.
 
     Raises:
-        ValueError: another objective, a step axis, traced probabilities.
+        ValueError: another objective, a step axis, traced probabilities, a number outside its range, another size.
+        TypeError: states or `max_backups` that are no integers.
     """
     if not isinstance(objective, Discounted):
         raise ValueError(f"objective is {type(objective).__name__}, expected Discounted for prioritized sweeping")
     check_problem(mdp, objective)
     if not is_concrete(mdp):
         raise ValueError("mdp is traced, expected numbers: predecessors are listed on the host")
+    limit = np.asarray(threshold)
+    require(~(np.isfinite(limit) & (limit >= 0)), "threshold", limit, "a finite number, zero or greater")
+    check_count("max_backups", max_backups)
+    if start is not None:
+        check_shape("start.v", start.v, (mdp.n_states,), "state")
+    known = _known(mdp)
+    values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
+    states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
+    check_index("changed", states, mdp.n_states, "state")
+    values, number, empty = _run(known, objective.discount, values, jnp.asarray(states), threshold, max_backups)
+    q, gap = bounded(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
+    nothing = jnp.full((), jnp.nan, q.dtype)
+    solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
+    return solution, int(number)
+
+
+def _known(mdp: MDP | SparseMDP) -> tuple[Array, ...]:
+    """Listed rows, rewards, legal pairs and predecessors."""
     if isinstance(mdp, SparseMDP):
         successor, probability = mdp.successor, mdp.probability
     else:
         probability = mdp.transition_probs
         successor = jnp.broadcast_to(jnp.arange(mdp.n_states), probability.shape)
-    lists = jnp.asarray(predecessor_lists(successor, probability))
-    values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
-    states = jnp.arange(mdp.n_states) if changed is None else jnp.atleast_1d(jnp.asarray(changed))
     legal = jnp.ones(mdp.reward.shape, bool) if mdp.legal is None else mdp.legal
-    known = (successor, probability, mdp.reward, legal, lists)
-    values, number, empty = _run(known, objective.discount, values, states, threshold, max_backups)
-    q, gap = bounded(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
-    nothing = jnp.full((), jnp.nan, q.dtype)
-    solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
-    return solution, int(number)
+    lists = predecessor_lists(successor, jnp.where(legal[..., None], probability, 0.0))
+    return successor, probability, mdp.reward, legal, jnp.asarray(lists)
 
 
 @jax.jit
@@ -187,13 +301,12 @@ def _run(known: Any, discount: Any, values: Any, states: Any, threshold: Any, ma
     successor, probability, reward, legal, lists = known
 
     def backup(states: Any, values: Any) -> Backup:
-        following = jnp.sum(probability[states] * values[0][successor[states]], -1)
+        following = jnp.sum(probability[states] * values[successor[states], 0], -1)
         q = jnp.where(legal[states], reward[states] + discount * following, -jnp.inf)
-        return Backup(q[None], jnp.max(q, -1)[None], best_action(q)[None])
+        return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])
 
-    first = Sweeps.start(reward[None], values[None], jnp.zeros((1, len(values)), jnp.int32))
+    nowhere = jnp.zeros((len(values), 1), jnp.int32)
+    first = Sweeps.start(Backup(jnp.zeros_like(reward)[:, None], values[:, None], nowhere))
     sweeps = backed_up(first, backup, states, threshold)
-    going = lambda s: (s.waiting > 0) & (s.num_backups < max_backups)  # noqa: E731
-    step = lambda s: pass_on(s, backup, lambda j: lists[j], threshold)  # noqa: E731
-    sweeps = lax.while_loop(going, step, sweeps)
-    return sweeps.values[0], sweeps.num_backups, sweeps.waiting == 0
+    sweeps = pass_on(sweeps, backup, lists, threshold, 2**31 - 1, max_backups)
+    return sweeps.values[:, 0], sweeps.num_backups, sweeps.waiting == 0
