@@ -29,11 +29,16 @@ class Looked(NamedTuple):
 
 
 def look(agent: Any, task: Problem, seen: list[Any]) -> Looked:
-    """One compiled call an agent; what is missing up to LENGTH has weight zero."""
+    """One compiled call an agent."""
+    return _look(agent, task, *as_transitions(seen))
+
+
+def as_transitions(seen: list[Any]) -> tuple[Transitions, Any]:
+    """A history and its weights; what is missing up to LENGTH has weight zero and a reward that is no number."""
     filled = [*seen, *[(0, 0, 0, np.nan, 0, False)] * (LENGTH - len(seen))]
     step, at, action, reward, after, over = (np.array(x) for x in zip(*filled, strict=True))
     data = Transitions(at, action, reward, after, over, None, step)
-    return _look(agent, task, jax.tree.map(jnp.asarray, data), jnp.asarray(np.arange(LENGTH) < len(seen), float))
+    return jax.tree.map(jnp.asarray, data), jnp.asarray(np.arange(LENGTH) < len(seen), float)
 
 
 @jax.jit

@@ -191,7 +191,7 @@ def test_a_state_that_moves_back_goes_on_waiting():
     """u, x and y pay 40, 38 and -36 and end; y follows w; k leads to u or w, s to k or x.
 
     Passed on in the order of what they pay: u raises k to 18, x backs up s, which sees the 18, and y by way of w takes
-    k back to 0. If k waited no more then (the rule "priority = |v - v_ref|" taken literally), s would keep an error of 8.
+    k back to 0. If k waited no more then (the rule "priority = |v - v_ref|" taken literally), s would be off by 8.
     """
     u, x, y, w, k, s = range(6)
     successor, probability, reward = np.zeros((6, 1, 2), int), np.zeros((6, 1, 2)), np.zeros((6, 1))
