@@ -13,11 +13,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
-from bayes_mdp.agents.model_based import every_step
 from bayes_mdp.agents.planners import Exact, ExactState, Split
 from bayes_mdp.agents.policies import Greedy, check_fraction
 from bayes_mdp.agents.r_max import check_num_visits
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning.solution import best_action
@@ -66,7 +65,7 @@ class E3(eqx.Module):
     num_visits: int | Array = 5
     threshold: float | Array = 0.05
     num_explore: int | Array = eqx.field(default=20, kw_only=True)
-    replan: ReplanRule | None = every_step()
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
         check_num_visits(self.num_visits)

@@ -1,6 +1,6 @@
-"""MBIE, model-based interval estimation (Strehl and Littman, *An analysis of ...*, JCSS 74, 2008, section 2.2)."""
+"""MBIE (Strehl and Littman, *An analysis of model-based interval estimation*, JCSS 74, 2008, section 2.2)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.mbie_eb import interval_bonus
-from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_inside, check_value, warn_of_lost_optimism
 from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp.validation import check_count, is_concrete
 from bayes_mdp.planning.transition_sets import L1Ball
@@ -51,7 +51,10 @@ class MBIE(ModelBased):
     transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
     v_max: float | Array = 100.0
     planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
-    replan: ReplanRule | None = every_step()
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
+    uses_worth: ClassVar[Any] = property(lambda self: self.transition_width is not None)
+    own_rows: ClassVar[Any] = uses_worth  # Qr is the optimum of the rows seen, the sum that of the best rows
+    joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
 
     def __check_init__(self) -> None:
         check_not_negative("reward_width", self.reward_width)
@@ -62,21 +65,6 @@ class MBIE(ModelBased):
         if not isinstance(self.planner, Exact):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected Exact for MBIE with a transition_width")
-
-    @property
-    def uses_worth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether rows are chosen by the present values."""
-        return self.transition_width is not None
-
-    @property
-    def own_rows(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Then Qr is the optimum of the rows seen, the sum that of the best rows."""
-        return self.uses_worth
-
-    @property
-    def joint(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Else both follow the greedy policy of the sum."""
-        return not self.uses_worth
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
 from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 
 
@@ -34,7 +34,7 @@ class MBIEEB(ModelBased):
     beta: float | Array = 1.0
     v_max: float | Array = 100.0
     planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
-    replan: ReplanRule | None = every_step()
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False
 

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Array
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
 from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.mdp.validation import is_concrete, require
 
@@ -41,7 +41,7 @@ class RMax(ModelBased):
     num_visits: int | Array = 5
     freeze: bool = eqx.field(default=False, static=True, kw_only=True)
     planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
-    replan: ReplanRule | None = every_step()
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False
 

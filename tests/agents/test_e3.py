@@ -15,7 +15,7 @@ from tests.agents.histories import LEGAL, A, H, S, learn
 KEY = jax.random.key(0)
 M = 7
 COUNT = counted(SEEN)
-UNKNOWN = (np.where(LEGAL, COUNT.n, np.inf) < M).any(-1)
+UNKNOWN = np.any(np.where(LEGAL, COUNT.n, np.inf) < M, axis=-1)
 
 
 def models() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ plan = jax.jit(lambda agent, task, state: agent.plan(KEY, task, state))
 @pytest.mark.usefixtures("x64")
 def test_episodes_by_backward_induction():
     """The chance of escape is that before the end of the episode."""
-    exploit_reward, explore_reward, rows = models()
+    exploit_reward, _, rows = models()
     exploit = optima(exploit_reward, rows)
     chance, values = np.zeros((H, S)), np.zeros(S)
     for h in reversed(range(H)):

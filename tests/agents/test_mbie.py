@@ -4,6 +4,7 @@ from math import comb, log, sqrt
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -91,7 +92,7 @@ def test_the_rows_are_those_of_linear_programs():
         following = np.stack([rng.multinomial(int(x), rng.dirichlet(np.full(S + 1, 0.5))) for x in n.flat])
         counts, width = following.reshape(S, A, S + 1)[..., :S].astype(float), rng.choice([0.5, 1.0, 2.5])
         values = rng.integers(-2, 3, S).astype(float) if draw % 2 else rng.normal(size=S)
-        stats = Stats(n, np.zeros((S, A)), counts, np.zeros((S, A), np.int32))
+        stats = Stats(*(jnp.asarray(x) for x in (n, np.zeros((S, A)), counts, np.zeros((S, A), int))))
         rows = np.asarray(
             local(MBIE(0.0, width, 1.0), stats, np.broadcast_to(values, (S, A, S))).optimistic  # pyright: ignore
         )

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -86,7 +87,7 @@ def test_lost_optimism_is_warned_of():
     [
         (lambda: RMax(np.inf), "v_max is inf, expected a finite number"),
         (lambda: RMax(num_visits=0), "num_visits is 0, expected a number of at least 1"),
-        (lambda: RMax(num_visits=np.array([3, 0])), r"num_visits\[1\] is 0, expected"),
+        (lambda: RMax(num_visits=jnp.array([3, 0])), r"num_visits\[1\] is 0, expected"),
         (lambda: RMax().init(KEY, Problem(DISCOUNTED.space, AverageReward())), "objective is AverageReward, expected"),
     ],
 )
