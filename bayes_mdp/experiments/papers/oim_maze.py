@@ -217,6 +217,9 @@ def learn(
 
     Returns:
         The actions of these policies, and the mean reward of a step while learning, since the test before.
+
+    Raises:
+        ValueError: the planner's lists are too short for these mazes.
     """
     first, own = jax.random.split(fused_key(key))
     number = len(mazes.successor)
@@ -225,6 +228,8 @@ def learn(
     for done in range(0, num_steps, test_every):
         lanes, policy, reward = _learn((agent, problem, tables), lanes, keys, done, num_steps=test_every, tested=tested)
         found.append((np.asarray(policy, np.int8), np.asarray(reward)))
+    if tested == "model" and (lost := int(np.sum(lanes.agent.tally.lost))):
+        raise ValueError(f"{lost} transitions found no place in the lists of the planner, expected longer ones")
     policies, rewards = zip(*found, strict=True)
     return np.stack(policies), np.stack(rewards)
 

@@ -118,10 +118,10 @@ METHODS: dict[str, Method] = {
     ),
     "mbie_ws": Method(
         "MBIE(WS)",
-        lambda planner: MBIEWS(v_max=10_000.0, planner=planner),
+        lambda planner: MBIEWS(v_max=20_000.0, planner=planner),
         ((25_000, 20), (42_000, 19), (66_000, 18)),
     ),
-    "oim": Method("OIM", lambda planner: OIM(v_max=3000.0, planner=planner), _OIM, judged=True),
+    "oim": Method("OIM", lambda planner: OIM(v_max=10_000.0, planner=planner), _OIM, judged=True),
     "oim_literal": Method(
         "OIM, R_max = 1000", lambda planner: OIM(v_max=1000.0 / (1.0 - DISCOUNT), planner=planner), _OIM
     ),
@@ -221,10 +221,10 @@ def first_steps(
 
 
 def rows(result: "xr.Dataset") -> list[Row]:
-    """How many mazes reach each level, and when on average those that do; verdicts on OIM alone.
+    """How many mazes reach each level, and when on average those that do; verdicts on OIM with tuned constants alone.
 
-    It must reach 95 % in every maze, as in the paper, and the time, in other mazes than the paper's, agrees within a
-    factor of two. Of what the best possible total is the most that a planner with the discount can get: no verdict.
+    As in the paper it must reach 95 % and 99.8 % in every maze; its time to 95 %, in other mazes than the paper's,
+    agrees within a factor of two. Between the ends there is no verdict: four mazes of the quick scale decide nothing.
     """
     table = []
     for name in result["method"].to_numpy():
@@ -241,8 +241,8 @@ def rows(result: "xr.Dataset") -> list[Row]:
 def _level_rows(result: "xr.Dataset", name: str, level: float, published: float | None, number: int) -> list[Row]:
     method, steps = METHODS[name], result["reached"].sel({"method": name, "level": level}).to_numpy()
     what, reached = f"{method.label}, {level:.1%}", np.isfinite(steps)
-    all_of_them = (1.0, 1.0) if method.judged and level == LEVELS[0] else None
-    near = (published / 2, 2 * published) if method.judged and published else None
+    all_of_them = (1.0, 1.0) if method.judged and level in (LEVELS[0], LEVELS[-1]) else None
+    near = (published / 2, 2 * published) if method.judged and published and level == LEVELS[0] else None
     return [
         _mean_row(f"{what}: share of the mazes that reach it", number / PAPER_MAZES, reached, all_of_them),
         _mean_row(f"{what}: steps", published, steps[reached], near),
@@ -296,6 +296,6 @@ REPRODUCTION = Reproduction(
     rows=rows,
     figure=figure,
     quick={"plan": Plan(num_mazes=4)},
-    seconds={"quick": 120.0, "full": 600.0},
+    seconds={"quick": 120.0, "full": 560.0},
     one_thread=True,
 )
