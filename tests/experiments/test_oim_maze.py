@@ -163,7 +163,9 @@ def test_the_best_policy_of_a_model():
         v = np.where(tried.any(-1), q.max(-1), 0.0)
     known = tried.any(-1)
     np.testing.assert_array_equal(np.asarray(policy)[known], q.argmax(-1)[known])
-    np.testing.assert_allclose(values, v, atol=0.1)  # it stops where nothing moves by more than .01: .01 / (1 - .9)
+    np.testing.assert_allclose(
+        values, v, atol=0.1
+    )  # it stops where nothing moves by .05, .5 at most from the end, and 16 sweeps later
     assert v[5] == values[5] == 0.0 and known.sum() == n - 1
 
 

@@ -23,8 +23,8 @@ from bayes_mdp.planning.solution import best_action
 
 Tested = Literal["model", "agent"]
 TESTED_TOGETHER = 40  # policies
-_FOLLOWED = 4  # sweeps for one policy, before the next
-_SETTLED, _MOST_ROUNDS = 0.01, 1000
+_FOLLOWED = 16  # sweeps for one policy, before the next
+_SETTLED, _MOST_ROUNDS = 0.05, 500  # units of the reward
 
 
 class Mazes(eqx.Module):
