@@ -50,13 +50,15 @@ class Sweeps(eqx.Module):
         rows: all that is known of a state in one row, so that one write changes it: M values, M values when they were
             last passed on to the predecessors, M best actions, M x A values of pairs.
         priority: how far the values of a state have been from those last passed on (the largest of the M), 0 where the
-            state does not wait. It is kept as a square, so that the first of the queue is found by columns.
+            state does not wait. It is kept as a square, state R i + j in row i.
+        tops: the largest of every row, so that the first of the queue is found in two looks.
         num_backups: states backed up so far, all actions of one state counted as one.
         num_values: M.
     """
 
     rows: Float[Array, "S D"]
     priority: Float[Array, "R R"]
+    tops: Float[Array, " R"]
     num_backups: Int[Array, ""]
     num_values: int = eqx.field(static=True)
 
@@ -66,7 +68,7 @@ class Sweeps(eqx.Module):
         n_states, number = first.values.shape
         side = int(np.ceil(np.sqrt(n_states)))
         priority = jnp.zeros((side, side), first.values.dtype)
-        return cls(_packed(first, first.values), priority, jnp.int32(0), number)
+        return cls(_packed(first, first.values), priority, priority[0], jnp.int32(0), number)
 
     @property
     def waiting(self) -> Int[Array, ""]:
@@ -115,6 +117,7 @@ def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], thresh
     return Sweeps(
         sweeps.rows.at[states].set(_packed(new, reference), mode="drop"),
         sweeps.priority.at[row, states % side].max(waits, mode="drop"),
+        sweeps.tops.at[row].max(waits, mode="drop"),
         sweeps.num_backups + jnp.sum(states < n_states).astype(jnp.int32),
         sweeps.num_values,
     )
@@ -124,14 +127,14 @@ class _Round(NamedTuple):
     """One turn of the loop of `pass_on`.
 
     `item`: the state whose predecessors are backed up, from place `place` of its list on; S: none. `left`: states that
-    may still be taken out. `first`: row and column of the first in the queue, and whether it waits.
+    may still be taken out. `first`: row of the first in the queue, and whether it waits.
     """
 
     sweeps: Sweeps
     item: Int[Array, ""]
     place: Int[Array, ""]
     left: Int[Array, ""]
-    first: tuple[Any, Any, Any]
+    first: tuple[Any, Any]
     going: Any
 
 
@@ -160,14 +163,13 @@ def pass_on(
     together, side = min(_TOGETHER, length), sweeps.priority.shape[0]
 
     def may_pop(sweeps: Sweeps, left: Any, first: Any) -> Any:
-        allowed = first[2] & (left > 0)
+        allowed = first[1] & (left > 0)
         return allowed if max_backups is None else allowed & (sweeps.num_backups < max_backups)
 
     def turn(now: _Round) -> _Round:
-        sweeps, (row, column, _) = now.sweeps, now.first
-        pops = (now.item >= n_states) & may_pop(sweeps, now.left, now.first)
-        item, place = jnp.where(pops, row * side + column, now.item), jnp.where(pops, 0, now.place)
-        sweeps = _taken_out(sweeps, jnp.where(pops, item, n_states), jnp.where(pops, row, side), column)
+        pops = (now.item >= n_states) & may_pop(now.sweeps, now.left, now.first)
+        sweeps, first = _taken_out(now.sweeps, jnp.where(pops, now.first[0], side))
+        item, place = jnp.where(pops, first, now.item), jnp.where(pops, 0, now.place)
         places = place + jnp.arange(together)
         listed = predecessors[jnp.minimum(item, n_states - 1), jnp.minimum(places, length - 1)]
         states = jnp.where((item < n_states) & (places < length), listed, n_states)
@@ -177,31 +179,51 @@ def pass_on(
         return following(sweeps, item, place, now.left - pops)
 
     def following(sweeps: Sweeps, item: Any, place: Any, left: Any) -> _Round:
-        first = _first(sweeps.priority)
+        first = _first(sweeps)
         return _Round(sweeps, item, place, left, first, any_lane((item < n_states) | may_pop(sweeps, left, first)))
 
     start = following(sweeps, jnp.int32(n_states), jnp.int32(0), jnp.asarray(num_pops, jnp.int32))
     return lax.while_loop(lambda now: now.going, turn, start).sweeps
 
 
-def _first(priority: Float[Array, "R R"]) -> tuple[Any, Any, Any]:
-    """Row and column of the largest (of equals: the first column, then the first row), and whether it waits."""
-    column = jnp.argmax(jnp.max(priority, 0))
-    row = jnp.argmax(priority[:, column])
-    return row.astype(jnp.int32), column.astype(jnp.int32), priority[row, column] > 0
+def _first(sweeps: Sweeps) -> tuple[Any, Any]:
+    """Row of the largest (of equals: the first), and whether it waits."""
+    row, top = _largest(sweeps.tops)
+    return row, top > 0
 
 
-def _taken_out(sweeps: Sweeps, state: Any, row: Any, column: Any) -> Sweeps:
-    """The values of a state count as passed on, and it waits no more (S: nothing is changed)."""
-    number = sweeps.num_values
-    columns = jnp.arange(number, 2 * number)
-    passed = sweeps.values[jnp.minimum(state, len(sweeps.rows) - 1)]
-    return Sweeps(
-        sweeps.rows.at[state, columns].set(passed, mode="drop"),
-        sweeps.priority.at[row, column].set(0.0, mode="drop"),
+def _largest(waiting: Float[Array, " R"]) -> tuple[Any, Any]:
+    """Place of the first of the largest, and the number itself; none is negative.
+
+    Such numbers are in the order of their bits, and XLA vectorises a maximum of integers only: an argmax of 50 numbers
+    takes 7 times as long.
+    """
+    bits = lax.bitcast_convert_type(waiting, f"int{8 * waiting.dtype.itemsize}")
+    top = jnp.max(bits)
+    place = jnp.min(jnp.where(bits == top, jnp.arange(len(bits), dtype=jnp.int32), len(bits)))
+    return place, lax.bitcast_convert_type(top, waiting.dtype)
+
+
+def _taken_out(sweeps: Sweeps, row: Any) -> tuple[Sweeps, Any]:
+    """The first of a row of the queue waits no more, and its values count as passed on; which state (row R: none, S).
+
+    What is written depends on what was read, a whole row of the queue too: a lone zero in its place would make XLA
+    copy the table.
+    """
+    number, side, n_states = sweeps.num_values, len(sweeps.tops), len(sweeps.rows)
+    waiting = sweeps.priority[jnp.minimum(row, side - 1)]
+    column, _ = _largest(waiting)
+    others = jnp.where(jnp.arange(side) == column, 0.0, waiting)
+    state = jnp.where(row < side, row * side + column, n_states)
+    passed = sweeps.values[jnp.minimum(state, n_states - 1)]
+    taken = Sweeps(
+        sweeps.rows.at[state, jnp.arange(number, 2 * number)].set(passed, mode="drop"),
+        sweeps.priority.at[row].set(others, mode="drop"),
+        sweeps.tops.at[row].set(_largest(others)[1], mode="drop"),
         sweeps.num_backups,
         number,
     )
+    return taken, state
 
 
 @custom_vmap

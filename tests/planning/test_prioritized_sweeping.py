@@ -96,11 +96,11 @@ def polished(problem, v, discount=GAMMA):
 def by_heap(problem, discount, threshold, together):
     """SPEC 2.20 with a binary heap, state by state: values and the number of backups, all states backed up first.
 
-    The same conventions as ours: a state that waits goes on waiting; of equals the first by columns of a square;
+    The same conventions as ours: a state that waits goes on waiting; of equals the one of smaller number comes first;
     `together` predecessors of one state are backed up at once.
     """
     successor, probability, reward, legal = problem
-    n, side = len(reward), int(np.ceil(np.sqrt(len(reward))))
+    n = len(reward)
     before = [set() for _ in range(n)]
     for s, a, k in zip(*np.nonzero(probability * legal[..., None]), strict=True):
         before[successor[s, a, k]].add(int(s))
@@ -113,13 +113,12 @@ def by_heap(problem, discount, threshold, together):
             moved = abs(v[s] - reference[s])
             if moved > threshold and moved > waits[s]:
                 waits[s] = moved
-                heapq.heappush(heap, (-moved, s % side, s // side))
+                heapq.heappush(heap, (-moved, s))
         return len(states)
 
     number += back_up(np.arange(n))
     while heap:
-        moved, column, row = heapq.heappop(heap)
-        s = row * side + column
+        moved, s = heapq.heappop(heap)
         if waits[s] != -moved:
             continue  # an entry that a later one has replaced
         waits[s], reference[s] = 0.0, v[s]
