@@ -296,6 +296,6 @@ REPRODUCTION = Reproduction(
     rows=rows,
     figure=figure,
     quick={"plan": Plan(num_mazes=4)},
-    seconds={"quick": 120.0, "full": 560.0},
+    seconds={"quick": 100.0, "full": 450.0},
     one_thread=True,
 )
