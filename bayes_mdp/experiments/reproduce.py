@@ -35,6 +35,8 @@ REPRODUCTIONS = {
     "tdbma-fig3": "bayes_mdp.experiments.papers.tdbma_fig3",
     "ube-table1": "bayes_mdp.experiments.papers.ube_table1",
     "ube-fig5": "bayes_mdp.experiments.papers.ube_fig5",
+    "oim-table1": "bayes_mdp.experiments.papers.oim_table1",
+    "oim-table2": "bayes_mdp.experiments.papers.oim_table2",
     "oim-table3": "bayes_mdp.experiments.papers.oim_table3",
     "oim-table4": "bayes_mdp.experiments.papers.oim_table4",
     "oim-table5": "bayes_mdp.experiments.papers.oim_table5",
