@@ -1,8 +1,8 @@
 """[OIM08] (Szita and Lorincz 2008) table 2: SixArms. See `oim_totals`.
 
-Few runs find the best arm, and those that do earn up to 29e6: the totals have heavy tails. OIM agrees at the edge of the
-joint interval, 8.9e6 +- .5e6 where 10.0e6 +- .7e6 are published; 5000 runs with another key earn 9.2e6 +- .2e6. Which
-action takes a tie moves it by more than that.
+Few runs find the best arm, and those that do earn up to 29e6: the totals have heavy tails. OIM agrees at the edge of
+the joint interval, 8.9e6 +- .5e6 where 10.0e6 +- .7e6 are published; 5000 runs with another key earn 9.2e6 +- .2e6.
+Which action takes a tie moves it by more than that.
 """
 
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
