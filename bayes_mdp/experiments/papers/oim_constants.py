@@ -117,7 +117,7 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
         "every loc rate",
         *[(0.005, 0.0, rate) for rate in (1e-4, 1e-3, 1e-2, 0.1, 1.0)],
         (0.005, 0.5, 0.1),
-        *[(0.02, loc, rate) for loc, rate in ((0.0, 0.1), (0.0, 1.0), (0.5, 0.1))],
+        *[(0.02, loc, rate) for loc, rate in ((0.0, 1e-4), (0.0, 0.1), (0.0, 1.0), (0.5, 0.1))],
     ),
     "oim": _grid("v_max", *[(v,) for v in (0.025, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1)]),
 }

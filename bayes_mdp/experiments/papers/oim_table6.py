@@ -1,6 +1,7 @@
 """[OIM08] (Szita and Lorincz 2008) table 6: FlagMaze, 8 phases of 20,000 steps, 20 runs.
 
-The printed R_max is .005, a V_max of .1. The bonus methods have no row.
+The printed R_max is .005, a V_max of .1. The bonus methods have no row. Quick scale leaves
+Bayesian DP out, whose plans cost as much as all the rest.
 """
 
 from collections.abc import Sequence
@@ -32,14 +33,17 @@ CONSTANTS = {
     "boltzmann": {"learning_rate": 0.5, "temperature": 0.02},
     "ieql_plus": {"theta": 0.9, "learning_rate": 0.5, "rate_power": 0.0},
     "bql": {"update": "mixture", "choose": "vpi", "loc": 0.0, "pseudo_count": 1.0, "concentration": 2.0, "rate": 1.0},
-    "bayesian_dp": {"every": 0.005, "loc": 0.0, "rate": 0.0001},
+    "bayesian_dp": {"every": 0.02, "loc": 0.0, "rate": 0.0001},
     "oim": {"v_max": 0.5},
     "oim_nearest": {"v_max": 0.025},
     "oim_literal": {"r_max": 0.005},
     "oim_optimistic": {"v_max": 1.0},
 }
-"""Chosen by `oim_tuning.tune(TASK, num_runs=4, num_phases=3)` (Bayesian DP, whose
-plans cost most: 2 runs of 2 phases); a "nearest" setting is left out where it is the tuned one."""
+"""Chosen by `oim_tuning.tune(TASK, num_runs=4, num_phases=3)`; a "nearest" setting that is the tuned one is left out.
+
+Bayesian DP: the best with a draw every 400 steps, 2 runs. One every 100 learns faster (1041 and 1568 in the first two
+phases of 2 runs) and takes four times as long.
+"""
 
 
 def phases_of_flag_maze(
@@ -64,7 +68,7 @@ REPRODUCTION = Reproduction(
     run=phases_of_flag_maze,
     rows=partial(phase_rows, task=TASK),
     figure=partial(draw_phases, task=TASK),
-    quick={"num_runs": 4},
-    seconds={"quick": 60.0, "full": 400.0},
+    quick={"methods": tuple(name for name in CONSTANTS if name != "bayesian_dp")},
+    seconds={"quick": 60.0, "full": 180.0},
     one_thread=True,
 )
