@@ -50,4 +50,9 @@ TASK = Task(
     },
 )
 
-REPRODUCTION = reproduction(TASK, "[OIM08] table 2, SPEC 1.2, 2.15 and 2.16", {"quick": 45.0, "full": 150.0})
+REPRODUCTION = reproduction(
+    TASK,
+    "[OIM08] table 2, SPEC 1.2, 2.15 and 2.16",
+    {"quick": 30.0, "full": 150.0},
+    only_full=("mbie_eb_drawn", "oim_first"),
+)

@@ -202,14 +202,16 @@ def figure(result: "xr.Dataset", task: Task) -> "Figure":
     return drawing
 
 
-def reproduction(task: Task, source: str, seconds: Mapping[str, float]) -> Reproduction:
-    """The experiment of a table."""
+def reproduction(
+    task: Task, source: str, seconds: Mapping[str, float], *, only_full: Sequence[str] = ()
+) -> Reproduction:
+    """The experiment of a table; `only_full`: methods that quick scale leaves out."""
     return Reproduction(
         source=source,
         run=partial(play, task=task, methods=tuple(task.methods)),
         rows=partial(rows, task=task),
         figure=partial(figure, task=task),
-        quick={"num_runs": 200},
+        quick={"num_runs": 200, "methods": tuple(name for name in task.methods if name not in only_full)},
         seconds=seconds,
         one_thread=True,
     )
