@@ -21,7 +21,7 @@ from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
 from bayes_mdp.agents.ieql import IEQLPlus
 from bayes_mdp.agents.information_gain import InformationGain
 from bayes_mdp.agents.k_learning import KLearning
-from bayes_mdp.agents.learner import ChecksBelief, ChecksOptimism, Learner, Replans
+from bayes_mdp.agents.learner import ChecksBelief, ChecksLearnt, ChecksOptimism, Learner, Replans
 from bayes_mdp.agents.mbie import MBIE
 from bayes_mdp.agents.mbie_eb import MBIEEB
 from bayes_mdp.agents.mbie_ws import MBIEWS
@@ -122,6 +122,7 @@ __all__ = [
     "Boltzmann",
     "BoltzmannQ",
     "ChecksBelief",
+    "ChecksLearnt",
     "ChecksOptimism",
     "CountBonus",
     "CovarianceThompson",

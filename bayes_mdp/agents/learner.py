@@ -43,6 +43,15 @@ class ChecksOptimism(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksLearnt(Protocol):
+    """Can tell, after a run, that it could not learn from all that it saw."""
+
+    def check_learnt(self, state: Any) -> None:
+        """Warn where it did not; `state` may have leading axes (seeds). Host side."""
+        ...
+
+
 class Place(NamedTuple):
     """Where one transition stands in a table [*H S A] of values (H under `Episodic`).
 

@@ -63,6 +63,10 @@ class ModelBased(eqx.Module):
         split = self.split(problem, state)
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
+    def check_learnt(self, state: Any) -> None:
+        """Warn where the planner's lists were too short for what was seen."""
+        self.planner.check_learnt(state)
+
 
 def every_step() -> Any:
     """The field `replan`: every step by default."""

@@ -3,6 +3,7 @@
 A planner asks its agent for `local` models alone, so any agent of the family takes either.
 """
 
+import warnings
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import equinox as eqx
@@ -133,6 +134,10 @@ class Exact(eqx.Module):
         qr = plans[0].q if agent.own_rows else _of_rewards(agent, problem, state.tally, plans[0])
         qe = jnp.where(jnp.isfinite(qr), plans[-1].q - qr, -jnp.inf)
         return Split(qr, qe, plans[-1].policy, best_action(qr))
+
+    def check_learnt(self, state: Any) -> None:
+        """Nothing is lost."""
+        del state
 
 
 def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Any:
@@ -265,6 +270,17 @@ class Sweeping(eqx.Module):
         """The two value functions as they stand."""
         del agent, problem
         return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
+
+    def check_learnt(self, state: Any) -> None:
+        """Warn where the lists were too short."""
+        lost = int(np.sum(state.tally.lost))
+        if lost:
+            warnings.warn(
+                f"{lost} transitions were not learnt from: max_successors is {self.max_successors}, max_predecessors "
+                f"{self.max_predecessors}, expected larger numbers",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bayes_mdp.agents import ChecksLearnt
 from bayes_mdp.experiments.layout import Layout
 from bayes_mdp.experiments.loop import SEEDS, Carry, Row, Setting, play, start
 from bayes_mdp.experiments.prepare import Prepared
@@ -86,6 +87,8 @@ def execute(
             saved.write_if_old()
             done = first + count
             bar.advance(done)
+    if isinstance(setting.agent, ChecksLearnt):
+        setting.agent.check_learnt(carry.agent_state)
     rows = join(chunks, done)
     outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits), target=rows.target)
     if rows.refits is None:

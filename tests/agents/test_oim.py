@@ -184,3 +184,10 @@ def test_a_value_below_the_rewards_is_warned_of():
 def test_what_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_lists_that_are_too_short_are_told():
+    agent = OIM(1e4, Sweeping(2, 1.0, max_successors=1))
+    arguments: dict[str, Any] = {"objective": Discounted(0.9), "num_steps": 200, "key": KEY}
+    with pytest.warns(UserWarning, match=r"\d+ transitions were not learnt from: max_successors is 1, "):
+        run(agent, riverswim(), **arguments, options=RunOptions(progress=False))
