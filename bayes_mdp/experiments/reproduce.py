@@ -75,7 +75,8 @@ def reproduce(
 
     Args:
         name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4",
-            "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3", "ube-table1", "ube-fig5".
+            "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3", "ube-table1", "ube-fig5",
+            "oim-table1" to "oim-table6".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:
