@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.planners import Sweeping
+from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
 from bayes_mdp.mdp import Discounted, Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.planning.prioritized_sweeping import predecessor_lists
@@ -76,7 +76,7 @@ def ours(task: Task, lanes: int) -> Callable[[int], tuple[float, float]]:
     outcome, cumulative, paid, first = tables(task.env)
     space = StateActionSpace(task.env.mdp.n_states, task.env.mdp.n_actions)
     problem = Problem(space, Discounted(task.discount))
-    planner = Sweeping(task.num_pops, task.threshold, *list_lengths(task.env))
+    planner = PrioritizedSweeping(task.num_pops, task.threshold, *list_lengths(task.env))
     world = jnp.asarray(outcome, jnp.int32), jnp.asarray(cumulative, jnp.float32), jnp.asarray(paid, jnp.float32)
 
     def step(lane: Any, time: Any) -> Any:

@@ -30,6 +30,7 @@ from bayes_mdp.agents.moment_matching import MomentMatching
 from bayes_mdp.agents.oim import OIM
 from bayes_mdp.agents.opsrl import OPSRL
 from bayes_mdp.agents.optimistic_q import OptimisticQ
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
@@ -134,6 +135,7 @@ __all__ = [
     "ErrorBonusQ",
     "EveryEpisode",
     "EverySteps",
+    "ExactPlanner",
     "ExactUBE",
     "FrequencyBonus",
     "GaussianPSRL",
@@ -147,6 +149,7 @@ __all__ = [
     "LearnsFromTrials",
     "MomentMatching",
     "OptimisticQ",
+    "PrioritizedSweeping",
     "RMax",
     "RandQL",
     "RecencyBonus",

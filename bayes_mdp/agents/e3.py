@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
-from bayes_mdp.agents.planners import Exact, ExactState, Split
+from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split
 from bayes_mdp.agents.policies import Greedy, check_fraction
 from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
@@ -81,7 +81,7 @@ class E3(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        model = Exact().init(self._models(problem), problem)
+        model = ExactPlanner().init(self._models(problem), problem)
         shape, objective = problem.space.shape[:-1], problem.objective
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape
         return E3State(model, jnp.zeros(shape, bool), jnp.int32(0))
@@ -103,7 +103,7 @@ class E3(eqx.Module):
     def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Any = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
         models = self._models(problem)
-        model = Exact().observe(models, problem, state.model, transition, weight)
+        model = ExactPlanner().observe(models, problem, state.model, transition, weight)
         layered = state.tempting.ndim == 2
         here = (transition.step, transition.state) if layered else transition.state
         begun = jnp.where(state.tempting[here], jnp.asarray(self._length(problem), jnp.int32), 0)
@@ -164,8 +164,8 @@ class _Models(eqx.Module):
 def _planned(models: Any, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
     """The state after a plan, and the two value functions."""
     if isinstance(problem.objective, Episodic):
-        return state, Exact().split(models, problem, state)
-    state = Exact().plan(models, problem, state)[2]
+        return state, ExactPlanner().split(models, problem, state)
+    state = ExactPlanner().plan(models, problem, state)[2]
     exploit, explore = state.plans
     return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
 

@@ -2,14 +2,15 @@
 
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased, every_step
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.model_based import ModelBased
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem
 
 
@@ -21,7 +22,7 @@ class EpsilonGreedyModel(ModelBased):
 
     Args:
         epsilon: in [0, 1].
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -29,8 +30,8 @@ class EpsilonGreedyModel(ModelBased):
     """
 
     epsilon: float | Array = 0.1
-    planner: Exact | Sweeping = Exact()
-    replan: ReplanRule | None = every_step()
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.policies import check_fraction, lookup
 from bayes_mdp.agents.replan import ReplanRule
 from bayes_mdp.agents.thompson import check_not_negative
@@ -71,7 +71,7 @@ class ExplorationReward(ModelBased):
     v_max: eqx.AbstractVar[float | Array]
     scale: eqx.AbstractVar[float | Array]
     explore_prob: eqx.AbstractVar[float | Array | None]
-    planner: eqx.AbstractVar[Exact | Sweeping]
+    planner: eqx.AbstractVar[ExactPlanner | PrioritizedSweeping]
     replan: eqx.AbstractVar[ReplanRule | None]
     joint: ClassVar[bool] = False
     uses_worth: ClassVar[bool] = False

@@ -5,13 +5,13 @@ Low confidence: the original and its constants were not available, and no fideli
 
 from typing import Any
 
+import equinox as eqx
 from jaxtyping import Array
 
 from bayes_mdp.agents.empirical import Stats
 from bayes_mdp.agents.exploration_reward import ExplorationReward
-from bayes_mdp.agents.model_based import every_step
-from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 
 
 class FrequencyBonus(ExplorationReward):
@@ -30,7 +30,7 @@ class FrequencyBonus(ExplorationReward):
         bonus_discount: of Qe under `Discounted`, in [0, 1); None: that of the objective. Under `Episodic` it is the
             factor of every step of Qe; None: 1.
         explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, at every step anew, else for Qr.
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -41,8 +41,8 @@ class FrequencyBonus(ExplorationReward):
     v_max: float | Array = 100.0
     bonus_discount: float | Array | None = None
     explore_prob: float | Array | None = None
-    planner: Exact | Sweeping = Exact()
-    replan: ReplanRule | None = every_step()
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
 
     def cost(self, stats: Stats) -> Any:
         """n."""

@@ -11,7 +11,7 @@ from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.mbie_eb import interval_bonus
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_inside, check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp.validation import check_count, is_concrete
@@ -40,17 +40,19 @@ class MBIE(ModelBased):
         transition_width: a number; None or 0: the rows are those seen, at no more cost than `MBIEEB`, of which this is
             then the equation.
         v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
-        planner: `Exact()`; where `transition_width` is 0 also `Sweeping(...)`, which lists the successors seen alone.
+        planner: `ExactPlanner()`; where `transition_width` is 0 also `PrioritizedSweeping(...)`, which lists the
+            successors seen alone.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
-        ValueError: a width is negative or not finite, `v_max` is not finite, `Sweeping` with a `transition_width`.
+        ValueError: a width is negative or not finite, `v_max` is not finite, `PrioritizedSweeping` with a
+            `transition_width`.
     """
 
     reward_width: float | Array = 1.0
     transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
     v_max: float | Array = 100.0
-    planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     uses_worth: ClassVar[Any] = property(lambda self: self.transition_width is not None)
     own_rows: ClassVar[Any] = uses_worth  # Qr is the optimum of the rows seen, the sum that of the best rows
@@ -62,9 +64,9 @@ class MBIE(ModelBased):
         if self.transition_width is None:
             return
         check_not_negative("transition_width", self.transition_width)
-        if not isinstance(self.planner, Exact):
+        if not isinstance(self.planner, ExactPlanner):
             kind = type(self.planner).__name__
-            raise ValueError(f"planner is {kind}, expected Exact for MBIE with a transition_width")
+            raise ValueError(f"planner is {kind}, expected ExactPlanner for MBIE with a transition_width")
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""
@@ -76,7 +78,7 @@ class MBIE(ModelBased):
         centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
         possible = jnp.ones(centre.shape, bool).at[..., -1].set(ended > 0)
         ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
-        rows = ball.best_rows(worth[0, 0])[..., :-1]  # `Exact` shows all pairs the same values
+        rows = ball.best_rows(worth[0, 0])[..., :-1]  # `ExactPlanner` shows all pairs the same values
         return Local(stats.reward, bonus, stats.probs, jnp.where(seen[..., None], rows, 0.0))
 
     def check_optimism(self, max_reward: float) -> None:

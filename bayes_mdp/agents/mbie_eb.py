@@ -9,7 +9,7 @@ from jaxtyping import Array
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 
@@ -24,7 +24,7 @@ class MBIEEB(ModelBased):
         beta: units of the reward; in [OIM08]'s tables .4 R_max (RiverSwim) and .8 R_max (SixArms). 0: the empirical
             plan, in which what was never tried is worth `v_max`.
         v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -33,7 +33,7 @@ class MBIEEB(ModelBased):
 
     beta: float | Array = 1.0
     v_max: float | Array = 100.0
-    planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False

@@ -6,14 +6,15 @@ Low confidence: the original and its constants were not available, and no fideli
 
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
 
 
@@ -67,7 +68,7 @@ class MBIEWS(ModelBased):
     Args:
         z: of the interval, zero or greater; 0: the empirical model.
         v_max: Q+ of a pair never tried; units of the return. Qr is 0 there. Under `Episodic` the same at every step.
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -76,8 +77,8 @@ class MBIEWS(ModelBased):
 
     z: float | Array = 1.96
     v_max: float | Array = 100.0
-    planner: Exact | Sweeping = Exact()
-    replan: ReplanRule | None = every_step()
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = True

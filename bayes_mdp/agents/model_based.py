@@ -7,9 +7,9 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.planners import Exact, Split, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, Split
 from bayes_mdp.agents.policies import Greedy
-from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.replan import ReplanRule
 from bayes_mdp.mdp import Problem, Transitions
 
 
@@ -20,7 +20,7 @@ class ModelBased(eqx.Module):
     is the policy with exploration switched off, at once and without learning anew.
     """
 
-    planner: eqx.AbstractVar[Exact | Sweeping]
+    planner: eqx.AbstractVar[ExactPlanner | PrioritizedSweeping]
     replan: eqx.AbstractVar[ReplanRule | None]
     joint: eqx.AbstractClassVar[bool]
     own_rows: ClassVar[bool] = False
@@ -66,8 +66,3 @@ class ModelBased(eqx.Module):
     def check_learnt(self, state: Any) -> None:
         """Warn where the planner's lists were too short for what was seen."""
         self.planner.check_learnt(state)
-
-
-def every_step() -> Any:
-    """The field `replan`: every step by default."""
-    return eqx.field(default=EverySteps(1), converter=as_rule)

@@ -2,14 +2,15 @@
 
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased, every_step
+from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 
 
 class OIM(ModelBased):
@@ -27,7 +28,7 @@ class OIM(ModelBased):
     Args:
         v_max: value of the garden, R_max / (1 - discount) of the paper; units of the return. Under `Episodic` the same
             at every step.
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -35,8 +36,8 @@ class OIM(ModelBased):
     """
 
     v_max: float | Array = 100.0
-    planner: Exact | Sweeping = Exact()
-    replan: ReplanRule | None = every_step()
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""How a model-based learner plans: exactly at every plan (`Exact`), or a little after every step (`Sweeping`).
+"""How a model-based learner plans: exactly at every plan, or a little after every step.
 
 A planner asks its agent for `local` models alone, so any agent of the family takes either.
 """
@@ -86,7 +86,7 @@ class ExactState(eqx.Module):
     plans: tuple[Solution, ...]
 
 
-class Exact(eqx.Module):
+class ExactPlanner(eqx.Module):
     """The exact optimum of the optimistic model at every plan, from the last plan on. For up to a few hundred states.
 
     Under `Episodic` one backward pass.
@@ -209,7 +209,7 @@ class SweptState(eqx.Module):
     sweeps: Sweeps
 
 
-class Sweeping(eqx.Module):
+class PrioritizedSweeping(eqx.Module):
     """Improved prioritized sweeping after every step: a few backups where the model has just changed. Discounted.
 
     Args:

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.mdp.validation import is_concrete, require
@@ -30,7 +30,7 @@ class RMax(ModelBased):
         num_visits: m, at least 1.
         freeze: what comes after the m-th use of a pair is not counted; else the model goes on learning (the same
             theorems hold for both).
-        planner: `Exact()`, or `Sweeping(...)` where there are many states.
+        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
@@ -40,7 +40,7 @@ class RMax(ModelBased):
     v_max: float | Array = 100.0
     num_visits: int | Array = 5
     freeze: bool = eqx.field(default=False, static=True, kw_only=True)
-    planner: Exact | Sweeping = eqx.field(default=Exact(), kw_only=True)
+    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
     uses_worth: ClassVar[bool] = False

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import EpsilonGreedyModel
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+@pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"])
 def test_the_optimum_of_the_empirical_model(planner):
     """Also where pairs were never tried: they are worth 0; there is no exploration value to be switched off."""
     agent = EpsilonGreedyModel(epsilon=0.2, planner=planner)

@@ -9,11 +9,11 @@ import pytest
 
 from bayes_mdp.agents import FrequencyBonus, Greedy, RecencyBonus
 from bayes_mdp.agents.exploration_reward import Alternates
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, KEY, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL, H
 
-SWEEPING = Sweeping(400, 1e-12)
+SWEEPING = PrioritizedSweeping(400, 1e-12)
 COST = {FrequencyBonus: lambda seen: seen.n, RecencyBonus: lambda seen: seen.last}
 METHODS = pytest.mark.parametrize("method", COST)
 
@@ -26,7 +26,7 @@ def bonus(method: Any, seen: Any, scale: float, v_max: float) -> np.ndarray:
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("method", "planner", "discount"),
-    [(FrequencyBonus, Exact(), 0.5), (FrequencyBonus, SWEEPING, None), (RecencyBonus, SWEEPING, 0.5)],
+    [(FrequencyBonus, ExactPlanner(), 0.5), (FrequencyBonus, SWEEPING, None), (RecencyBonus, SWEEPING, 0.5)],
 )
 def test_two_optima_and_greedy_for_their_sum(method, planner, discount):
     """Each of its own reward, each with its own discount; `greedy` is the optimum of the empirical model."""

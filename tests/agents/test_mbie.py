@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from bayes_mdp.agents import MBIE, MBIEEB
 from bayes_mdp.agents.empirical import Stats
 from bayes_mdp.agents.mbie import theory_widths
-from bayes_mdp.agents.planners import Sweeping
+from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.transition_sets import L1Ball
 from tests.agents.empirical_models import (
@@ -156,7 +156,10 @@ def test_lost_optimism_is_warned_of():
         (lambda: MBIE(-1.0), r"reward_width is -1\.0, expected a finite number, zero or greater"),
         (lambda: MBIE(1.0, -0.5), r"transition_width is -0\.5, expected a finite number, zero or greater"),
         (lambda: MBIE(v_max=np.nan), "v_max is nan, expected a finite number"),
-        (lambda: MBIE(1.0, 0.5, planner=Sweeping()), "planner is Sweeping, expected Exact for MBIE with a transition"),
+        (
+            lambda: MBIE(1.0, 0.5, planner=PrioritizedSweeping()),
+            "planner is PrioritizedSweeping, expected ExactPlanner for MBIE",
+        ),
         (lambda: theory_widths(0), "n_states is 0, expected an integer of at least 1"),
         (lambda: theory_widths(3, reward_delta=1.0), r"reward_delta is 1\.0, expected a number between 0 and 1"),
         (lambda: theory_widths(3, transition_delta=0.0), r"transition_delta is 0\.0, expected"),

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import MBIEEB
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL
 
-PLANNERS = pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+PLANNERS = pytest.mark.parametrize(
+    "planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"]
+)
 
 
 def with_bonus(seen: Any, beta: float, v_max: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from bayes_mdp.agents import MBIEWS
 from bayes_mdp.agents.mbie_ws import favoured, wilson_upper
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from tests.agents.empirical_models import (
     DISCOUNTED,
     EPISODIC,
@@ -24,7 +24,9 @@ from tests.agents.empirical_models import (
 )
 from tests.agents.histories import LEGAL, A, H, S
 
-PLANNERS = pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+PLANNERS = pytest.mark.parametrize(
+    "planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"]
+)
 
 
 def upper_limit(share: float, n: float, z: float) -> float:

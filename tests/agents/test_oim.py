@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
@@ -58,10 +58,10 @@ def with_a_garden(seen: Any, v_max: float) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+@pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"])
 @pytest.mark.parametrize("v_max", [2.0, 50.0])
 def test_it_is_the_explicit_model(planner, v_max):
-    agent = OIM(v_max, planner)
+    agent = OIM(v_max, planner=planner)
     task = Problem(problem(layered=False).space, Discounted(GAMMA))
     assert planner.init(agent, task) is not None
     state = learn(agent, task, agent.init(KEY, task), SEEN)
@@ -73,10 +73,10 @@ def test_it_is_the_explicit_model(planner, v_max):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+@pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"])
 def test_exploration_is_a_part_of_the_values_and_can_be_switched_off(planner):
     """Qr and Qe satisfy the two equations of algorithm 1; Qr alone is what `greedy` follows."""
-    agent, v_max = OIM(20.0, planner), 20.0
+    agent, v_max = OIM(20.0, planner=planner), 20.0
     task = Problem(problem(layered=False).space, Discounted(GAMMA))
     state = learn(agent, task, agent.init(KEY, task), SEEN)
     split = agent.split(task, state)
@@ -111,8 +111,8 @@ def test_episodes_by_backward_induction(layered):
 
 def test_at_first_everything_is_worth_v_max():
     task = Problem(StateActionSpace(4, 3), Discounted(0.95))
-    for planner in (Exact(), Sweeping(3)):
-        agent = OIM(7.0, planner)
+    for planner in (ExactPlanner(), PrioritizedSweeping(3)):
+        agent = OIM(7.0, planner=planner)
         np.testing.assert_allclose(agent.plan(KEY, task, agent.init(KEY, task))[0].q, 7.0, rtol=1e-5)
 
 
@@ -169,14 +169,14 @@ def test_a_value_below_the_rewards_is_warned_of():
     ("make", "message"),
     [
         (lambda: OIM(np.nan), "v_max is nan, expected a finite number"),
-        (lambda: Sweeping(0), "num_pops is 0, expected an integer of at least 1"),
-        (lambda: Sweeping(threshold=-1.0), "threshold is -1.0, expected a number, zero or greater"),
+        (lambda: PrioritizedSweeping(0), "num_pops is 0, expected an integer of at least 1"),
+        (lambda: PrioritizedSweeping(threshold=-1.0), "threshold is -1.0, expected a number, zero or greater"),
         (
-            lambda: OIM(planner=Sweeping()).init(KEY, problem(layered=True)),
+            lambda: OIM(planner=PrioritizedSweeping()).init(KEY, problem(layered=True)),
             "objective is Episodic, expected Discounted",
         ),
         (
-            lambda: OIM(planner=Sweeping()).init(KEY, Problem(StateActionSpace(50, 2), Discounted(0.9))),
+            lambda: OIM(planner=PrioritizedSweeping()).init(KEY, Problem(StateActionSpace(50, 2), Discounted(0.9))),
             "max_successors is None, expected a number of states: the space has 50",
         ),
     ],
@@ -187,7 +187,7 @@ def test_what_is_refused(make, message):
 
 
 def test_lists_that_are_too_short_are_told():
-    agent = OIM(1e4, Sweeping(2, 1.0, max_successors=1))
+    agent = OIM(1e4, planner=PrioritizedSweeping(2, 1.0, max_successors=1))
     arguments: dict[str, Any] = {"objective": Discounted(0.9), "num_steps": 200, "key": KEY}
     with pytest.warns(UserWarning, match=r"\d+ transitions were not learnt from: max_successors is 1, "):
         run(agent, riverswim(), **arguments, options=RunOptions(progress=False))

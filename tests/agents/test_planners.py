@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 
 N, ACTIONS, STEPS = 20, 3, 250
@@ -61,9 +61,9 @@ def stacked(seeds: Any) -> Transitions:
 def test_many_pops_are_the_exact_plan():
     """Three lanes; the sum is unique, and so are its parts, as no actions tie."""
     data, weight = stacked(range(3)), jnp.ones((3, STEPS))
-    agent = OIM(v_max=8.0, planner=Sweeping(1000, 1e-9))
+    agent = OIM(v_max=8.0, planner=PrioritizedSweeping(1000, 1e-9))
     swept = split(agent, after(agent, lanes(agent, 3), data, weight))
-    agent = OIM(v_max=8.0, planner=Exact())
+    agent = OIM(v_max=8.0, planner=ExactPlanner())
     exact = split(agent, after(agent, lanes(agent, 3), data, weight))
     np.testing.assert_allclose(swept.qr + swept.qe, exact.qr + exact.qe, rtol=1e-7)
     np.testing.assert_allclose(swept.qr, exact.qr, rtol=1e-6, atol=1e-7)
@@ -73,7 +73,7 @@ def test_many_pops_are_the_exact_plan():
 
 def test_a_lane_does_not_know_of_the_others():
     """Lanes stop together, when nothing waits in any: each is what it is alone. Weight zero changes nothing."""
-    agent = OIM(v_max=8.0, planner=Sweeping(4, 1e-3))
+    agent = OIM(v_max=8.0, planner=PrioritizedSweeping(4, 1e-3))
     data, weight = stacked(range(3)), jnp.ones((3, STEPS))
     together = after(agent, lanes(agent, 3), data, weight)
     for i in range(3):
@@ -89,7 +89,7 @@ def test_a_lane_does_not_know_of_the_others():
 @pytest.mark.parametrize("num_pops", [1, 3])
 def test_no_more_than_so_many_states_are_taken_out(num_pops):
     """Every step backs up its state and at most the predecessors of `num_pops` states."""
-    agent = OIM(v_max=8.0, planner=Sweeping(num_pops, 0.0))
+    agent = OIM(v_max=8.0, planner=PrioritizedSweeping(num_pops, 0.0))
     state = after(agent, lanes(agent, 1), stacked([0]), jnp.ones((1, STEPS)))
     most = jnp.max(jnp.sum(state.tally.predecessor[0] < N, -1))
     assert STEPS < int(state.sweeps.num_backups[0]) <= STEPS * (1 + num_pops * int(most))
@@ -97,7 +97,7 @@ def test_no_more_than_so_many_states_are_taken_out(num_pops):
 
 def test_lists_too_short():
     """What is lost is not learnt; the values stay those of what was counted."""
-    agent = OIM(v_max=8.0, planner=Sweeping(200, 1e-6, max_successors=2, max_predecessors=4))
+    agent = OIM(v_max=8.0, planner=PrioritizedSweeping(200, 1e-6, max_successors=2, max_predecessors=4))
     state = after(agent, lanes(agent, 1), stacked([0]), jnp.ones((1, STEPS)))
     tally = state.tally
     assert 0 < int(tally.lost[0]) < STEPS
@@ -112,9 +112,17 @@ def test_lists_too_short():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Sweeping(2.5), TypeError, "num_pops is 2.5, expected an integer of at least 1"),  # pyright: ignore
-        (lambda: Sweeping(threshold=np.nan), ValueError, "threshold is nan, expected a number, zero or greater"),
-        (lambda: Sweeping(max_predecessors=0), ValueError, "max_predecessors is 0, expected an integer of at least 1"),
+        (lambda: PrioritizedSweeping(2.5), TypeError, "num_pops is 2.5, expected an integer of at least 1"),  # pyright: ignore
+        (
+            lambda: PrioritizedSweeping(threshold=np.nan),
+            ValueError,
+            "threshold is nan, expected a number, zero or greater",
+        ),
+        (
+            lambda: PrioritizedSweeping(max_predecessors=0),
+            ValueError,
+            "max_predecessors is 0, expected an integer of at least 1",
+        ),
     ],
 )
 def test_what_is_refused(make, error, message):

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import RMax
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.mdp import AverageReward, Problem
 from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN, counted, look, optima, optimum
 from tests.agents.histories import LEGAL
 
 KEY = jax.random.key(0)
-PLANNERS = pytest.mark.parametrize("planner", [Exact(), Sweeping(400, 1e-12)], ids=["exact", "sweeping"])
+PLANNERS = pytest.mark.parametrize(
+    "planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"]
+)
 
 
 def first_uses(seen: Any, m: int) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from bayes_mdp.agents import EpsilonGreedyModel
 from bayes_mdp.agents.empirical import ListedTally
-from bayes_mdp.agents.planners import Sweeping
+from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.envs import garnet, maze_with_subgoals
 from bayes_mdp.experiments.papers import oim_maze
 from bayes_mdp.experiments.papers.oim_maze import learn, optimal_totals, solved_totals, stack_mazes, totals_of_tests
@@ -180,7 +180,7 @@ def test_the_lists_of_the_planner_are_long_enough():
 
 
 def test_lists_that_are_too_short_are_told(key):
-    agent = EpsilonGreedyModel(epsilon=0.4, planner=Sweeping(1, max_successors=4, max_predecessors=2))
+    agent = EpsilonGreedyModel(epsilon=0.4, planner=PrioritizedSweeping(1, max_successors=4, max_predecessors=2))
     with pytest.raises(ValueError, match=r"\d+ transitions found no place in the lists of the planner"):
         learn(agent, PROBLEM, MAZES, key=key, num_steps=500, test_every=500)
 

@@ -13,7 +13,7 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.agents import OIM, AnnealedQ, BayesianDP, BoltzmannQ, EpsilonGreedyQ
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import oim_phases, oim_table4, oim_table5, oim_table6, oim_tuning
@@ -65,10 +65,10 @@ def test_constants_are_in_the_units_of_the_task():
     agent, prior = build("bayesian_dp", {"every": 0.1, "loc": 0.5, "rate": 0.1}, SCALES)
     assert isinstance(agent, BayesianDP) and prior is not None and agent.replan.period == 5  # pyright: ignore
     tuned, literal = (build("oim", c, SCALES)[0].agent for c in ({"v_max": 0.7}, {"r_max": 0.5}))
-    assert isinstance(tuned, OIM) and isinstance(tuned.planner, Exact)
+    assert isinstance(tuned, OIM) and isinstance(tuned.planner, ExactPlanner)
     assert (tuned.v_max, literal.v_max) == (7.0, pytest.approx(0.5 / (1 - 0.95)))
     swept = build("oim", {"v_max": 0.7}, replace(SCALES, sweeping=True))[0].agent
-    assert isinstance(swept.planner, Sweeping)
+    assert isinstance(swept.planner, PrioritizedSweeping)
 
 
 def test_the_tasks_are_those_of_the_paper():

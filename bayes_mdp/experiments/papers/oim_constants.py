@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayes_mdp.agents import BQL, OIM, AnnealedQ, BayesianDP, BoltzmannQ, ErrorBonusQ, IEQLPlus, VarianceBonusQ
-from bayes_mdp.agents.planners import Exact, Sweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
 
 DISCOUNT = 0.95
@@ -151,7 +151,7 @@ def build(kind: str, constants: Constants, scales: Scales) -> tuple[Any, Any]:
         agent = BQL(**(c | {"loc": c["loc"] * unit, "rate": c["rate"] * unit**2}))
     else:
         v_max = c["v_max"] * scales.value if "v_max" in c else c["r_max"] / (1 - DISCOUNT)
-        planner = Sweeping(10, 1e-4 * scales.value, 4, 32) if scales.sweeping else Exact()
+        planner = PrioritizedSweeping(10, 1e-4 * scales.value, 4, 32) if scales.sweeping else ExactPlanner()
         agent = OIM(v_max=v_max, planner=planner)
     return RandomTies(agent), None
 

@@ -208,7 +208,7 @@ def learn(
     """An agent learns in every maze; after every `test_every` steps, a policy without exploration.
 
     Args:
-        agent: a `ModelBased` learner with a `Sweeping` planner; asked for a plan before every step.
+        agent: a `ModelBased` learner with a `PrioritizedSweeping` planner; asked for a plan before every step.
         problem: its space is that of the mazes, its objective `Discounted`.
         mazes: one lane each.
         key: a typed key; the random numbers of a maze depend on it and the number of the maze alone.

@@ -19,7 +19,7 @@ from bayes_mdp.agents.epsilon_greedy_model import EpsilonGreedyModel
 from bayes_mdp.agents.frequency_bonus import FrequencyBonus
 from bayes_mdp.agents.mbie_ws import MBIEWS
 from bayes_mdp.agents.oim import OIM
-from bayes_mdp.agents.planners import Sweeping
+from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
 from bayes_mdp.experiments.cells import Cells
@@ -90,7 +90,7 @@ class Method:
     """
 
     label: str
-    agent: Callable[[Sweeping], Any]
+    agent: Callable[[PrioritizedSweeping], Any]
     published: Published
     judged: bool = False
 
@@ -126,7 +126,7 @@ METHODS: dict[str, Method] = {
         "OIM, R_max = 1000", lambda planner: OIM(v_max=1000.0 / (1.0 - DISCOUNT), planner=planner), _OIM
     ),
 }
-PLANNER = Sweeping(num_pops=10, threshold=1e-3, max_successors=4, max_predecessors=9)
+PLANNER = PrioritizedSweeping(num_pops=10, threshold=1e-3, max_successors=4, max_predecessors=9)
 """Before a cell stand its neighbours and itself; before the start, the neighbours of the goals too."""
 
 
