@@ -1,6 +1,7 @@
 """`reproduce`: run a published experiment, put its numbers beside the published ones, keep both."""
 
 import json
+import math
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -144,13 +145,18 @@ def figure_path(path: str | Path) -> Path:
     return Path(path).with_suffix(".png")
 
 
+def _finite(number: float) -> float | None:
+    """JSON knows no number that is not finite (a level that nobody reached)."""
+    return float(number) if math.isfinite(number) else None
+
+
 def _attributes(configuration: dict[str, Any], key: Any, rows: list[Row], surprises: list[str]) -> dict[str, str]:
     verdicts = [
         {
             "quantity": row.quantity,
             "published": row.published,
-            "ours": float(row.ours),
-            "half": float(row.half),
+            "ours": _finite(row.ours),
+            "half": _finite(row.half),
             "band": None if row.band is None else [str(bound) for bound in row.band],
             "verdict": row.verdict,
         }
