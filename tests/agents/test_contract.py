@@ -89,6 +89,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "frequency_bonus": {"scale": 1e4},
     "ieql_plus": {"theta": 0.8, "learning_rate": 0.5},
     "k_learning": {"noise": 0.1},
+    "oim": {"v_max": 2.0},
+    "optimistic_q": {"v_max": 1.5, "learning_rate": 0.5},
     "sarsa_lambda": {"learning_rate": 0.5, "epsilon": 0.2},
     "soft_q": {"temperature": 0.2, "learning_rate": 0.5},
     "soft_q_mean": {"temperature": 0.1},
