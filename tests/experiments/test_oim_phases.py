@@ -89,7 +89,7 @@ def test_rewards_are_those_of_a_run_and_cells_are_kept(key, tmp_path, monkeypatc
     task = replace(oim_table4.TASK, phase_steps=5)
     constants: Mapping[str, Any] = {"boltzmann": {"learning_rate": 0.1, "temperature": 0.1}}
     options: dict[str, Any] = {"key": key, "num_runs": 3, "methods": ("boltzmann",)}
-    found = play(task, constants, cells=Cells(tmp_path / "cells", {}), **options)
+    found = play(task=task, constants=constants, cells=Cells(tmp_path / "cells", {}), **options)
     agent = RandomTies(BoltzmannQ(1.0, 0.1))
     alone = bm.run(
         agent, task.env, objective=OBJECTIVE, num_steps=40, num_seeds=3, key=key, options=RunOptions(num_checkpoints=8)
@@ -102,7 +102,7 @@ def test_rewards_are_those_of_a_run_and_cells_are_kept(key, tmp_path, monkeypatc
     assert found["constants"].item() == "learning_rate=0.1, temperature=0.1"
     assert float(found["optimum"]) == pytest.approx(3.6768 * 5)
     monkeypatch.setattr(oim_phases, "run", None)
-    again = play(task, constants, cells=Cells(tmp_path / "cells", {}), **options)
+    again = play(task=task, constants=constants, cells=Cells(tmp_path / "cells", {}), **options)
     xr.testing.assert_identical(again, found)
 
 
@@ -197,7 +197,7 @@ def test_a_shuffled_learner_learns_of_the_action_that_it_took():
 )
 def test_bad_settings_are_refused(change, message, key):
     with pytest.raises(ValueError, match=message):
-        oim_table4.phases_of_chain(key=key, **change)
+        oim_table4.REPRODUCTION.run(key=key, **change)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ reconstructed, and of OIM with constants that were not tuned are shown without a
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers.oim_constants import DISCOUNT, METHODS, Scales, build
 from bayes_mdp.experiments.regret import optimal_plan
-from bayes_mdp.experiments.reproduction import Row
+from bayes_mdp.experiments.reproduction import Reproduction, Row
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
@@ -112,22 +112,22 @@ def rewards(
 
 
 def play(
-    task: Task,
-    constants: Mapping[str, Mapping[str, Any]],
     *,
     key: PRNGKeyArray,
+    task: Task,
+    constants: Mapping[str, Mapping[str, Any]],
+    methods: Sequence[str],
     num_runs: int,
-    methods: Sequence[str] = tuple(METHODS),
     cells: Cells | None = None,
 ) -> "xr.Dataset":
     """All methods of a table. The same key for all.
 
     Args:
+        key: a typed key.
         task: where.
         constants: name of a method -> its constants.
-        key: a typed key.
+        methods: of `constants`.
         num_runs: 256 in tables 4 and 5, 20 in table 6.
-        methods: names of `METHODS`.
         cells: keeps every finished method.
 
     Returns:
@@ -140,7 +140,7 @@ def play(
     check_key("key", key)
     check_count("num_runs", num_runs)
     for name in methods:
-        check_name("method", name, METHODS)
+        check_name("method", name, constants)
     kinds: dict[str, list[str]] = {}
     for name in methods:
         kinds.setdefault(METHODS[name].kind, []).append(name)
@@ -263,3 +263,23 @@ def draw_phases(result: "xr.Dataset", task: Task) -> "Figure":
     drawing.supylabel("reward of a phase")
     drawing.suptitle(f"{task.name}: mean of {runs} runs, 95 % interval; crosses: published; dashed: optimal")
     return drawing
+
+
+def reproduction(
+    task: Task,
+    constants: Mapping[str, Mapping[str, Any]],
+    source: str,
+    seconds: Mapping[str, float],
+    *,
+    only_full: Sequence[str] = (),
+) -> Reproduction:
+    """The experiment of a table; `only_full`: methods that quick scale leaves out. Runs are those of the paper."""
+    return Reproduction(
+        source=source,
+        run=partial(play, task=task, constants=constants, methods=tuple(constants), num_runs=task.published_runs),
+        rows=partial(phase_rows, task=task),
+        figure=partial(draw_phases, task=task),
+        quick={"methods": tuple(name for name in constants if name not in only_full)},
+        seconds=seconds,
+        one_thread=True,
+    )

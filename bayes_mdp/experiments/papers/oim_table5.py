@@ -3,20 +3,9 @@
 The printed R_max is 10, a V_max of 200. Compiling is what costs: both scales are the same.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
-
-from jaxtyping import PRNGKeyArray
-
 from bayes_mdp.envs.loop import loop
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers.oim_constants import INFINITE
-from bayes_mdp.experiments.papers.oim_phases import Published, Task, draw_phases, phase_rows, play
-from bayes_mdp.experiments.reproduction import Reproduction
-
-if TYPE_CHECKING:
-    import xarray as xr
+from bayes_mdp.experiments.papers.oim_phases import Published, Task, reproduction
 
 PUBLISHED: Published = {
     "variance_bonus": {5: 179.0},
@@ -54,30 +43,6 @@ CONSTANTS = {
 }
 """Chosen by `oim_tuning.tune(TASK)`; a "nearest" setting is left out where it is the tuned one."""
 
-
-def phases_of_loop(
-    *, key: PRNGKeyArray, methods: Sequence[str] = tuple(CONSTANTS), num_runs: int = 256, cells: Cells | None = None
-) -> "xr.Dataset":
-    """`oim_phases.play` in Loop.
-
-    Args:
-        key: a typed key.
-        methods: names of `CONSTANTS`.
-        num_runs: of every method.
-        cells: keeps every finished method.
-
-    Raises:
-        ValueError, TypeError: as `play`.
-    """
-    return play(TASK, CONSTANTS, key=key, num_runs=num_runs, methods=methods, cells=cells)
-
-
-REPRODUCTION = Reproduction(
-    source="[OIM08] table 5, SPEC 1.4 and parts 4 and 5",
-    run=phases_of_loop,
-    rows=partial(phase_rows, task=TASK),
-    figure=partial(draw_phases, task=TASK),
-    quick={},
-    seconds={"quick": 40.0, "full": 40.0},
-    one_thread=True,
+REPRODUCTION = reproduction(
+    TASK, CONSTANTS, "[OIM08] table 5, SPEC 1.4 and parts 4 and 5", {"quick": 40.0, "full": 40.0}
 )

@@ -4,19 +4,8 @@ The printed R_max is .005, a V_max of .1. The bonus methods have no row. Quick s
 Bayesian DP out, whose plans cost as much as all the rest.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
-
-from jaxtyping import PRNGKeyArray
-
 from bayes_mdp.envs.flag_maze import flag_maze
-from bayes_mdp.experiments.cells import Cells
-from bayes_mdp.experiments.papers.oim_phases import Published, Task, draw_phases, phase_rows, play
-from bayes_mdp.experiments.reproduction import Reproduction
-
-if TYPE_CHECKING:
-    import xarray as xr
+from bayes_mdp.experiments.papers.oim_phases import Published, Task, reproduction
 
 PUBLISHED: Published = {
     "epsilon_greedy": {1: 655.0, 2: 1135.0, 8: 1147.0},
@@ -45,30 +34,10 @@ Bayesian DP: the best with a draw every 400 steps, 2 runs. One every 100 learns 
 phases of 2 runs) and takes four times as long.
 """
 
-
-def phases_of_flag_maze(
-    *, key: PRNGKeyArray, methods: Sequence[str] = tuple(CONSTANTS), num_runs: int = 20, cells: Cells | None = None
-) -> "xr.Dataset":
-    """`oim_phases.play` in FlagMaze.
-
-    Args:
-        key: a typed key.
-        methods: names of `CONSTANTS`.
-        num_runs: of every method.
-        cells: keeps every finished method.
-
-    Raises:
-        ValueError, TypeError: as `play`.
-    """
-    return play(TASK, CONSTANTS, key=key, num_runs=num_runs, methods=methods, cells=cells)
-
-
-REPRODUCTION = Reproduction(
-    source="[OIM08] table 6, SPEC 1.5 and parts 4 and 5",
-    run=phases_of_flag_maze,
-    rows=partial(phase_rows, task=TASK),
-    figure=partial(draw_phases, task=TASK),
-    quick={"methods": tuple(name for name in CONSTANTS if name != "bayesian_dp")},
-    seconds={"quick": 60.0, "full": 180.0},
-    one_thread=True,
+REPRODUCTION = reproduction(
+    TASK,
+    CONSTANTS,
+    "[OIM08] table 6, SPEC 1.5 and parts 4 and 5",
+    {"quick": 60.0, "full": 180.0},
+    only_full=("bayesian_dp",),
 )
