@@ -1,5 +1,6 @@
 """The table of a reproduction, and the verdict that each of its rows must have (`expected_verdicts.toml`)."""
 
+import math
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -42,8 +43,8 @@ def table(rows: Sequence[Row]) -> str:
         (
             row.quantity,
             "" if row.published is None else f"{row.published:.5g}",
-            f"{row.ours:.5g}",
-            f"+- {row.half:.2g}" if row.half else "exact",
+            "none" if math.isnan(row.ours) else f"{row.ours:.5g}",
+            _interval(row),
             "" if row.band is None else _band(*row.band),
             row.verdict or "",
         )
@@ -57,6 +58,12 @@ def table(rows: Sequence[Row]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _interval(row: Row) -> str:
+    if math.isinf(row.half):
+        return ""
+    return f"+- {row.half:.2g}" if row.half else "exact"
 
 
 def _band(low: float, high: float) -> str:

@@ -18,7 +18,7 @@ from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import oim_phases, oim_table4, oim_table5, oim_table6, oim_tuning
 from bayes_mdp.experiments.papers.oim_constants import GRIDS, METHODS, TUNING_KEY, Scales, build
-from bayes_mdp.experiments.papers.oim_phases import OBJECTIVE, PHASES, band_of, phase_rows, play
+from bayes_mdp.experiments.papers.oim_phases import OBJECTIVE, PHASES, band_of, phase_rows, play, rewards
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
@@ -44,13 +44,28 @@ def test_every_method_has_constants_that_were_tried(name):
     module = TABLES[name]
     rows = {METHODS[method].row for method in module.CONSTANTS}
     assert rows == {*module.PUBLISHED} and TUNING_KEY != 0
-    for method, constants in module.CONSTANTS.items():
+    by_hand = [("oim-table6", "bayesian_dp")]
+    for method, (constants, discount) in {m: _without_discount(c) for m, c in module.CONSTANTS.items()}.items():
+        assert discount in module.TASK.discounts or (name, method) in by_hand
         if METHODS[method].choice == "given":
             assert constants == ({"v_max": 1.0} if method == "oim_optimistic" else constants)
-        else:
+        elif (name, method) not in by_hand:
             assert constants in GRIDS[METHODS[method].kind]
     printed = {"oim-table4": 0.5, "oim-table5": 10.0, "oim-table6": 0.005}
     assert module.CONSTANTS["oim_literal"] == {"r_max": printed[name]}
+
+
+def _without_discount(constants):
+    return {name: x for name, x in constants.items() if name != "discount"}, constants.get("discount", 0.95)
+
+
+def test_a_discount_among_the_constants_is_planned_with(key):
+    """It counts in the unit of values too: in Loop, 2 at once and 2 every five steps."""
+    task = replace(oim_table5.TASK, phase_steps=50)
+    assert task.scales_at(0.5).value == pytest.approx(2 / (1 - 0.5**5), rel=1e-5)
+    greedy = {"initial_q": 1.0, "learning_rate": 1.0, "epsilon": 0.1, "half_life": 1.0}
+    far, near = (rewards(task, ("epsilon_greedy", c), key, 20, 2).sum() for c in (greedy, {**greedy, "discount": 0.1}))
+    assert far != near
 
 
 def test_constants_are_in_the_units_of_the_task():

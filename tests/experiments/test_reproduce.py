@@ -96,6 +96,7 @@ def test_the_table_shows_all_that_was_asked_for():
     assert lines[1] == ["low", "1", "2", "+-", "0.25", "1.5", "to", "2.5", "agrees"]
     assert lines[2] == ["high", "60", "58.1", "+-", "13", ">=", "45", "agrees"]
     assert lines[3] == ["z", "1", "2", "exact"]
+    assert "none" in table([Row("never reached", 1.0, float("nan"), INFINITE)]).split()
     assert "<= 3" in table([Row("most", 1.0, 2.0, 0.0, (-INFINITE, 3.0))])
 
 

@@ -55,6 +55,7 @@ class Task:
         published_runs: that they are means of.
         optimum: of a phase, as printed, and how far ours may be from it.
         sweeping: OIM plans by prioritized sweeping; False: exactly, at every step.
+        discounts: those that are tried.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Task:
     published_runs: int
     optimum: tuple[float, float]
     sweeping: bool = False
+    discounts: tuple[float, ...] = (DISCOUNT,)
 
     @cached_property
     def env(self) -> Environment:
@@ -73,8 +75,12 @@ class Task:
 
     @cached_property
     def scales(self) -> Scales:
-        """What constants are measured in: the largest reward, the largest optimal value, the steps of a phase."""
-        values = optimal_plan(self.env.mdp, OBJECTIVE).q
+        """What constants are measured in, at the usual discount."""
+        return self.scales_at(DISCOUNT)
+
+    def scales_at(self, discount: float) -> Scales:
+        """The largest reward, the largest optimal value at a discount, the steps of a phase."""
+        values = optimal_plan(self.env.mdp, Discounted(discount)).q
         return Scales(self.max_reward, float(np.max(np.asarray(values))), self.phase_steps, self.sweeping)
 
     @cached_property
@@ -92,17 +98,20 @@ def rewards(
 
     Args:
         task: where.
-        settings: (kind of agent, constants), as for `oim_constants.build`.
+        settings: (kind of agent, constants), as for `oim_constants.build`; `discount` among them: not .95.
         key: a typed key.
         num_runs: independent runs.
         num_phases: of a run.
     """
-    agent, prior = build(*settings, task.scales)
+    kind, constants = settings
+    discount = constants.get("discount", DISCOUNT)
+    scales = task.scales if discount == DISCOUNT else task.scales_at(discount)
+    agent, prior = build(kind, {name: x for name, x in constants.items() if name != "discount"}, scales)
     result = run(
         agent,
         task.env,
         prior=prior,
-        objective=OBJECTIVE,
+        objective=Discounted(discount),
         key=key,
         num_steps=num_phases * task.phase_steps,
         num_seeds=num_runs,

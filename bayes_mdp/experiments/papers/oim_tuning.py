@@ -1,12 +1,12 @@
 """How the constants of [OIM08] tables 4 to 6 were chosen: every setting of `GRIDS`, with a key of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from bayes_mdp.experiments.papers.oim_constants import GRIDS, METHODS, TUNING_KEY
+from bayes_mdp.experiments.papers.oim_constants import DISCOUNT, GRIDS, METHODS, TUNING_KEY
 from bayes_mdp.experiments.papers.oim_phases import PHASES, Task, optimum_of, rewards
 
 _EQUAL = 1e-3
@@ -30,8 +30,9 @@ def tune(
     chosen: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         key = jax.random.key(TUNING_KEY)
-        means = np.array([rewards(task, (kind, c), key, num_runs, num_phases).mean(0) for c in GRIDS[kind]])
-        for constants, mean in zip(GRIDS[kind], means, strict=True):
+        grid = [_with(discount, c) for discount in task.discounts for c in GRIDS[kind]]
+        means = np.array([rewards(task, (kind, c), key, num_runs, num_phases).mean(0) for c in grid])
+        for constants, mean in zip(grid, means, strict=True):
             print(f"{kind} {constants}: {mean.mean() / optimum_of(task):.3f}, phases {np.round(mean, 1)}", flush=True)
         for name, method in METHODS.items():
             if method.kind != kind or method.choice == "given":
@@ -40,9 +41,13 @@ def tune(
             off = [sum((mean[p - 1] - x) ** 2 for p, x in beside.items()) for mean in means]
             tuned = _middle_of_the_best(means.mean(1))
             nearest = tuned if off[tuned] == min(off) else int(np.argmin(off))
-            chosen[name] = dict(GRIDS[kind][tuned if method.choice == "tuned" else nearest])
+            chosen[name] = dict(grid[tuned if method.choice == "tuned" else nearest])
             print(f"-> {name}: {chosen[name]}", flush=True)
     return chosen
+
+
+def _with(discount: float, constants: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(constants) if discount == DISCOUNT else {**constants, "discount": discount}
 
 
 def _middle_of_the_best(means: np.ndarray) -> int:
