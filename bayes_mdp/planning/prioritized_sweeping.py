@@ -270,8 +270,8 @@ def solve_by_priority(
     empty. No value has then moved by more than twice the threshold since the states before it were backed up, so that
     |v - v*| <= 2 threshold discount / (1 - discount), where `start` solves all but what `changed` names.
 
-    Where a change moves all values, whole sweeps (`solve`) are better: one reward changed in eight places of FlagMaze took
-    1,120 backups in place of 17,160 by Gauss-Seidel's order, but 13 times as many as it where all values moved.
+    One reward changed in eight places of FlagMaze takes 1,120 backups, 17,160 in Gauss-Seidel's order. Where a change
+    moves all values, whole sweeps (`solve`) are better, by up to 13 times.
 
     Args:
         mdp: dense or sparse, concrete (predecessors are listed on the host).
