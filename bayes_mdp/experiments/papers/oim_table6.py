@@ -58,6 +58,6 @@ REPRODUCTION = reproduction(
     TASK,
     CONSTANTS,
     "[OIM08] table 6, SPEC 1.5 and parts 4 and 5",
-    {"quick": 60.0, "full": 180.0},
+    {"quick": 80.0, "full": 340.0},
     only_full=("bayesian_dp",),
 )
