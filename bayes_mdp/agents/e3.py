@@ -17,7 +17,7 @@ from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split
 from bayes_mdp.agents.policies import Greedy, check_fraction
 from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, Problem, Transitions
 from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning.solution import best_action
 
@@ -72,7 +72,7 @@ class E3(eqx.Module):
         check_fraction("threshold", self.threshold)
         if is_concrete(self.num_explore):
             steps = np.asarray(self.num_explore)
-            require(~(steps >= 1), "num_explore", steps, "a number of at least 1")
+            require(~((steps >= 1) & (steps % 1 == 0)), "num_explore", steps, "an integer of at least 1")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> E3State:
         """Nothing has been seen.
@@ -81,6 +81,9 @@ class E3(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
+        if not isinstance(problem.objective, (Discounted, Episodic)):
+            name = type(problem.objective).__name__
+            raise ValueError(f"objective is {name}, expected Discounted or Episodic for E3")
         model = ExactPlanner().init(self._models(problem), problem)
         shape, objective = problem.space.shape[:-1], problem.objective
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape
@@ -99,6 +102,11 @@ class E3(eqx.Module):
         known = jnp.where(exploring, explore, split.best_r)
         policy = Greedy(split.qr, problem.space.legal, best=jnp.where(unknown, fewest, known))
         return policy, E3State(model, tempting, state.left)
+
+    def greedy(self, problem: Problem, state: E3State) -> Greedy:
+        """Exploration switched off: the plan of M_exploit."""
+        split = _planned(self._models(problem), problem, state.model)[1]
+        return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
     def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Any = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
@@ -145,7 +153,6 @@ class _Models(eqx.Module):
     legal: Any
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = False
-    uses_worth: ClassVar[bool] = False
     bonus_discount: ClassVar[Any] = None
 
     def unknown(self, visits: Float[Array, "*H S A"]) -> Bool[Array, "*H S"]:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
 
 
 class Stats(NamedTuple):
@@ -88,6 +88,11 @@ class Tally(eqx.Module):
             time,
         )
 
+    def mdp(self, legal: Any = None) -> MDP:
+        """What was counted as an MDP. Only pairs that were tried are legal; where there is none, an action ends it."""
+        stats = self.stats
+        return MDP(stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
+
     @property
     def stats(self) -> Stats:
         """Of all pairs."""
@@ -144,11 +149,27 @@ class ListedTally(eqx.Module):
             self.lost + (~fits & (jnp.asarray(weight) != 0)),
         )
 
+    def mdp(self, legal: Any = None) -> SparseMDP:
+        """As `Tally.mdp`."""
+        stats, successor = self.stats(jnp.arange(len(self.visits)))
+        return SparseMDP(successor, stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
+
     def stats(self, states: Int[Array, " P"]) -> tuple[Stats, Int[Array, "P A K"]]:
         """Of all pairs of some states, and their successors."""
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states]), self.successor[states]
+
+
+def _ends(stats: Stats) -> Float[Array, "*pairs"]:
+    return jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
+
+
+def _usable(stats: Stats, legal: Any) -> Bool[Array, "S A"]:
+    """Pairs that were tried (at some step); where none of a state was, all of its legal ones."""
+    tried = jnp.any(stats.visits > 0, tuple(range(stats.visits.ndim - 2)))
+    allowed = jnp.ones(tried.shape, bool) if legal is None else jnp.asarray(legal)
+    return tried | (allowed & ~jnp.any(tried, -1, keepdims=True))
 
 
 def _place(listed: Int[Array, " K"], taken: Any, wanted: Any) -> tuple[Int[Array, ""], Any]:

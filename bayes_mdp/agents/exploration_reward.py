@@ -74,7 +74,6 @@ class ExplorationReward(ModelBased):
     planner: eqx.AbstractVar[ExactPlanner | PrioritizedSweeping]
     replan: eqx.AbstractVar[ReplanRule | None]
     joint: ClassVar[bool] = False
-    uses_worth: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         check_not_negative("v_max", self.v_max)

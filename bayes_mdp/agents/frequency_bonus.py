@@ -22,7 +22,7 @@ class FrequencyBonus(ExplorationReward):
 
     The two optima are separate; the agent is greedy for Qr + Qe. A pair that was never tried has Qr = 0, Qe = `v_max`;
     no other has a reward of exploration above zero, so that Qe always prefers it, and the sum does where `v_max` is
-    large enough. What is an end is worth nothing.
+    large enough. An end is worth nothing, which is more than any pair used is worth in Qe: alone, Qe seeks ends.
 
     Args:
         scale: visits that cost one unit of the reward.

@@ -12,7 +12,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of, table_shape
-from bayes_mdp.agents.optimism import check_inside, effective_horizon
+from bayes_mdp.agents.optimism import check_inside, effective_horizon, warn_of_lost_optimism
 from bayes_mdp.agents.policies import Greedy, check_fraction
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.thompson import check_not_negative
@@ -47,7 +47,7 @@ class IEQLPlus(eqx.Module):
     and H stands where 1 / (1 - discount) does.
 
     Args:
-        theta: level of the interval; smaller explores more, 1 does not.
+        theta: level of the interval; smaller explores more.
         sigma_max: bound on the standard deviation of a return; None: (max_reward - min_reward) / (1 - discount).
         max_reward, min_reward: bounds on the reward of one step.
         learning_rate: of the first visit, in [0, 1].
@@ -80,6 +80,10 @@ class IEQLPlus(eqx.Module):
         if is_concrete(self.max_reward, self.min_reward):
             largest = np.asarray(self.max_reward)
             require(~(largest > self.min_reward), "max_reward", largest, f"more than min_reward, {self.min_reward}")
+
+    def check_optimism(self, max_reward: float) -> None:
+        """Warn where optimism is lost: `max_reward` below the largest reward of one step."""
+        warn_of_lost_optimism("max_reward", self.max_reward, max_reward)
 
     def _uncertainty(self, objective: Objective, visits: Any) -> Any:
         horizon = effective_horizon(objective, "IEQLPlus")

@@ -54,8 +54,8 @@ class MBIE(ModelBased):
     v_max: float | Array = 100.0
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
-    uses_worth: ClassVar[Any] = property(lambda self: self.transition_width is not None)
-    own_rows: ClassVar[Any] = uses_worth  # Qr is the optimum of the rows seen, the sum that of the best rows
+    # Then Qr is the optimum of the rows seen, the sum that of the best rows.
+    own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
     joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
 
     def __check_init__(self) -> None:

@@ -36,7 +36,6 @@ class MBIEEB(ModelBased):
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
-    uses_worth: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         check_not_negative("beta", self.beta)

@@ -81,7 +81,6 @@ class MBIEWS(ModelBased):
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = True
-    uses_worth: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)

@@ -11,20 +11,20 @@ from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, Split
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.planning import solve
 
 
 class ModelBased(eqx.Module):
     """A learner that plans in its empirical model, with a reward of exploration beside the real one.
 
-    A method is its `local` alone. Values come apart as Qr + Qe ([OIM08] section 2.5): `split` shows both, and `greedy`
-    is the policy with exploration switched off, at once and without learning anew.
+    A method is its `local` alone. Values come apart as Qr + Qe ([OIM08] section 2.5): `split` shows both, `greedy`
+    follows Qr alone, and `exploit` is the best policy of what was counted; no learning anew.
     """
 
     planner: eqx.AbstractVar[ExactPlanner | PrioritizedSweeping]
     replan: eqx.AbstractVar[ReplanRule | None]
     joint: eqx.AbstractClassVar[bool]
     own_rows: ClassVar[bool] = False
-    uses_worth: eqx.AbstractClassVar[bool]
 
     @property
     def bonus_discount(self) -> Any:
@@ -58,8 +58,21 @@ class ModelBased(eqx.Module):
         """The two value functions, Qr and Qe, and their greedy actions."""
         return self.planner.split(self, problem, state)
 
+    def exploit(self, problem: Problem, state: Any) -> Greedy:
+        """The best policy of the model that was counted: what one would do who had to stop learning now.
+
+        Pairs that were never tried are not used; a state in which nothing was tried is worth nothing.
+        """
+        tally, legal = state.tally, problem.space.legal
+        solution = solve(tally.mdp(legal), problem.objective)
+        return Greedy(solution.q, best=solution.policy)
+
     def greedy(self, problem: Problem, state: Any) -> Greedy:
-        """Exploration switched off: greedy for Qr."""
+        """Exploration switched off as in [OIM08]: greedy for Qr.
+
+        Where both parts follow one policy (OIM, R-max, MBIE-EB), Qr is the value of the policy that *explores*, and a
+        pair that was never tried has Qr = 0: early on, `exploit` is the better guide.
+        """
         split = self.split(problem, state)
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 

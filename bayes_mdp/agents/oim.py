@@ -39,7 +39,6 @@ class OIM(ModelBased):
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
-    uses_worth: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         check_value("v_max", self.v_max)

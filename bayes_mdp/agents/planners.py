@@ -27,13 +27,12 @@ class Explores(Protocol):
     """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
 
     `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
-    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model. `uses_worth`: `local` looks
-    at the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model, and `local` looks at
+    the present values. `bonus_discount`: of the exploration values; None: that of the objective.
     """
 
     joint: bool
     own_rows: ClassVar[bool]
-    uses_worth: bool
     bonus_discount: Any
 
     def local(self, stats: Stats, worth: Any) -> Local:
@@ -167,7 +166,7 @@ def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solut
         goals = (problem.objective, problem.objective if agent.own_rows else Discounted(own))
         return tuple(solve(m, g, start=p) for m, g, p in zip(models, goals, plans, strict=True))
 
-    if not agent.uses_worth:
+    if not agent.own_rows:
         return solved(state.plans)
     return _settled(solved, state.plans)
 

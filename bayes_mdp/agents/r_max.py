@@ -34,7 +34,7 @@ class RMax(ModelBased):
         replan: when the policy takes up what was learnt; every step by default.
 
     Raises:
-        ValueError: `v_max` is not finite, `num_visits` is less than 1.
+        ValueError: `v_max` is not finite, `num_visits` is less than 1 or infinite, `PrioritizedSweeping` with `freeze`.
     """
 
     v_max: float | Array = 100.0
@@ -43,11 +43,13 @@ class RMax(ModelBased):
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     joint: ClassVar[bool] = True
-    uses_worth: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         check_value("v_max", self.v_max)
         check_num_visits(self.num_visits)
+        if self.freeze and not isinstance(self.planner, ExactPlanner):
+            kind = type(self.planner).__name__
+            raise ValueError(f"planner is {kind}, expected ExactPlanner for RMax with freeze")
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equations above."""
@@ -76,4 +78,4 @@ def check_num_visits(value: Any) -> None:
     """
     if is_concrete(value):
         array = np.asarray(value)
-        require(~(array >= 1), "num_visits", array, "a number of at least 1")
+        require(~((array >= 1) & np.isfinite(array)), "num_visits", array, "a number of at least 1")

@@ -4,6 +4,7 @@ import os
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.ndimage import label
 
 from bayes_mdp.envs.grids import moves
 from bayes_mdp.envs.gymnasium_tables import ListedReward
@@ -43,7 +44,7 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
 
     Raises:
         ValueError: `slip` is no probability; no such file, an unknown character, lines of several lengths, not one
-            start and one goal, no flag or more than 12.
+            start and one goal, no flag or more than 12, no way from start to goal.
         TypeError: `layout` is neither a str nor a path.
     """
     require(not 0.0 <= slip <= 1.0, "slip", slip, "a probability")
@@ -69,6 +70,10 @@ def _read(layout: "str | os.PathLike[str]") -> tuple[str, tuple[str, ...]]:
             raise ValueError(f"layout has {len(cells_with(cells, kind))} cells {kind}, expected one {what}")
     if len(cells_with(cells, FLAG)) > MOST_FLAGS:
         raise ValueError(f"layout has {len(cells_with(cells, FLAG))} flags, expected at most {MOST_FLAGS}")
+    grid = np.array([list(line) for line in cells])
+    part: np.ndarray = label(grid != WALL)[0]  # pyright: ignore
+    if part[grid == START][0] != part[grid == GOAL][0]:
+        raise ValueError("layout has no way from the start S to the goal G, expected one")
     return "flag_maze" if stem == "custom" else f"flag_maze_{stem}", cells
 
 

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.ndimage import label
+from scipy.ndimage import binary_dilation, label
 
 from bayes_mdp.envs.grids import moves
 from bayes_mdp.envs.gymnasium_tables import ListedReward
@@ -40,12 +40,12 @@ def maze_with_subgoals(
         slip: probability that an action is replaced.
 
     Raises:
-        ValueError: `seed` negative, `size` below 4, a share or `slip` outside [0, 1], shares that exceed 1 together, or
+        ValueError: `seed` negative, `size` below 5, a share or `slip` outside [0, 1], shares that exceed 1 together, or
             no maze with ways to all goals in 1000 draws.
         TypeError: `seed` or `size` is no integer.
     """
     check_count("seed", seed, 0)
-    check_count("size", size, 4)
+    check_count("size", size, 5)
     for name, share in {"blocked": blocked, "punishing": punishing, "slip": slip}.items():
         require(not 0.0 <= share <= 1.0, name, share, "a number from 0 to 1")
     if blocked + punishing > 1.0:
@@ -68,8 +68,10 @@ def _draw(rng: np.random.Generator, size: int, blocked: float, punishing: float)
     for _ in range(MOST_DRAWS):
         cells = fixed.copy()
         cells.flat[rng.permutation(drawn)[: len(kinds)]] = kinds
-        part: np.ndarray = label(cells != WALL)[0]  # pyright: ignore
-        if np.all(part[[1, last, last], [last, 1, last]] == part[1, 1]):
+        passable = ~np.isin(cells, (WALL, GOAL, SUBGOAL))  # a goal is the end of a way, no way leads through it
+        part: np.ndarray = label(passable)[0]  # pyright: ignore
+        reached = binary_dilation(part == part[1, 1])
+        if np.all(reached[[1, last, last], [last, 1, last]]):
             return cells
     raise ValueError(
         f"blocked is {blocked:g}, expected a smaller share: none of {MOST_DRAWS} mazes has a way to every goal"

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents import Learner
+from bayes_mdp.agents import ChecksLearnt, Learner
 from bayes_mdp.agents.replan import period_of, rule_for
 from bayes_mdp.experiments.actor_checks import ActorChecks, check_actor, check_lanes
 from bayes_mdp.experiments.actor_core import ActorCore
@@ -247,8 +247,16 @@ class Actor:
 
     @property
     def belief(self) -> Any:
-        """The posterior after all that was observed; of an agent with a belief of its own, that."""
-        return self._belief if self._core is None else self._core.belief
+        """The posterior after all that was observed; of an agent with a belief of its own, that.
+
+        It warns where the agent could not learn from all of it (`agents.ChecksLearnt`).
+        """
+        if self._core is None:
+            return self._belief
+        belief = self._core.belief
+        if isinstance(self._agent, ChecksLearnt):
+            self._agent.check_learnt(belief)
+        return belief
 
     @property
     def refits(self) -> Refits | None:

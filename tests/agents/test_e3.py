@@ -126,7 +126,7 @@ def test_weight_zero_leaves_the_phase_alone():
     [
         (lambda: E3(0), "num_visits is 0, expected a number of at least 1"),
         (lambda: E3(threshold=1.5), r"threshold is 1\.5, expected a number from 0 to 1"),
-        (lambda: E3(num_explore=0), "num_explore is 0, expected a number of at least 1"),
+        (lambda: E3(num_explore=0), "num_explore is 0, expected an integer of at least 1"),
         (lambda: E3().init(KEY, Problem(DISCOUNTED.space, AverageReward())), "objective is AverageReward, expected"),
     ],
 )

@@ -118,7 +118,7 @@ def test_without_a_radius_it_is_mbie_eb(task):
     same = look(MBIEEB(REWARD_WIDTH, V_MAX), task, FEW)
     for width in (None, 0.0, np.float32(0)):
         agent = MBIE(REWARD_WIDTH, width, V_MAX)
-        assert not agent.uses_worth and not agent.own_rows and agent.joint
+        assert not agent.own_rows and agent.joint
         np.testing.assert_array_equal(look(agent, task, FEW).policy.q, same.policy.q)
     near = look(MBIE(REWARD_WIDTH, 1e-9, V_MAX), task, FEW)
     np.testing.assert_allclose(near.policy.q, same.policy.q, rtol=1e-6)

@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp.agents import OIM
 from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import chain, riverswim
-from bayes_mdp.experiments import RunOptions, run
+from bayes_mdp.experiments import Actor, RunOptions, run
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from bayes_mdp.planning import solve
 from tests.agents.histories import LEGAL, A, H, S, history, learn, problem
@@ -191,3 +191,32 @@ def test_lists_that_are_too_short_are_told():
     arguments: dict[str, Any] = {"objective": Discounted(0.9), "num_steps": 200, "key": KEY}
     with pytest.warns(UserWarning, match=r"\d+ transitions were not learnt from: max_successors is 1, "):
         run(agent, riverswim(), **arguments, options=RunOptions(progress=False))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(3)], ids=["exact", "sweeping"])
+def test_what_one_would_do_with_what_was_counted(planner):
+    """The optimum of the empirical model over pairs that were tried; OIM's Qr misses it while OIM explores.
+
+    State 0: action 0 stays and pays 1, action 1 goes to state 1, where action 0 pays 10; action 1 of state 1 was never
+    tried, and is worth a million to OIM.
+    """
+    agent = OIM(1e6, planner=planner)
+    task = Problem(StateActionSpace(2, 2), Discounted(0.9))
+    seen = [(0, 0, 0, 1.0, 0, False), (0, 0, 1, 0.0, 1, False), (0, 1, 0, 10.0, 1, False)] * 30
+    state = learn(agent, task, agent.init(KEY, task), seen)
+    policy = agent.exploit(task, state)
+    np.testing.assert_array_equal(policy.best, [1, 0])
+    np.testing.assert_allclose(policy.q, [[82.0, 90.0], [100.0, -np.inf]], rtol=1e-6)
+    assert int(agent.greedy(task, state).best[0]) == 0
+
+
+def test_an_actor_tells_of_lists_that_are_too_short():
+    agent = OIM(10.0, planner=PrioritizedSweeping(2, 1.0, max_successors=1))
+    actor = Actor(agent, StateActionSpace(3, 1), objective=Discounted(0.9), key=KEY)
+    actor.reset(0)
+    for after in (1, 2):
+        actor.act(0)
+        actor.observe(0, 0, 0.0, after, False, False)
+    with pytest.warns(UserWarning, match="1 transitions were not learnt from: max_successors is 1"):
+        _ = actor.belief

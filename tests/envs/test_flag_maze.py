@@ -140,6 +140,7 @@ def test_a_maze_of_ones_own():
         (lambda: flag_maze(layout="SSf\n..G"), "layout has 2 cells S, expected one start"),
         (lambda: flag_maze(layout="S.f\nG.G"), "layout has 2 cells G, expected one goal"),
         (lambda: flag_maze(layout="SfG" + 12 * "f"), "layout has 13 flags, expected at most 12"),
+        (lambda: flag_maze(layout="S#G\nf#."), "layout has no way from the start S to the goal G, expected one"),
         (lambda: flag_maze(layout="S.f\n..X"), "layout has 'X' at line 2, column 3, expected one of S G f # ."),
     ],
 )

@@ -40,7 +40,7 @@ def test_counts_and_ways(seed):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("size", "options", "p_other"), [(50, {}, 0.025), (5, {"slip": 0.4}, 0.1), (4, {}, 0.025)])
+@pytest.mark.parametrize(("size", "options", "p_other"), [(50, {}, 0.025), (5, {"slip": 0.4}, 0.1), (6, {}, 0.025)])
 def test_every_row_follows_the_rules(size, options, p_other):
     """Where each move leads, what it pays, how likely it is: the intended one .925, each other one .025."""
     env: Any = maze_with_subgoals(1, size, **options)
@@ -108,7 +108,7 @@ def test_seeds_and_shares():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: maze_with_subgoals(0, 3), ValueError, "size is 3, expected an integer of at least 4"),
+        (lambda: maze_with_subgoals(0, 4), ValueError, "size is 4, expected an integer of at least 5"),
         (lambda: maze_with_subgoals(-1), ValueError, "seed is -1, expected an integer of at least 0"),
         (lambda: maze_with_subgoals(UNKNOWN), TypeError, "seed is 'some', expected an integer of at least 0"),
         (lambda: maze_with_subgoals(slip=1.5), ValueError, r"slip is 1\.5, expected a number from 0 to 1"),
@@ -128,3 +128,25 @@ def test_seeds_and_shares():
 def test_bad_settings_are_refused(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(("size", "blocked"), [(5, 0.2), (6, 0.3), (12, 0.4)])
+def test_a_way_leads_to_every_goal_that_passes_no_other(size, blocked):
+    """Entering a subgoal is a new start: what lies behind it alone is out of reach."""
+    for seed in range(8):
+        env = maze_with_subgoals(seed, size, blocked=blocked)
+        mdp: Any = env.mdp
+        law: Any = env.reward_law
+        successor, probability, paid = (np.asarray(x) for x in (mdp.successor, mdp.probability, law.value))
+        met, todo, found = {int(np.argmax(mdp.initial))}, [int(np.argmax(mdp.initial))], set()
+        while todo:
+            at = todo.pop()
+            for after, chance, reward in zip(
+                successor[at].ravel(), probability[at].ravel(), paid[at].ravel(), strict=True
+            ):
+                if chance > 0:
+                    found.add(float(reward))
+                    if int(after) not in met:
+                        met.add(int(after))
+                        todo.append(int(after))
+        assert {1000.0, 500.0} <= found

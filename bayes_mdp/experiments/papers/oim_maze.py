@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import ListedTally
+from bayes_mdp.agents.planners import SweptState
 from bayes_mdp.envs.gymnasium_tables import ListedReward
 from bayes_mdp.inference.sampling import fused_key
 from bayes_mdp.mdp import Environment, Problem, SparseMDP, Transitions
@@ -57,12 +58,15 @@ def stack_mazes(envs: Sequence[Environment]) -> Mazes:
         successor, probability, paid = (np.asarray(x) for x in (mdp.successor, mdp.probability, law.value))
         mix = probability[0].astype(np.float64)
         mix /= mix.sum(-1, keepdims=True)
-        circulant = all(np.allclose(np.roll(row, -a), np.roll(mix[0], 0)) for a, row in enumerate(mix))
+        circulant = all(np.allclose(np.roll(row, -a), mix[0]) for a, row in enumerate(mix))
         if not circulant or any(
             np.any(x != first) for x, first in ((successor, successor[:, :1]), (paid, paid[:, :1]))
         ):
             raise ValueError(f"{env.name} has other rows, expected those of a maze")
         tables.append((successor[:, 0], paid[:, 0].astype(np.float64), mix, int(np.argmax(np.asarray(mdp.initial)))))
+        size, first = successor.shape, tables[0]
+        if size[0] != len(first[0]) or tables[-1][3] != first[3] or not np.allclose(mix, first[2]):
+            raise ValueError(f"{env.name} has another size, start or noise, expected those of {envs[0].name}")
     successor, paid, mixes, starts = zip(*tables, strict=True)
     return Mazes(np.stack(successor), np.stack(paid), mixes[0], starts[0])
 
@@ -228,7 +232,7 @@ def learn(
     for done in range(0, num_steps, test_every):
         lanes, policy, reward = _learn((agent, problem, tables), lanes, keys, done, num_steps=test_every, tested=tested)
         found.append((np.asarray(policy, np.int8), np.asarray(reward)))
-    if tested == "model" and (lost := int(np.sum(lanes.agent.tally.lost))):
+    if isinstance(lanes.agent, SweptState) and (lost := int(np.sum(lanes.agent.tally.lost))):
         raise ValueError(f"{lost} transitions found no place in the lists of the planner, expected longer ones")
     policies, rewards = zip(*found, strict=True)
     return np.stack(policies), np.stack(rewards)

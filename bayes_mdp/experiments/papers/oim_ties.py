@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.agents.learner import ChecksLearnt
 from bayes_mdp.agents.replan import ReplanRule
 from bayes_mdp.mdp import Problem, Transitions
 
@@ -70,3 +71,8 @@ class RandomTies(eqx.Module):
         action = jnp.argmax(state.order[transition.state] == transition.action)
         seen = eqx.tree_at(lambda x: x.action, transition, action)
         return Shuffled(state.order, self.agent.observe(problem, state.inner, seen, weight))
+
+    def check_learnt(self, state: Shuffled) -> None:
+        """The learner's warning. (Its `check_optimism` is left out: the constants of the tables are meant.)"""
+        if isinstance(self.agent, ChecksLearnt):
+            self.agent.check_learnt(state.inner)

@@ -177,7 +177,7 @@ def rows(result: "xr.Dataset", task: Task) -> list[Row]:
         half = float(half_width(values)) if len(values) > 1 else float("inf")
         known = half if np.isfinite(half) else 0.0
         joint = NORMAL_QUANTILE[0.99] / NORMAL_QUANTILE[0.95] * float(np.hypot(known, theirs))
-        band = (beside - joint, beside + joint) if method.judged else None
+        band = (beside - joint, beside + joint) if method.judged and len(values) > 1 else None
         table.append(Row(method.label, beside, float(values.mean()), half, band))
     return table
 
