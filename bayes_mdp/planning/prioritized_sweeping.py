@@ -97,8 +97,8 @@ class Sweeps(eqx.Module):
 
 
 def _packed(new: Backup, reference: Any) -> Float[Array, "P D"]:
-    dtype = new.values.dtype
-    return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), -1)], -1)
+    dtype, q_size = new.values.dtype, new.q.shape[1] * new.q.shape[2]
+    return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), q_size)], -1)
 
 
 def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: Any) -> Sweeps:
@@ -301,6 +301,7 @@ def solve_by_priority(
     known = _known(mdp)
     values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
     states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
+    states = states if states.size else states.astype(int)  # an empty list has no type of its own
     check_index("changed", states, mdp.n_states, "state")
     values, number, empty = _run(known, objective.discount, values, jnp.asarray(states), threshold, max_backups)
     q, gap = bounded(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)

@@ -79,6 +79,7 @@ def test_sparse_rows_and_a_warm_start_after_one_row_changed():
     changed[7] += 0.3
     new = as_sparse((successor, probability, changed, legal))
     warm, again = solve_by_priority(new, Discounted(GAMMA), threshold=1e-4, start=old, changed=7)
+    assert solve_by_priority(new, Discounted(GAMMA), threshold=1e-4, start=old, changed=[])[1] == 0
     expected = optimal_discounted(rows, changed, ends, legal, GAMMA)
     assert np.max(np.abs(old.v - expected)) > 0.1
     assert np.max(np.abs(warm.v - expected)) <= 2e-4 * GAMMA / (1 - GAMMA)
