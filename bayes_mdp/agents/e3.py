@@ -13,11 +13,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
-from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split
+from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.agents.policies import Greedy, check_fraction
 from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.mdp import Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.mdp.validation import is_concrete, require
 from bayes_mdp.planning.solution import best_action
 
@@ -81,9 +81,7 @@ class E3(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        if not isinstance(problem.objective, (Discounted, Episodic)):
-            name = type(problem.objective).__name__
-            raise ValueError(f"objective is {name}, expected Discounted or Episodic for E3")
+        check_objective(problem, "E3")
         model = ExactPlanner().init(self._models(problem), problem)
         shape, objective = problem.space.shape[:-1], problem.objective
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape

@@ -97,7 +97,7 @@ class ExactPlanner(eqx.Module):
         Raises:
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
-        _check_objective(problem, agent)
+        check_objective(problem, type(agent).__name__)
         tally = Tally.empty(problem.space)
         if isinstance(problem.objective, Episodic):
             return ExactState(tally, ())
@@ -153,35 +153,38 @@ def _as_mdp(rows: Any, reward: Any, problem: Problem) -> MDP:
 
 def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
     stats, discount = state.tally.stats, problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
-    own = discount if agent.bonus_discount is None else agent.bonus_discount
 
-    def solved(plans: tuple[Solution, ...]) -> tuple[Solution, ...]:
-        worth = plans[1].v if agent.own_rows else sum(p.v for p in plans)
-        local = agent.local(stats, jnp.broadcast_to(worth, stats.counts.shape))
-        if agent.joint:
-            model = _as_mdp(local.probs, local.reward + local.bonus, problem)
-            return (solve(model, problem.objective, start=plans[0]),)
-        rows, bonus = (local.optimistic, local.reward + local.bonus) if agent.own_rows else (local.probs, local.bonus)
-        models = (_as_mdp(local.probs, local.reward, problem), _as_mdp(rows, bonus, problem))
-        goals = (problem.objective, problem.objective if agent.own_rows else Discounted(own))
-        return tuple(solve(m, g, start=p) for m, g, p in zip(models, goals, plans, strict=True))
+    def local_of(values: Any) -> Local:
+        return agent.local(stats, jnp.broadcast_to(values, stats.counts.shape))
 
+    def solved(rows: Any, reward: Any, start: Solution, goal: Any = problem.objective) -> Solution:
+        return solve(_as_mdp(rows, reward, problem), goal, start=start)
+
+    local = local_of(state.plans[-1].v)
+    if agent.joint:
+        return (solved(local.probs, local.reward + local.bonus, state.plans[0]),)
+    real = solved(local.probs, local.reward, state.plans[0])
     if not agent.own_rows:
-        return solved(state.plans)
-    return _settled(solved, state.plans)
+        own = discount if agent.bonus_discount is None else agent.bonus_discount
+        return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
+
+    def again(plan: Solution) -> Solution:
+        local = local_of(plan.v)
+        return solved(local.optimistic, local.reward + local.bonus, plan)
+
+    return real, _settled(again, state.plans[1])
 
 
-def _settled(solved: Any, plans: tuple[Solution, ...]) -> tuple[Solution, ...]:
+def _settled(again: Any, plan: Solution) -> Solution:
     """Rows that are best for the last values, then values for these rows, until nothing moves: policy iteration."""
 
     def body(loop: Any) -> Any:
-        plans, _, count = loop
-        new = solved(plans)
-        moved = jnp.stack([jnp.max(jnp.abs(n.v - p.v)) for n, p in zip(new, plans, strict=True)])
-        size = jnp.stack([jnp.max(jnp.abs(n.v)) for n in new])
-        return new, jnp.any(moved > 64 * float(jnp.finfo(size.dtype).eps) * size), count + 1
+        plan, _, count = loop
+        new = again(plan)
+        moved, size = jnp.max(jnp.abs(new.v - plan.v)), jnp.max(jnp.abs(new.v))
+        return new, moved > 64 * float(jnp.finfo(size.dtype).eps) * size, count + 1
 
-    first = (plans, jnp.array(True), jnp.int32(0))
+    first = (plan, jnp.array(True), jnp.int32(0))
     return lax.while_loop(lambda loop: loop[1] & (loop[2] < _ROUNDS), body, first)[0]
 
 
@@ -241,7 +244,7 @@ class PrioritizedSweeping(eqx.Module):
         Raises:
             ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
         """
-        _check_objective(problem, agent, "prioritized sweeping")
+        check_objective(problem, "prioritized sweeping", (Discounted,))
         n = problem.space.n_states
         for name in ("max_successors", "max_predecessors"):
             if getattr(self, name) is None and n > _LISTED_BELOW:
@@ -300,8 +303,12 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
     return backup
 
 
-def _check_objective(problem: Problem, agent: Any, who: str | None = None) -> None:
-    objective, allowed = problem.objective, (Discounted,) if who else (Discounted, Episodic)
-    if not isinstance(objective, allowed):
+def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
+    """Refuse another objective; `who` asks, for the sentence.
+
+    Raises:
+        ValueError: as said.
+    """
+    if not isinstance(problem.objective, allowed):
         names = " or ".join(kind.__name__ for kind in allowed)
-        raise ValueError(f"objective is {type(objective).__name__}, expected {names} for {who or type(agent).__name__}")
+        raise ValueError(f"objective is {type(problem.objective).__name__}, expected {names} for {who}")

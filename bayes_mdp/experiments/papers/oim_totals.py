@@ -24,6 +24,7 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
+from bayes_mdp.experiments.papers.oim_constants import DISCOUNT, TUNING_KEY, Constants
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
 from bayes_mdp.experiments.reproduction import Reproduction, Row
 from bayes_mdp.experiments.run import run
@@ -33,10 +34,6 @@ from bayes_mdp.mdp.validation import check_count, check_key, check_name
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
-
-DISCOUNT = 0.95
-TUNING_KEY = 2008
-Constants = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
