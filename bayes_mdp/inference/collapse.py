@@ -5,7 +5,7 @@ normal-gamma and other conjugate marginals). The density of the parents stays Nu
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,13 +16,15 @@ from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from bayes_mdp.inference.certify import certify
+from bayes_mdp.inference.certify import TOLERANCE, certify, invent, site_densities
+from bayes_mdp.inference.detect import Detected
 from bayes_mdp.inference.grouped import Grouped
-from bayes_mdp.inference.hierarchy import Hierarchy, Values, find_hierarchy
+from bayes_mdp.inference.hierarchy import Hierarchy, Values, find_hierarchy, leaves_inside
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refusals import NotConjugate
-from bayes_mdp.inference.rewards import RewardCells
-from bayes_mdp.inference.trace import Program, Site
+from bayes_mdp.inference.trace import Program
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.tracing import jit_alone
 
 EVIDENCE = "collapsed_evidence"
 
@@ -51,24 +53,15 @@ def log_collapsed(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior
 def _parents_only(hierarchy: Hierarchy) -> dict[str, Array]:
     """Run the program with its leaves hidden; the values of the parents."""
     program = hierarchy.program
-    leaves = {site.name: site for site in program.latents if site.name not in hierarchy.parents}
-    dummies = {name: _somewhere(site) for name, site in leaves.items()}
+    dummies = leaves_inside(program, hierarchy.parents)
 
     def hidden(message: dict[str, Any]) -> bool:
-        return message["name"] in leaves or message["type"] == "deterministic"
+        return message["name"] in dummies or message["type"] == "deterministic"
 
     # A leaf at any value of its support: hidden, it adds no density, and nothing below reads it.
     with handlers.trace() as trace, handlers.block(hide_fn=hidden), handlers.substitute(data=dummies):
         program.prior(program.space)
     return {name: jnp.asarray(trace[name]["value"]) for name in hierarchy.parents}
-
-
-def _somewhere(site: Site) -> Any:
-    if site.family == "Dirichlet":
-        return jnp.full(site.shape, 1.0 / site.shape[-1])
-    if site.family == "NormalGamma":
-        return jnp.broadcast_to(jnp.array([0.0, 1.0]), site.shape)
-    return jnp.full(site.shape, 0.0 if site.family == "Normal" else 0.5)
 
 
 def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
@@ -81,21 +74,37 @@ def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
     if any(site.name == EVIDENCE for site in program.sites):
         raise NotConjugate(f"prior: site {EVIDENCE!r} has a name of the library's own, expected another name")
     hierarchy, forms = find_hierarchy(program, rng)
-    density = jax.jit(lambda values, seen: log_collapsed(hierarchy, values, seen))
-    for held, detected in forms[1:]:
-
-        def marginal(posterior: ConjugatePosterior, held: Program = held) -> float:
-            return float(density(dict(held.held), _neutral(hierarchy, posterior)))
-
-        certify(held, detected, rng, marginal=marginal)
+    for values, detected in forms[1:]:
+        certify(program, detected, rng, held=values)
+        _check_parents(hierarchy, values, detected, rng)
     return hierarchy
 
 
-def _neutral(hierarchy: Hierarchy, posterior: ConjugatePosterior) -> ConjugatePosterior:
-    """What `posterior` has seen, with other prior parameters: the collapsed model must not read those."""
-    prior = hierarchy.prior
-    rows = replace(prior.transition_probs, counts=posterior.transition_probs.counts)
-    rewards: Any = prior.reward_cells
-    if isinstance(rewards, RewardCells):
-        rewards = replace(rewards, data=posterior.reward_cells.data)  # type: ignore[union-attr]
-    return replace(posterior, transition_probs=rows, reward_cells=rewards)
+def recheck(hierarchy: Hierarchy, draws: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    """The certificate again, at draws [N ...] of the parents from the posterior: where it is about to be used.
+
+    Raises:
+        NotConjugate: the closed form is not that of the program there.
+    """
+    for n in range(len(next(iter(draws.values())))):
+        values = {name: x[n] for name, x in draws.items()}
+        certify(hierarchy.program, hierarchy.at(values), rng, held=values)
+
+
+def _check_parents(hierarchy: Hierarchy, values: Values, detected: Detected, rng: np.random.Generator) -> None:
+    """The collapsed model without data has the density of the sites above the leaves that the whole program has."""
+    program, transitions = hierarchy.program, invent(detected, rng)
+    found = site_densities(program, {**leaves_inside(program, hierarchy.parents), **values}, transitions)
+    below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
+    expected = np.array([value for name, value in found.items() if name not in below])
+    given = float(_compiled_prior(hierarchy)(dict(values)))
+    if not abs(given - expected.sum()) <= TOLERANCE * (1.0 + np.abs(expected).sum()):
+        raise NotConjugate(
+            f"prior: the density of {', '.join(map(repr, hierarchy.parents))} is {given:.12g} without the leaves and "
+            f"{expected.sum():.12g} with them, so that they cannot be integrated out"
+        )
+
+
+@lru_cache(maxsize=64)
+def _compiled_prior(hierarchy: Hierarchy) -> Callable[[Any], Any]:
+    return jit_alone(lambda values: log_collapsed(hierarchy, values, jax.tree.map(jnp.asarray, hierarchy.prior)))

@@ -1,15 +1,13 @@
 """Prior parameters of many mixture components, kept once for each class of entries that are always equal.
 
 A hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal), however many entries its
-rows have. Which entries are always equal is read off their values at random parents.
+rows have. Which entries are always equal is read from the data flow of the program: the same operations on the same
+parents and constants.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
@@ -20,9 +18,6 @@ from bayes_mdp.inference.rewards import RewardCells
 
 SMALL = 4096
 """Arrays of up to so many entries are kept as they are: every entry its own class."""
-NUM_PROBES = 8
-NUM_DISCRETE_PROBES = 96
-"""Two entries under different discrete parents are equal at half of the draws or less."""
 
 
 class Classes(NamedTuple):
@@ -48,52 +43,21 @@ def with_prior_leaves(posterior: ConjugatePosterior, leaves: list[Any]) -> Conju
     return with_parameters(posterior, leaves[0], belief)
 
 
-def find_classes(hierarchy: Hierarchy, values: dict[str, Any], known: Classes | None = None) -> Classes:
-    """The classes of entries that are equal at all of `values` {parent: [N ...]} (and in `known`). Host side."""
-    evaluate = jax.jit(lambda one: jax.tree.leaves(hierarchy.parameters(one)))
-    shapes = jax.eval_shape(evaluate, {name: x[0] for name, x in values.items()})
-    index: list[np.ndarray] = [np.arange(x.size, dtype=np.int32) for x in shapes]
-    if any(x.size > SMALL for x in shapes):
-        merged = [np.zeros(x.size, np.int32) for x in shapes] if known is None else [i.ravel() for i in known.index]
-        index = [i if i.size <= SMALL else m for i, m in zip(index, merged, strict=True)]
-        for n in range(len(next(iter(values.values())))):
-            arrays = evaluate({name: jnp.asarray(x[n]) for name, x in values.items()})
-            index = [_split(old, np.asarray(x).ravel()) for old, x in zip(index, arrays, strict=True)]
+def find_classes(hierarchy: Hierarchy) -> Classes:
+    """The classes of entries that are equal whatever the parents are, as the data flow of the program shows. Host side.
+
+    Where no array is large, every entry is a class of its own.
+    """
+    index = [np.arange(np.size(x), dtype=np.int32).reshape(np.shape(x)) for x in hierarchy.symbols]
+    if any(i.size > SMALL for i in index):
+        index = [i if i.size <= SMALL else _numbered(x) for i, x in zip(index, hierarchy.symbols, strict=True)]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
-    return Classes(tuple(i.reshape(x.shape) for i, x in zip(index, shapes, strict=True)), first)
+    return Classes(tuple(index), first)
 
 
-def checked_classes(hierarchy: Hierarchy, classes: Classes, values: dict[str, np.ndarray]) -> Classes:
-    """`classes`, made finer where entries of one class differ at some of `values` {parent: [N ...]}. Host side."""
-    if all(index.size <= SMALL for index in classes.index):
-        return classes
-
-    differs, number = _differs(hierarchy), len(next(iter(values.values())))
-    wrong = [n for n in range(number) if differs({k: x[n] for k, x in values.items()}, classes)]
-    if not wrong:
-        return classes
-    return find_classes(hierarchy, {name: x[wrong] for name, x in values.items()}, classes)
-
-
-@lru_cache(maxsize=64)
-def _differs(hierarchy: Hierarchy) -> Callable[[dict[str, Any], Classes], Array]:
-    """Whether entries of one class differ at a value, compiled once for a hierarchy."""
-
-    def differs(value: dict[str, Array], classes: Classes) -> Array:
-        leaves = jax.tree.leaves(hierarchy.parameters(value))
-        same = [x.ravel()[f][i] == x for x, i, f in zip(leaves, classes.index, classes.first, strict=True)]
-        return ~jnp.all(jnp.stack([jnp.all(each) for each in same]))
-
-    return jax.jit(differs)
-
-
-def _split(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Classes of equal (old class, value)."""
-    if index.size <= SMALL and len(np.unique(index)) == index.size:
-        return index
-    number = np.unique(values, return_inverse=True)[1].astype(np.int64)
-    joint = index.astype(np.int64) * (number.max() + 1) + number
-    return np.unique(joint, return_inverse=True)[1].astype(np.int32)
+def _numbered(symbols: np.ndarray) -> np.ndarray:
+    """0, 1, ... for the different symbols."""
+    return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 
 
 def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -> tuple[Float[Array, "N G"], ...]:

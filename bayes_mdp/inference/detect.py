@@ -1,8 +1,9 @@
 """Detect conjugacy: from a traced prior to the tables of its closed-form posterior, or one sentence why not.
 
-Three steps: no site rules it out (`refusals`), every law is a selection of leaf elements (`selection`), the selected
-elements form whole rows (here) and whole cells (`detect_rewards`). What comes out is plain arrays; `certify` proves it
-on the conditioned model.
+Three steps, each on the data flow of the program (`probe`), none on values: no site rules it out (`refusals`), every
+entry of a law is one element of a leaf or known (`Probe.select`), the selected elements form whole rows (here) and
+whole cells (`detect_rewards`). That is the proof. What comes out is plain arrays; `certify` checks them once more, by
+numbers, on the conditioned model.
 """
 
 from typing import NamedTuple
@@ -14,11 +15,9 @@ from bayes_mdp.inference.assemble import Assembly
 from bayes_mdp.inference.detect_rewards import detect_rewards
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.probe import Layout, Probe
 from bayes_mdp.inference.refusals import check_sites
 from bayes_mdp.inference.rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.selection import Layout
-from bayes_mdp.inference.trace import Program
 from bayes_mdp.mdp.validation import check_probability_rows, first_index
 
 
@@ -42,16 +41,16 @@ class Detected(NamedTuple):
     assembly: Assembly
 
 
-def detect(program: Program, rng: np.random.Generator) -> Detected:
-    """The closed form of a traced prior, not yet proven (see `certify`). Host side, in float64.
+def detect(probe: Probe) -> Detected:
+    """The closed form of a traced prior. Host side, in float64.
 
     Raises:
         NotConjugate: there is none, and which site is in the way.
         ValueError: a parameter of a leaf is out of its range.
     """
-    check_sites(program)
-    probe = Probe(program, rng)
-    assembly = Assembly(probe.sites("Dirichlet"), program.space.n_outcomes)
+    check_sites(probe, alone=not probe.parents and not probe.held)
+    program = probe.program
+    assembly = Assembly(probe.of("Dirichlet"), program.space.n_outcomes)
     rows, row_elements, possible = detect_rows(probe, assembly)
     rewards, cell_elements, assembly = detect_rewards(probe, assembly, possible)
     posterior = conjugate_posterior(rows, rewards, program.space)
@@ -66,25 +65,25 @@ def detect_rows(
     Raises:
         ValueError: see `detect`.
     """
-    program, law = probe.program, probe.answers["transition"]
+    program = probe.program
     sites = assembly.rows
     elements = [probe.layout.elements(site.name).reshape(-1, site.shape[-1]) for site in sites]
     if not sites:  # Every row is known: one leaf row that nothing uses, of one outcome and so without a density.
         elements = [np.full((1, program.space.n_outcomes), -1)]
     stacked = _stack(elements, -1)
     prior = assembly.concentration({site.name: probe.parameters(site) for site in sites})
-    index = probe.select("the transition law", lambda answers: answers["transition"], program.law_parents["transition"])
+    index, fixed = probe.select("the transition law", probe.transition), probe.known(probe.transition)
     names = tuple((site.name, site.shape[:-1]) for site in sites)
     shape = (*program.space.shape, program.space.n_outcomes)
     legal = True if program.space.legal is None else program.space.legal[..., None]
-    if _is_identity(index, stacked) and not law.zero.any():
+    if _is_identity(index, stacked) and not fixed.any():
         return dirichlet_rows(prior, shape, sites=names), stacked, legal & (index >= 0)
     row_of, column_of = np.full((2, probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)
     row_of[stacked[place]], column_of[stacked[place]] = place
     row, column = row_of[index].max(-1), column_of[index]
     _check_whole(probe, stacked, np.where(index >= 0, row_of[index], row[..., None]), column)
-    known = np.where((row < 0)[..., None], law.zero, 0.0)
+    known = np.where((row < 0)[..., None], fixed, 0.0)
     if (row < 0).any():
         check_probability_rows("prior: transition_probs", np.where((row < 0)[..., None], known, 1.0 / known.shape[-1]))
     rows = dirichlet_rows(prior, shape, row=row, column=column, known=known, sites=names)
@@ -119,7 +118,7 @@ def _check_whole(
         ((rows != row[..., None]).any(-1), "mixes two of its rows"),
         (twice, "holds one of its elements twice"),
         ((column >= 0).sum(-1) != width[row], "leaves out an element of its row"),
-        ((np.abs(probe.answers["transition"].zero) > 0).any(-1), "holds known probabilities beside its row"),
+        ((np.abs(probe.known(probe.transition)) > 0).any(-1), "holds known probabilities beside its row"),
     )
     for bad, why in reasons:
         index = first_index(bad & (row >= 0))

@@ -29,10 +29,12 @@ def detect_rewards(
     Raises:
         ValueError: there is none in closed form, and which site is in the way.
     """
-    program, law = probe.program, probe.program.law
+    law = probe.program.law
     if law.family == KNOWN:
-        return known_rewards(probe.answers["reward"]["mean"].zero, by_outcome=law.by_outcome), (), assembly
-    paired = program.law_parents["reward"].get("precision")
+        _select(probe, "mean")
+        return known_rewards(probe.known(probe.reward["mean"]), by_outcome=law.by_outcome), (), assembly
+    precision = probe.reward.get("precision")
+    paired = precision is not None and not precision.free
     assembly, elements, table = (_normal_gamma if paired else _one_parameter)(probe, assembly)
     index = first_index((possible if law.by_outcome else possible.any(-1)) & (table < 0))
     if index is not None:
@@ -40,19 +42,18 @@ def detect_rewards(
             f"prior: the {law.family} law of the reward of {probe.cell(index)} depends on no site while others do, "
             "expected a conjugate site in every cell"
         )
-    known = np.nan_to_num(next(iter(probe.answers["reward"].values())).zero)
+    known = np.nan_to_num(probe.known(next(iter(probe.reward.values()))))
     sites = (*assembly.joint, *assembly.plain)
     parameters = {site.name: probe.parameters(site) for site in (*sites, *assembly.gammas)}
-    precision = probe.answers["reward"].get("precision")
-    belief: Any = assembly.belief(parameters, None if precision is None else precision.zero)
+    noise = None if precision is None or paired else probe.number(precision, "reward", "precision")
+    belief: Any = assembly.belief(parameters, noise)
     names = tuple((site.name, site.shape[: len(site.shape) - (site.family == "NormalGamma")]) for site in sites)
     cells = reward_cells(belief, table.shape, by_outcome=law.by_outcome, cell=table, known=known, sites=names)
     return cells, elements, assembly
 
 
 def _select(probe: Probe, parameter: str) -> Int[np.ndarray, "*cells"]:
-    parents = probe.program.law_parents["reward"][parameter]
-    return probe.select("the reward law", lambda answers: answers["reward"][parameter], parents)
+    return probe.select("the reward law", probe.reward[parameter])
 
 
 def _number(probe: Probe, elements: Int[np.ndarray, " L"]) -> Int[np.ndarray, " N"]:
@@ -73,9 +74,9 @@ def _one_parameter(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements
     """Beta under Bernoulli, Gamma under Poisson, Normal under Normal of known noise."""
     law = probe.program.law.family
     parameter = "loc" if law == "Normal" else "mean"
-    wanted = probe.program.law_parents["reward"][parameter]
-    sites = tuple(site for site in probe.program.latents if site.name in wanted)
     index = _select(probe, parameter)
+    wanted = probe.depends(probe.reward[parameter]) | probe.kept
+    sites = tuple(site for site in probe.sites if site.name in wanted)
     if sites[0].family == "NormalGamma":
         raise probe.refuse(sites[0].name, "the scale of the reward law does not depend on its precision")
     elements = _elements(probe, sites)
@@ -88,11 +89,15 @@ def _one_parameter(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements
 
 def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Int[np.ndarray, " L"]:
     """A cell of each leaf; all cells of a leaf have the same known noise."""
-    scale = probe.answers["reward"]["precision"].zero ** -0.5
+    # Of one symbol (equal whatever the parents are), or known and equal.
+    ids = np.ascontiguousarray(probe.reward["precision"].offset)
     cell = np.zeros(size, np.int32)
     cell[table[table >= 0]] = np.flatnonzero(table >= 0)
-    noise = scale.ravel()[cell]
-    index = first_index((table >= 0) & (np.abs(noise[table] - scale) > 1e-12 * scale))
+    other = ids.ravel()[cell][table]
+    values, others = probe.symbols.values(ids), probe.symbols.values(other)
+    with np.errstate(invalid="ignore"):
+        same = (ids == other) | (np.abs(values - others) <= 1e-12 * np.abs(values))
+    index = first_index((table >= 0) & ~same)
     if index is not None:
         site = probe.layout.site(int(_select(probe, "loc")[index]))
         raise probe.refuse(
@@ -103,11 +108,11 @@ def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Int[np.
 
 def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, np.ndarray]:
     """Normal-gamma leaves, joint sites first, then pairs of plain sites."""
-    joint, plain, parts = probe.sites("NormalGamma"), probe.sites("Normal"), []
-    gammas = probe.sites("Gamma") if plain else ()
+    joint, plain, parts = probe.of("NormalGamma"), probe.of("Normal"), []
+    gammas = probe.of("Gamma") if plain else ()
     if not joint and not plain:
         raise probe.refuse(
-            probe.sites("Gamma")[0].name, "the precision of the rewards is unknown while their mean is known"
+            probe.of("Gamma")[0].name, "the precision of the rewards is unknown while their mean is known"
         )
     if joint:
         elements = _elements(probe, joint)
@@ -133,15 +138,17 @@ def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[np.ndarray, np.ndarra
 
     Returns the Gamma leaf of each, and the elements of both.
     """
-    rates = probe.sites("Gamma")
+    rates = probe.of("Gamma")
+    if not rates:
+        raise probe.refuse(sites[0].name, "the precision of the rewards is unknown and does not scale its own")
     for site in sites:
-        entries = probe.answers["leaves"][site.name]["precision"]
-        if not (entries.single() & (entries.index() >= 0)).all():
-            if not probe.program.parents[site.name]["precision"]:
+        entries = probe.leaves[site.name]["precision"]
+        if not probe.multiples(entries).all():
+            if entries.free:
                 why = f"it is the precision of the rewards, and that of site {site.name!r} is no multiple of it"
                 raise probe.refuse(rates[0].name, why)
             raise probe.refuse(site.name, "its precision is no multiple of one element of the precision of the rewards")
-    precision = np.concatenate([probe.answers["leaves"][site.name]["precision"].index().ravel() for site in sites])
+    precision = np.concatenate([probe.leaves[site.name]["precision"].element.ravel() for site in sites])
     elements = _elements(probe, rates)
     uses = np.bincount(precision, minlength=probe.layout.size)[elements]
     index = first_index(uses != 1)

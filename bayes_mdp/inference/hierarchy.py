@@ -1,8 +1,8 @@
 """`Hierarchy`: a program whose leaves are conjugate once their latent parents are held, found and proven on the trace.
 
 Sites in the way of an exact posterior become parents, one after the other, until what is left is conjugate given them.
-The tables of the closed form (which leaf element is where) must be the same for all values of the parents; its
-parameters are functions of them.
+What is proven, on the data flow: parents enter parameters of conjugate leaves (and known noise) alone, never a law, so
+that the tables of the closed form (which leaf element is where) are the same for all their values.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,15 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.inference.dataflow import Entries
 from bayes_mdp.inference.detect import Detected, detect
 from bayes_mdp.inference.families import RewardBelief
 from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.probe import Probe, inside
 from bayes_mdp.inference.refusals import NotConjugate, check_sites
 from bayes_mdp.inference.rewards import RewardCells
 from bayes_mdp.inference.trace import Program, compiled
+from bayes_mdp.models.tracing import jit_alone
 
 NUM_VALUES = 3
 Values = Mapping[str, Any]
@@ -35,11 +38,14 @@ class Hierarchy:
         program: the whole program.
         parents: the latent sites that are no leaves, in order.
         detected: the closed form at some values of the parents.
+        symbols: for each parameter array of the stacked leaves, a number for each entry: entries of one number are
+            equal whatever the parents are.
     """
 
     program: Program
     parents: tuple[str, ...]
     detected: Detected
+    symbols: tuple[np.ndarray, ...]
 
     def __hash__(self) -> int:
         return hash((self.program, self.parents))
@@ -61,23 +67,22 @@ class Hierarchy:
 
     def parameters(self, values: Values) -> tuple[Float[Array, "M K"], RewardBelief | None]:
         """The parameters of the stacked leaves at `values` of the parents. Traceable."""
-        detected, evaluate = self.detected, compiled(self.program.evaluate)
-        shapes, parents = detected.layout.shapes, self.program.given(values).parents
+        detected = self.detected
+        # No parameter depends on a leaf (shown by `detect`), but for precisions that a Gamma leaf scales: where that is
+        # one they are their factor. The leaves stay inside their support: elsewhere gradients can be nan.
         with handlers.block():
-            zero = evaluate({**values, **{name: jnp.zeros(shape) for name, shape in shapes.items()}})
-            one: Any = None
-            if any(sites for leaf in parents.values() for sites in leaf.values()):
-                one = evaluate({**values, **{name: jnp.ones(shape) for name, shape in shapes.items()}})["leaves"]
-        # A precision that a Gamma leaf scales is read off as its multiple.
-        read = {
-            leaf: {
-                name: one[leaf][name] - array if parents[leaf][name] else array
-                for name, array in zero["leaves"][leaf].items()
-            }
-            for leaf in detected.assembly.leaves
-        }
-        concentration = jnp.asarray(detected.assembly.concentration(read), float)
-        return concentration, detected.assembly.belief(read, zero["reward"].get("precision"))
+            read = self.program.evaluate({**values, **leaves_inside(self.program, self.parents)})
+        concentration = jnp.asarray(detected.assembly.concentration(read["leaves"]), float)
+        return concentration, detected.assembly.belief(read["leaves"], read["reward"].get("precision"))
+
+    def at(self, values: Values) -> Detected:
+        """The closed form at `values` of the parents, as numbers. Host side."""
+        read = compiled(self.program.evaluate)({**values, **leaves_inside(self.program, self.parents)})
+        read = jax.tree.map(np.asarray, read)
+        assembly = self.detected.assembly
+        belief = assembly.belief(read["leaves"], read["reward"].get("precision"))
+        prior = with_parameters(self.prior, assembly.concentration(read["leaves"]), belief)
+        return self.detected._replace(posterior=prior)
 
     def given(self, values: Values, seen: ConjugatePosterior) -> ConjugatePosterior:
         """The posterior of the leaves after what `seen` has seen, given the parents. Traceable."""
@@ -101,8 +106,13 @@ def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> d
     return {name: jnp.asarray(trace[name]["value"]) for name in names}
 
 
-def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, list[tuple[Program, Detected]]]:
-    """The hierarchy of a program, not yet proven, and the closed forms at several draws of its parents. Host side.
+def leaves_inside(program: Program, parents: tuple[str, ...]) -> dict[str, Array]:
+    """A value inside its support for every latent site that is no parent."""
+    return {site.name: inside(site) for site in program.latents if site.name not in parents}
+
+
+def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+    """The hierarchy of a program, and the closed forms at several draws of its parents, for the certificate. Host side.
 
     Raises:
         NotConjugate: no leaf is conjugate given the other sites; names the last site in the way.
@@ -111,7 +121,7 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
     parents: set[str] = set()
     while True:
         try:
-            return _with_parents(program, _ordered(program, parents), rng)
+            return _with_parents(program, parents, rng)
         except NotConjugate as error:
             left = {site.name for site in program.latents} - parents
             if error.site is None or error.site not in left or len(left) == 1:
@@ -120,22 +130,43 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
 
 
 def _with_parents(
-    program: Program, parents: tuple[str, ...], rng: np.random.Generator
-) -> tuple[Hierarchy, list[tuple[Program, Detected]]]:
-    check_sites(program.given(dict.fromkeys(parents)))
-    if not parents:
-        detect(program, rng)
+    program: Program, parents: set[str], rng: np.random.Generator
+) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+    names = tuple(site.name for site in program.latents if site.name in parents)
+    probe = Probe(program, names)
+    # Structure first, before anything is drawn or compiled.
+    check_sites(probe, alone=False)
+    if not names:
+        detect(probe)
         raise NotConjugate("prior: no leaf has a latent parent, expected one to collapse; it has an exact posterior")
-    _check_proper(program, parents)
-    draw = jax.jit(lambda key: draw_sites(program, parents, key))
-    forms = []
+    _check_proper(program, names)
+    draw = jit_alone(lambda key: draw_sites(program, names, key))
+    numbers = compiled(program.evaluate)
+    forms: list[tuple[Any, Detected]] = []
     for _ in range(NUM_VALUES):
         values = jax.tree.map(np.asarray, draw(jax.random.key(rng.integers(2**31))))
-        held = program.given(values)
-        forms.append((held, detect(held, rng)))
-    for _, other in forms[1:]:
-        _check_same(forms[0][1], other, parents)
-    return Hierarchy(program, parents, forms[0][1]), forms
+        probe.numbers = jax.tree.map(np.asarray, numbers({**values, **leaves_inside(program, names)}))
+        forms.append((values, detect(probe)))
+    symbols = parameter_symbols(probe, forms[0][1])
+    return Hierarchy(program, names, forms[0][1], symbols), forms
+
+
+def parameter_symbols(probe: Probe, detected: Detected) -> tuple[np.ndarray, ...]:
+    """For each parameter array of the stacked leaves, a number for each entry: entries of one number are always equal,
+    whatever the parents are (value numbering)."""
+    ids = {
+        site: {name: _symbols(entries) for name, entries in parameters.items()}
+        for site, parameters in probe.leaves.items()
+    }
+    precision = probe.reward.get("precision")
+    noise = None if precision is None or not precision.free else _symbols(precision)
+    # Numbers are stacked as the parameters are; the arithmetic on the way keeps different ones different.
+    with np.errstate(divide="ignore"):
+        return (detected.assembly.concentration(ids), *jax.tree.leaves(detected.assembly.belief(ids, noise)))
+
+
+def _symbols(entries: Entries) -> np.ndarray:
+    return np.asarray(entries.offset if entries.free else entries.coefficient)
 
 
 def _check_proper(program: Program, parents: tuple[str, ...]) -> None:
@@ -145,24 +176,3 @@ def _check_proper(program: Program, parents: tuple[str, ...]) -> None:
                 f"prior: site {site.name!r} (ImproperUniform) cannot be normalised, so that there is no prior to draw "
                 "from; give it a proper distribution"
             )
-
-
-def _check_same(one: Detected, other: Detected, parents: tuple[str, ...]) -> None:
-    """The tables, and what is known, do not depend on the parents."""
-
-    def tables(detected: Detected) -> Any:
-        rows, rewards = detected.posterior.transition_probs, detected.posterior.reward_cells
-        rewards_table = (rewards.cell, rewards.known) if isinstance(rewards, RewardCells) else (rewards.known,)
-        return (rows.row, rows.column, rows.known, *rewards_table)
-
-    for a, b in zip(tables(one), tables(other), strict=True):
-        if (a is None) != (b is None) or (a is not None and not np.array_equal(a, b)):
-            names = ", ".join(repr(name) for name in parents)
-            raise NotConjugate(
-                f"prior: which leaf element a law holds, or what is known beside it, depends on the values of {names}, "
-                "so that the leaves have no common statistics to collapse"
-            )
-
-
-def _ordered(program: Program, names: set[str]) -> tuple[str, ...]:
-    return tuple(site.name for site in program.latents if site.name in names)

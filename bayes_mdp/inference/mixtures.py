@@ -1,8 +1,10 @@
 """`Mixture`: a weighted mixture of conjugate posteriors, as a latent parent with finitely many values leaves behind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,17 +19,54 @@ from bayes_mdp.mdp.validation import check_shape, is_concrete, require
 
 
 class Mixture(Componentwise):
-    """A mixture of posteriors of one kind (built by `mixture`); see `Componentwise` for what it can do.
+    """A mixture of posteriors of one kind (built by `mixture` and `infer`); see `Componentwise` for what it can do.
 
     Args:
         components: a `ConjugatePosterior` whose arrays have a leading axis K.
         log_weights: [K], of the components, up to a constant.
         space: sizes, names, masks.
+        log_prior: [K], log probabilities of the components before any data; None: not known.
+        hyper: {site: [K ...]}, the values of the discrete latent sites that make the components.
+        program: the prior program; None after `load`, and of `mixture`.
     """
 
     components: ConjugatePosterior
     log_weights: Float[Array, " K"]
     space: StateActionSpace
+    log_prior: Float[Array, " K"] | None = None
+    hyper: dict[str, Array] = eqx.field(default_factory=dict)
+    program: Callable[..., Any] | None = eqx.field(static=True, default=None)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "mixture"."""
+        return "mixture"
+
+    @property
+    def log_evidence(self) -> Any:
+        """log p(next states, rewards | states, actions) of all data, the components summed out: exact.
+
+        Raises:
+            ValueError: the probabilities of the components before any data are not known.
+        """
+        if self.log_prior is None:
+            raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
+        if is_concrete(self):
+            each = [self.component(k).log_evidence for k in range(self.num_components)]
+            return float(
+                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, each, -np.inf))
+            )
+        each = jax.vmap(lambda component: component.log_evidence)(self.components)
+        return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, each, -jnp.inf))
+
+    @property
+    def _possible(self) -> Any:
+        """Components that the data have not ruled out."""
+        return self.log_weights > -jnp.inf if not is_concrete(self) else np.asarray(self.log_weights) > -np.inf
+
+    def problems(self) -> list[str]:
+        """What a person must know before this is used: nothing, it is exact."""
+        return []
 
     def __str__(self) -> str:
         from bayes_mdp.inference.summary import describe
@@ -64,7 +103,7 @@ class Mixture(Componentwise):
 
         components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
         log_weights = self.log_weights + gain
-        return Mixture(components, log_weights - jnp.max(log_weights), self.space)
+        return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
 
 
 def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) -> Mixture:

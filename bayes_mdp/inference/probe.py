@@ -1,77 +1,222 @@
-"""A traced program evaluated at the points of the selection test: its leaves' parameters, and what its laws select."""
+"""A traced program as its data flow shows it: what its laws, parameters and densities are made of.
 
-from collections.abc import Callable
-from typing import Any
+Every latent site is one of three things here: a *leaf* (a conjugate site, whose elements are followed one by one), a
+*parent* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are known).
+"""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, Symbols, compact, leaf, parent
 from bayes_mdp.inference.refusals import NotConjugate, first, in_the_way
-from bayes_mdp.inference.selection import POSITIVE, REAL, UNIT, Entries, Layout, entries
-from bayes_mdp.inference.trace import Program, Site, compiled, compiled_laws
+from bayes_mdp.inference.trace import KEY, KNOWN, Outputs, Program, Site
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
-DOMAINS = {"Dirichlet": REAL, "NormalGamma": (REAL, POSITIVE), "Normal": REAL, "Gamma": POSITIVE, "Beta": UNIT}
+LEAVES = ("Dirichlet", "NormalGamma", "Normal", "Gamma", "Beta")
+POSITIVE: dict[str, Any] = {
+    "Dirichlet": True,
+    "NormalGamma": (False, True),
+    "Normal": False,
+    "Gamma": True,
+    "Beta": True,
+}
+"""Whether the elements of a leaf are positive (the last axis of a normal-gamma: mean, precision)."""
+
+
+class Layout(NamedTuple):
+    """All elements of the leaf sites in one vector: site after site, each row-major.
+
+    Args:
+        shapes: shape of the value of each site.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        """N, the number of elements."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def elements(self, name: str) -> np.ndarray:
+        """Numbers of the elements of a site, in its shape."""
+        start = 0
+        for site, shape in self.shapes.items():
+            if site == name:
+                return start + np.arange(int(np.prod(shape))).reshape(shape)
+            start += int(np.prod(shape))
+        raise KeyError(name)
+
+    def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """{site: value} of one vector (views)."""
+        values, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            values[name] = flat[start:stop].reshape(shape)
+            start = stop
+        return values
+
+    def site(self, element: int) -> str:
+        """The site of an element."""
+        stops = np.cumsum([int(np.prod(shape)) for shape in self.shapes.values()])
+        return list(self.shapes)[int(np.searchsorted(stops, element, side="right"))]
 
 
 class Probe:
-    """A program all of whose latent sites are leaves, its arrays at the test points. Host side; compiles once.
+    """The data flow of a program whose sites are leaves, but for `parents` and `held`. Host side, in float64.
 
     Args:
         program: the program.
-        rng: draws the points.
+        parents: latent sites that are no leaves; sites of other families are none anyway.
+        held: values of sites that count as known.
+        numbers: what `Program.evaluate` gives for the leaves at `inside` and some values of the parents, where there
+            are parents: parameters that are functions of them have no other numbers.
+        kept: reward sites that belong to the tables, used or not.
+
+    Raises:
+        ValueError: a law or a density depends on random numbers of no site, or a known reward on a latent site.
     """
 
-    def __init__(self, program: Program, rng: np.random.Generator) -> None:
-        shapes = {site.name: site.shape for site in program.latents}
-        domains = {site.name: DOMAINS[site.family] for site in program.latents}
-        self.program, self.layout = program, Layout(shapes, domains)
-        self._rng = rng
-        self.answers = self._entries()
+    def __init__(
+        self,
+        program: Program,
+        parents: tuple[str, ...] = (),
+        held: Mapping[str, Any] | None = None,
+        numbers: dict[str, Any] | None = None,
+        kept: frozenset[str] = frozenset(),
+    ) -> None:
+        self.program, self.held, self.numbers, self.kept = program, dict(held or {}), numbers, kept
+        self.parents = tuple(site.name for site in program.latents if site.name in parents)
+        self.sites = tuple(s for s in program.latents if s.name not in self.parents and s.name not in self.held)
+        leaves = {site.name: site for site in self.sites if site.family in LEAVES}
+        self.layout = Layout({name: site.shape for name, site in leaves.items()})
+        positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in leaves.values()]
+        unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in leaves.values()]
+        none = np.zeros(0, bool)
+        reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
+        self.symbols: Symbols = reader.symbols
+        inputs = [self._input(name, reader) for name in sorted(program.values)]
+        flat = reader.read(program.closed, [*inputs, parent((), KEY, self.symbols)])
+        outputs: Outputs = jax.tree.unflatten(jax.tree.structure(program.outputs), [reader.entries(x) for x in flat])
+        self.leaves: dict[str, dict[str, Entries]] = outputs.laws["leaves"]
+        self.transition: Entries = outputs.laws["transition"]
+        self.reward: dict[Any, Entries] = outputs.laws["reward"]
+        self.densities: dict[str, tuple[Entries, Any, Entries]] = outputs.densities
+        self._check_said()
 
-    def _entries(self, only: str | None = None) -> Any:
-        points = self.layout.points(self._rng, only)
-        values = [{**self.program.held, **self.layout.split(point)} for point in points.values()]
-        if any(sites for leaf in self.program.parents.values() for sites in leaf.values()):
-            answers = [compiled(self.program.evaluate)(value) for value in values]
-        else:  # The parameters of the leaves are the same at every point.
-            first = compiled(self.program.evaluate)(values[0])
-            others = [compiled_laws(self.program.evaluate)(value) for value in values[1:]]
-            answers = [first, *({**laws, "leaves": first["leaves"]} for laws in others)]
-        return jax.tree.map(lambda *arrays: entries([np.asarray(x) for x in arrays], points), *answers)
+    def _check_said(self) -> None:
+        """Refuse what no route infers rightly."""
+        laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
+        leaves = {f"site {name!r}": tuple(parameters.values()) for name, parameters in self.leaves.items()}
+        densities = {f"site {n!r}": tuple(x for x in parts if x is not None) for n, parts in self.densities.items()}
+        subsampled = any(site.scaled for site in self.program.sites)
+        for name, arrays in (*laws.items(), *leaves.items(), *densities.items()):
+            if not subsampled and any(KEY in self.depends(x) for x in arrays):
+                raise ValueError(
+                    f"prior: {name} depends on random numbers that belong to no site, expected numpyro.sample for "
+                    "every draw"
+                )
+        depends = self.depends(self.reward["mean"]) - {KEY} if self.program.law.family == KNOWN else frozenset()
+        if depends and not self.held:
+            raise ValueError(
+                f"prior: the reward is an array that depends on site {first(self.program, depends)!r}, so that nothing "
+                "would be learnt from rewards; expected the law of one reward, such as dist.Normal(mean, scale), or "
+                "known numbers"
+            )
 
-    def sites(self, *families: str) -> tuple[Site, ...]:
-        """The latent sites of these families, in order."""
-        return tuple(site for site in self.program.latents if site.family in families)
+    def _input(self, name: str, reader: Reader) -> Any:
+        value = self.program.values[name]
+        if name in self.held:
+            return np.asarray(self.held[name], value.dtype)
+        if name in self.layout.shapes:
+            return leaf(self.layout.elements(name), name, reader.symbols)
+        return parent(value.shape, name, reader.symbols)
+
+    def of(self, *families: str) -> tuple[Site, ...]:
+        """The leaf sites of these families, in order."""
+        return tuple(site for site in self.sites if site.family in families)
+
+    def depends(self, entries: Entries) -> frozenset[str]:
+        """The latent sites that an array depends on."""
+        element = compact(entries.element)
+        if (element == OPAQUE).any():
+            return entries.sites
+        symbols = (entries.offset, entries.coefficient)
+        known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
+        others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
+        used = np.unique(element[element >= 0])
+        return others | {self.layout.site(number) for number in self._firsts(used)}
+
+    def _firsts(self, elements: Int[np.ndarray, " N"]) -> list[int]:
+        """One of `elements` for each site that has some of them."""
+        starts = np.cumsum([0, *(int(np.prod(shape)) for shape in self.layout.shapes.values())])
+        places = np.searchsorted(elements, starts)
+        return [int(elements[place]) for place, stop in itertools.pairwise(places) if place < stop]
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
-        """The parameters of a leaf, checked, in the shape of its rows.
+        """The parameters of a leaf, checked, in the shape of its rows; where an element scales one, its factor.
 
         Raises:
             ValueError: a parameter that is not finite or, but for `loc`, not positive.
         """
         values = {}
-        for name, array in self.answers["leaves"][site.name].items():
-            values[name] = array.weight if self.program.parents[site.name][name] else array.zero
+        for name, entries in self.leaves[site.name].items():
+            values[name] = self.number(entries, "leaves", site.name, name)
             (check_finite if name == "loc" else check_positive)(f"prior: {site.name}.{name}", values[name])
         return values
 
-    def select(self, law: str, pick: Callable[[Any], Entries], parents: frozenset[str]) -> Int[np.ndarray, "*cells"]:
-        """The element in each entry of a law (`pick` finds it in the answers), -1 where it is known.
+    def number(self, entries: Entries, *place: Any) -> np.ndarray:
+        """The numbers of an array, or of its coefficients: known ones, or those at the values of the parents."""
+        ids = entries.offset if entries.free else entries.coefficient
+        if self.symbols.known(compact(ids)).all():
+            return np.array(self.symbols.values(ids))
+        found: Any = self.numbers
+        for key in place:
+            found = found[key]
+        return np.asarray(found, np.float64)
+
+    def selects(self, entries: Entries) -> np.ndarray:
+        """Where an entry is one leaf element itself, or a known number."""
+        symbols = self.symbols
+        element = (entries.element >= 0) & (entries.power == 1.0)
+        element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
+        known = (entries.element == NONE) & symbols.known(entries.offset)
+        return (element | known) & (entries.seen_through is None)
+
+    def multiples(self, entries: Entries) -> np.ndarray:
+        """Where an entry is a factor, free of the leaves, times one leaf element."""
+        return (
+            (entries.element >= 0)
+            & (entries.power == 1.0)
+            & (entries.seen_through is None)
+            & self.symbols.known(entries.offset)
+            & self.symbols.equals(entries.offset, 0.0)
+        )
+
+    def select(self, law: str, entries: Entries) -> Int[np.ndarray, "*cells"]:
+        """The element in each entry of a law, -1 where it is known.
 
         Raises:
-            ValueError: the law is no selection; names the site by which it is none.
+            NotConjugate: the law is no selection; names the site by which it is none.
         """
-        law_entries = pick(self.answers)
-        index = first_index(~law_entries.selects())
+        index = first_index(~self.selects(entries))
         if index is None:
-            return law_entries.index()
-        alone = [
-            name for name in self.layout.shapes if name in parents and not pick(self._entries(name)).selects().all()
-        ]
-        name = first(self.program, alone or parents)
+            return entries.element
+        depends = self.depends(entries)
+        others = depends - frozenset(self.layout.shapes)
+        if others and entries.free:
+            raise in_the_way(self.program, first(self.program, others), f"{law} depends on it")
+        name = first(self.program, others or depends)
         raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
+
+    def known(self, entries: Entries) -> np.ndarray:
+        """The known numbers of a law; zero in place of elements."""
+        return np.where(entries.element == NONE, self.symbols.values(entries.offset), 0.0)
 
     def cell(self, index: tuple[int, ...]) -> str:
         """Words for an index into [*H S A] or [*H S A O]."""
@@ -82,3 +227,12 @@ class Probe:
     def refuse(self, name: str, why: str) -> NotConjugate:
         """See `in_the_way`."""
         return in_the_way(self.program, name, why)
+
+
+def inside(site: Site) -> Any:
+    """A value inside the support of a leaf; a precision is one, so that what it scales shows its factor."""
+    if site.family == "Dirichlet":
+        return jnp.full(site.shape, 1.0 / site.shape[-1])
+    if site.family == "NormalGamma":
+        return jnp.broadcast_to(jnp.array([0.0, 1.0]), site.shape)
+    return jnp.full(site.shape, {"Normal": 0.0, "Beta": 0.5}.get(site.family, 1.0))

@@ -1,18 +1,17 @@
 """`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
 
-import gc
-import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference import collapsed_fit
+from bayes_mdp.inference import collapsed_fit, enumerated
 from bayes_mdp.inference.certify import certify
 from bayes_mdp.inference.chains import warn_of
 from bayes_mdp.inference.collapse import prove_hierarchy
@@ -21,15 +20,14 @@ from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.probe import Probe
 from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.trace import Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name
+from bayes_mdp.models.tracing import tracing
 
-METHODS = ("auto", "exact", "collapsed", "nuts", "svi", "laplace")
-_NARROW: set[Any] = set()
-"""Prior functions (their code, which closures share) that hold 32-bit arrays of their own."""
-_LOG = logging.getLogger(__name__)
+METHODS = ("auto", "exact", "mixture", "collapsed", "nuts", "svi", "laplace")
 
 
 def infer(
@@ -45,12 +43,18 @@ def infer(
 
     "auto" takes the best route that it can prove on the traced program:
 
-    * exact: all leaves (rows, rewards) are conjugate. Detected from the trace, and certified: the posterior density,
-      its constant (the log evidence) and the density of `bayes_mdp.models.joint(prior, space)` agree at random points
-      to 1e-9. The answer is a `ConjugatePosterior`.
-    * collapsed: the leaves are conjugate given latent parents. They are integrated out of the program, certified
-      likewise, and NUTS draws the parents: a `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
+    * exact: all leaves (rows, rewards) are conjugate, and every entry of a law is one element of a leaf, or known. Read
+      from the data flow of the program, and checked by numbers, site by site, against
+      `bayes_mdp.models.joint(prior, space)`. The answer is a `ConjugatePosterior`.
+    * mixture: the same for every value of discrete sites of small support, whatever branches on them: a `Mixture` of
+      conjugate posteriors, exact too.
+    * collapsed: the leaves are conjugate given latent parents, which enter their parameters alone. They are integrated
+      out of the program, checked likewise, and NUTS draws the parents: a `CollapsedPosterior`, a weighted mixture of
+      conjugate posteriors.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
+
+    Where chains are run, one line on stderr says so, and what is in the way of a better route; `explain` says it
+    without data. The program is run on copies of its arrays: none of the user's own is traced in float64.
 
     The proof is made once for a program (what it computes, not what it is called), and what samples is compiled once
     for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
@@ -61,8 +65,8 @@ def infer(
         prior: the program.
         data: transitions, a log or counts; None: the prior as a posterior.
         space: what is known before any data.
-        method: "auto", "exact", "collapsed", or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)` ("nuts", "svi" and
-            "laplace" are these with their defaults). A method that cannot be proven is refused.
+        method: "auto", "exact", "mixture", "collapsed", or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)` ("nuts",
+            "svi" and "laplace" are these with their defaults). A method that cannot be proven is refused.
         sampler: options of the chains where `method` is a name and its route takes chains.
 
     Raises:
@@ -71,11 +75,15 @@ def infer(
         TypeError: `data` or what the prior returns is of another type.
     """
     check_key("key", key)
-    fit = fit_of_program(prior, space, method, sampler)
+    _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
-    with _room():
+    with _float64():
+        with tracing():
+            fit, why_not = find_route(trace_program(prior, space), method, sampler)
+        if why_not and fit.method not in ("exact", "mixture"):
+            sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
         posterior = fit.on_host(key, transitions)
-    if fit.method == "exact":
+    if fit.method in ("exact", "mixture"):
         return posterior
     if transitions is not None or posterior.mcmc is not None:
         warn_of(posterior)
@@ -85,29 +93,49 @@ def infer(
 def fit_of_program(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS = NUTS()) -> Fit:
     """See `bayes_mdp.inference.fitting.fit_for`."""
     _check_arguments(prior, space, method)
-    with _room():
-        return _in_precision_of_the_room(prior, space, lambda program: _fit(program, method, sampler))
+    with _float64(), tracing():
+        return find_route(trace_program(prior, space), method, sampler).fit
 
 
-def _fit(program: Program, method: Any, sampler: NUTS) -> Fit:
-    if method in ("auto", "exact"):
+class Route(NamedTuple):
+    """How a program is inferred.
+
+    Args:
+        fit: the inference.
+        why_not: {better route: the sentence that says why it cannot be taken}.
+    """
+
+    fit: Fit
+    why_not: dict[str, str]
+
+
+def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
+    """The named route, or the best one that can be proven. Host side, in float64.
+
+    Raises:
+        ValueError: the named route cannot be proven (names the site in the way), or none serves.
+    """
+    proofs: dict[str, Callable[[], Fit]] = {
+        "exact": lambda: _exact_fit(program),
+        "mixture": lambda: enumerated.fit_of(_prove_branches(program)),
+        "collapsed": lambda: collapsed_fit.fit_of(_prove_hierarchy(program), sampler),
+    }
+    why_not: dict[str, str] = {}
+    for name, prove in proofs.items():
+        if method not in ("auto", name):
+            continue
         try:
-            return _exact_fit(program)
+            return Route(prove(), why_not)
         except NotConjugate as error:
-            if method == "exact":
+            if method == name:
                 raise
-            _LOG.info("not exact: %s", error)
-    if method in ("auto", "collapsed"):
-        try:
-            return collapsed_fit.fit_of(_prove_hierarchy(program), sampler)
-        except NotConjugate as error:
-            if method == "collapsed":
-                raise
-            _LOG.info("not collapsed: %s", error)
+            why_not[name] = str(error)
+    Probe(program)  # what no route infers rightly is refused
     from bayes_mdp.inference.sampled.fits import sampled_fit
 
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
-    return sampled_fit(program.prior, program.space, named[method] if isinstance(method, str) else method)
+    chosen = named[method] if isinstance(method, str) else method
+    return Route(sampled_fit(program.prior, program.space, chosen), why_not)
 
 
 @lru_cache(maxsize=64)
@@ -126,58 +154,39 @@ def _exact_fit(program: Program) -> Fit:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
-    """float64; arrays that the program holds in float32 stay what they are, without a warning."""
+def _float64() -> Iterator[None]:
+    """64-bit mode; arrays that the program holds in float32 stay what they are, without a warning."""
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
         yield
 
 
-def _in_precision_of_the_room(prior: Any, space: StateActionSpace, prove: Callable[[Program], Any]) -> Any:
-    """`prove` of the traced prior, with the numpy constants of the program in the precision of the room.
-
-    JAX keeps the 32-bit copy of a numpy constant as long as a computation made from it outside the room lives, and
-    takes it for the constant in here (seen in 0.10 and 0.12). Where that shows, it is made to forget them, once.
-    """
-    try:
-        program = trace_program(prior, space)
-        if not program.narrow or _code(prior) in _NARROW:
-            return prove(program)
-    except (TypeError, jax.errors.JaxRuntimeError) as error:
-        if isinstance(error, TypeError) and "same dtypes" not in str(error):
-            raise
-    jax.clear_caches()
-    gc.collect()
-    program = trace_program(prior, space)
-    if program.narrow:
-        _NARROW.add(_code(prior))
-    try:
-        return prove(program)
-    except jax.errors.JaxRuntimeError as error:
-        # What JAX cannot be made to forget: a trace that failed half-way is never given back.
-        raise ValueError(
-            "prior: JAX holds 32-bit copies of numpy arrays that the program uses, expected 64-bit ones; "
-            "make these arrays inside the program"
-        ) from error
-
-
-def _code(prior: Any) -> Any:
-    return getattr(prior, "__code__", type(prior))
-
-
 @lru_cache(maxsize=64)
 def _prove(program: Program) -> ConjugatePosterior:
     """The belief before any data, detected and certified. The random points depend on the program alone."""
-    rng = np.random.default_rng(int(program.fingerprint, 16))
-    detected = detect(program, rng)
-    certify(program, detected, rng)
+    detected = detect(Probe(program))
+    certify(program, detected, np.random.default_rng(int(program.fingerprint, 16)))
     return detected.posterior
+
+
+@lru_cache(maxsize=64)
+def _prove_branches(program: Program) -> enumerated.Branches:
+    """Likewise for one closed form for each value of the discrete sites."""
+    return enumerated.prove_branches(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
 @lru_cache(maxsize=64)
 def _prove_hierarchy(program: Program) -> Hierarchy:
     """Likewise for conjugate leaves under latent parents."""
     return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
+
+
+def route_line(method: str, why_not: dict[str, str]) -> str:
+    """Which route is taken, and what is in the way of a better one, on one line."""
+    last = list(why_not.values())[-1] if why_not else ""
+    reason = last.removeprefix("prior: ").partition(". method=")[0]
+    words = {"collapsed": "collapsed (chains draw the latent parents)", "nuts": "sampled (chains draw every site)"}
+    return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 
 def _check_arguments(prior: Any, space: Any, method: Any) -> None:

@@ -1,26 +1,30 @@
 """What a prior program says, read without running it: its sites, who depends on whom, its laws as a pure function.
 
-The program is traced abstractly (an eager trace would compile a sampler per site). Dependence is read off the traced
-computation (`numpyro.ops.provenance`), so a parent of weight 1e-3 is a parent.
+The program is traced abstractly (an eager trace would compile a sampler per site), in the caller's precision, with
+copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`).
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.extend.core import ClosedJaxpr
 from numpyro import handlers
-from numpyro.ops.provenance import eval_provenance
 
-from bayes_mdp.inference.fingerprint import constants, fingerprint
+from bayes_mdp.inference.fingerprint import fingerprint
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.normal_gamma import NormalGamma
+from bayes_mdp.models.tracing import jit_alone, traced_alone
 from bayes_mdp.models.world import RewardTable, check_world, reward_table, transition_table
 
 Parameters = Callable[[Any], dict[str, Any]]
@@ -68,28 +72,28 @@ class Program:
     """A traced prior. Two programs with the same `fingerprint` are the same computation.
 
     Args:
-        prior, space: what was traced.
+        prior, space: what was traced; `prior` holds its own copies of the user's arrays.
         sites: every sample and param site, in order.
         law: the reward law.
-        parents: for each leaf and each of its parameters, the latent sites that it depends on.
-        law_parents: the latent sites that the transition law depends on, and each parameter of the reward law.
+        values: {latent site: shape and dtype of its value}.
+        closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
+        outputs: tree of the outputs of `closed`; see `Outputs`.
         evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O],
-            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller.
+            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jit_alone`).
+        supports: {discrete latent site of finite support: the values of one element}.
         fingerprint: digest of all of the above.
-        narrow: whether it holds arrays of 32-bit numbers.
-        held: values of sites that count as known (see `given`).
     """
 
-    prior: Any
+    prior: Isolated
     space: StateActionSpace
     sites: tuple[Site, ...]
     law: Law
-    parents: dict[str, dict[str, frozenset[str]]]
-    law_parents: dict[str, Any]
+    values: Mapping[str, jax.ShapeDtypeStruct] = field(repr=False)
+    closed: ClosedJaxpr = field(repr=False)
+    outputs: Any = field(repr=False)
     evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
+    supports: Mapping[str, np.ndarray] = field(repr=False)
     fingerprint: str
-    narrow: bool
-    held: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -107,75 +111,110 @@ class Program:
         """Whether running the program draws from the prior: no factor, observation, scale or mask bends it."""
         return not any(site.observed or site.scaled or site.masked for site in self.sites)
 
-    def given(self, values: Mapping[str, Any]) -> "Program":
-        """The same program with some sites held at `values`: they, and sites that are observed, are no sites any more.
 
-        Not to be used as a key: it compares equal to the program itself.
-        """
+class Outputs(NamedTuple):
+    """What a traced prior shows.
 
-        def others(parents: frozenset[str]) -> frozenset[str]:
-            return parents - frozenset(values)
+    Args:
+        laws: what `Program.evaluate` returns.
+        densities: {sample site: (log density, scale or None, whether the value is possible)}.
+    """
 
-        def is_set(x: Any) -> bool:
-            return isinstance(x, frozenset)
-
-        return replace(
-            self,
-            sites=tuple(site for site in self.latents if site.name not in values),
-            parents={
-                name: jax.tree.map(others, parents, is_leaf=is_set)
-                for name, parents in self.parents.items()
-                if name not in values
-            },
-            law_parents=jax.tree.map(others, self.law_parents, is_leaf=is_set),
-            held=dict(values),
-        )
+    laws: dict[str, Any]
+    densities: dict[str, tuple[Any, Any, Any]]
 
 
 @lru_cache(maxsize=64)
 def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`Program.evaluate`, jitted: one compilation for all values, and leaves at values that are no probabilities."""
-    return jax.jit(evaluate)
+    return jit_alone(evaluate)
 
 
-@lru_cache(maxsize=64)
-def compiled_laws(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same without the parameters of the leaves, which are as large as the laws."""
-    return jax.jit(lambda values: {k: v for k, v in evaluate(values).items() if k != "leaves"})
+KEY = "(key)"
+"""In place of a site: the random numbers that a program draws beside its sites."""
 
 
+@traced_alone
 def trace_program(prior: Any, space: StateActionSpace) -> Program:
     """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn.
 
     Raises:
-        ValueError: two sites have one name.
-        TypeError: the program does not return a `World`.
+        ValueError: two sites have one name, the program is not the same function when it is run again.
+        TypeError: the program does not return a `World`, or branches in Python on what it drew.
     """
+    prior = isolated(prior)
     facts: dict[str, Any] = {}
 
     def evaluate(values: dict[str, Any]) -> dict[str, Any]:
-        return _evaluate(prior, space, values, facts)
+        return _evaluate(prior, space, values, {})
 
-    with unique_names():
-        jax.eval_shape(evaluate, {})
-    sites, law, values = facts["sites"], facts["law"], facts["values"]
-    closed = jax.make_jaxpr(lambda values: (evaluate(values), _densities(prior, space, values)))(values)
-    # Site names are free, `eval_provenance` takes them as keywords: number them.
-    names = tuple(values)
-    found = eval_provenance(
-        lambda **numbered: evaluate({name: numbered[f"_{i}"] for i, name in enumerate(names)}),
-        **{f"_{i}": values[name] for i, name in enumerate(names)},
+    def again() -> tuple[ClosedJaxpr, Any]:
+        # A function of its own each time: JAX would give back the first trace.
+        def run(values: dict[str, Any], key: Any) -> Outputs:
+            laws = _evaluate(prior, space, values, facts, key)
+            return Outputs(laws, _densities(prior, space, values, key))
+
+        return jax.make_jaxpr(run, return_shape=True)(facts["values"], key)
+
+    key = jax.random.key(0)
+    with unique_names(), _said_of_draws():
+        jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
+        closed, outputs = again()
+        digests = [_digest(closed, space, facts), _digest(again()[0], space, facts)]
+    if digests[0] != digests[1]:
+        raise ValueError(
+            "prior: the program computes something else when it is run again (np.random, or a state that it changes?), "
+            "expected one that draws by numpyro.sample alone"
+        )
+    own = ClosedJaxpr(closed.jaxpr, [_own(x) for x in closed.consts])
+    return Program(
+        prior,
+        space,
+        facts["sites"],
+        facts["law"],
+        facts["values"],
+        own,
+        outputs,
+        evaluate,
+        facts["supports"],
+        digests[0],
     )
-    parents = jax.tree.map(
-        lambda numbers: frozenset(names[int(i[1:])] for i in numbers),
-        found,
-        is_leaf=lambda x: isinstance(x, frozenset),
-    )
-    leaves = parents.pop("leaves")
-    digest = fingerprint(closed, space, (sites, law))
-    held = (np.asarray(x).dtype for x in constants(closed) if np.ndim(x))
-    narrow = any(dtype in (np.float32, np.int32) for dtype in held)
-    return Program(prior, space, sites, law, leaves, parents, evaluate, digest, narrow)
+
+
+def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: dict[str, Any]) -> str:
+    supports = {name: (values.dtype, values.tolist()) for name, values in facts["supports"].items()}
+    return fingerprint(closed, space, (facts["sites"], facts["law"], supports))
+
+
+def _own(constant: Any) -> Any:
+    """A copy, of no meaning to JAX's caches; keys stay keys."""
+    is_key = isinstance(constant, jax.Array) and jax.dtypes.issubdtype(constant.dtype, jax.dtypes.extended)
+    return constant if is_key else np.array(constant)
+
+
+@contextmanager
+def _said_of_draws() -> Iterator[None]:
+    """JAX's errors about Python that looks at a traced value, as a sentence.
+
+    Raises:
+        TypeError: an `if`, a float() or numpy function of a value that is drawn.
+    """
+    try:
+        yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        where = traceback.extract_tb(error.__traceback__)
+        line = next(
+            (f"line {at.lineno} of {at.filename}" for at in reversed(where) if not _is_library(at.filename)), ""
+        )
+        raise TypeError(
+            f"prior: Python looks at the value of a draw ({line or 'an if, a float() or a numpy function'}), expected "
+            "jax.numpy in its place: jnp.where or lax.cond for an if, jnp for np"
+        ) from error
+
+
+def _is_library(filename: str) -> bool:
+    parts = PurePath(filename).parts
+    return any(name in parts for name in ("jax", "numpyro", "bayes_mdp", "equinox", "contextlib.py"))
 
 
 @contextmanager
@@ -206,27 +245,43 @@ def density(message: dict[str, Any]) -> tuple[Any, Any, Any]:
     return law.log_prob(message["value"]), message["scale"], law.support(message["value"])
 
 
-def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any]) -> list[Any]:
-    """The density of every site: what `evaluate` does not show of the parents of leaves."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=0), handlers.substitute(data=values):
+def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any], key: Any) -> dict[str, Any]:
+    """The density of every sample site."""
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=values):
         prior(space)
-    messages = [message for message in trace.values() if message["type"] == "sample"]
-    return [density(message) for message in messages]
+    return {name: density(message) for name, message in trace.items() if message["type"] == "sample"}
 
 
-def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+def _evaluate(
+    prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any], key: Any = 0
+) -> dict[str, Any]:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its leaves and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    with handlers.trace() as trace, somewhere, handlers.seed(rng_seed=0), handlers.substitute(data=values):
+    given = handlers.substitute(data=values)
+    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
         world = prior(space)
     check_world(world, space)
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
     facts["sites"] = tuple(_site(message) for message in messages)
     latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
     facts["values"] = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
+    facts["supports"] = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
     leaves = {name: _parameters(message) for name, message in latents.items()}
     facts["law"], reward = _reward(reward_table(world, space))
     return {"leaves": leaves, "transition": transition_table(world, space), "reward": reward}
+
+
+def _support(fn: dist.Distribution) -> np.ndarray | None:
+    """All values of one element of a discrete site of finite support; None: it is no such site, or they are traced."""
+    law = unwrap(fn)
+    if not law.support.is_discrete or not law.has_enumerate_support or law.event_shape:
+        return None
+    with jax.ensure_compile_time_eval():
+        try:
+            values = np.asarray(law.enumerate_support(expand=False))
+        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, NotImplementedError):
+            return None
+    return values.reshape(-1)
 
 
 def improper_value(message: dict[str, Any]) -> Any:

@@ -13,7 +13,6 @@ import pytest
 from programs import ACCEPTED, IMPOSTORS, SPACE
 
 from bayes_mdp.inference.route import infer
-from bayes_mdp.inference.selection import REAL, Layout, entries
 from bayes_mdp.models import NormalGamma, World, normal
 
 KEY = jax.random.key(0)
@@ -79,45 +78,3 @@ def test_the_designs_example_is_refused_for_its_stickiness():
 
     with pytest.raises(ValueError, match=r"site 'stickiness' \(HalfNormal\) is in the way"):
         infer(KEY, sticky, space=SPACE, method="exact")
-
-
-def _entries(function, size):
-    layout = Layout({"site": (size,)}, {"site": REAL})
-    points = layout.points(np.random.default_rng(0))
-    return entries([function(point) for point in points.values()], points)
-
-
-def test_a_selection_is_found_with_its_constants():
-    found = _entries(lambda x: np.stack([x[2], 0.25 + 0 * x[0], x[0], x[2]]), 3)
-    assert found.selects().all()
-    assert found.index().tolist() == [2, -1, 0, 2]
-
-
-def test_a_float32_selection_is_found():
-    found = _entries(lambda x: x.astype(np.float32)[::-1], 5)
-    assert found.selects().all()
-    assert found.index().tolist() == [4, 3, 2, 1, 0]
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x[:1] + 1e-6 * x[1:2],
-        lambda x: (1 + 1e-6) * x[:1],
-        lambda x: x[:1] - x[1:2],
-        lambda x: -x[:1],
-        lambda x: x[:1] * x[1:2],
-        lambda x: np.maximum(x[:1], 1e-8),
-        lambda x: np.where(x[:1] > 0, x[:1], x[1:2]),
-        lambda x: np.full(1, np.nan),
-    ],
-)
-def test_what_is_no_selection_is_not_taken_for_one(function):
-    assert not _entries(function, 2).selects().any()
-
-
-def test_a_weighted_element_is_single_but_no_selection():
-    found = _entries(lambda x: np.stack([2.5 * x[1], 0.5 * x[0] + 0.5 * x[1]]), 2)
-    assert found.single().tolist() == [True, False]
-    assert found.index()[0] == 1
-    np.testing.assert_allclose(found.weight[0], 2.5)

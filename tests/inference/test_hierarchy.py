@@ -64,16 +64,16 @@ def scaled(space):
 
 
 def factored(space):
-    """A factor on the leaves, which no trace of parameters shows: the certificate does."""
+    """A factor on the leaves, which no parameter shows: its density does."""
     world = sticky(space)
     numpyro.factor("liking", 3.0 * world.transition_probs[0, 0, 0])
     return world
 
 
-def test_the_certificate_sees_what_bends_a_density():
+def test_what_bends_a_density_is_seen():
     with pytest.raises(NotConjugate):
         found(scaled)
-    with pytest.raises(NotConjugate, match="density is not that of conjugate leaves"):
+    with pytest.raises(NotConjugate, match="the density of site 'liking' depends on it"):
         prove_hierarchy(trace_program(factored, SPACE), np.random.default_rng(0))
 
 
@@ -118,8 +118,8 @@ def improper(space):
 @pytest.mark.parametrize(
     ("prior", "sentence"),
     [
-        (offset, "its density is not that of conjugate leaves"),
-        (which_row, "depends on the values of 'kind'"),
+        (offset, "site 'shift' .*the Normal law of the reward depends on it"),
+        (which_row, "site 'kind' .*the transition law depends on it"),
         (improper, "'level' .ImproperUniform. cannot be normalised"),
     ],
 )

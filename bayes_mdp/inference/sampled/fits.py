@@ -14,6 +14,8 @@ from bayes_mdp.inference.sampled.posterior import SampledPosterior, after_on_hos
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.seen import Seen, see, with_room
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.tracing import jit_alone, tracing
 
 
 def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
@@ -30,7 +32,8 @@ def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
         TypeError: the program does not return a `World`; a method that is none of the records.
     """
-    return _fit_of(recipe_for(prior, space, method))
+    with tracing():
+        return _fit_of(recipe_for(isolated(prior), space, method))
 
 
 @lru_cache(maxsize=64)
@@ -38,7 +41,7 @@ def _fit_of(recipe: Recipe) -> Fit:
     def infer(key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
         return posterior_after(recipe, key, seen)
 
-    nothing = jax.jit(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
+    nothing = jit_alone(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         if data is None:
@@ -61,7 +64,8 @@ def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
     if not isinstance(data, Transitions):
         return recipe.summarise(data)
     # The data are no arguments here: their values are looked into, and nothing is computed.
-    shapes = jax.eval_shape(lambda: recipe.summarise(data))
+    with tracing():
+        shapes = jax.eval_shape(lambda: recipe.summarise(data))
     empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
     size = int(np.size(data.state))
     if not size:

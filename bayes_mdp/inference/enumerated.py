@@ -1,0 +1,244 @@
+"""Discrete latent sites of small support: each value gives a closed form of its own, the posterior is their mixture.
+
+A law that branches on such a site has no common tables to collapse, but one exact posterior for each value of the site.
+Each is detected and certified with the site held at that value, so that the branch is known. The weights are the prior
+probabilities times the evidence of the data: Bayes' rule, nothing is sampled.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.inference.certify import certify
+from bayes_mdp.inference.collapsed_fit import seen_on_host
+from bayes_mdp.inference.detect import Detected, detect
+from bayes_mdp.inference.fitting import Fit
+from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.refusals import NotConjugate, in_the_way
+from bayes_mdp.inference.rewards import KnownRewards, RewardCells
+from bayes_mdp.inference.rows import DirichletRows
+from bayes_mdp.inference.trace import Program
+from bayes_mdp.mdp import Counts, Transitions
+
+MAX_VALUES = 64
+"""Joint values of the discrete sites that are enumerated."""
+MAX_NUMBERS = 2**26
+"""Probabilities that the components may hold together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Branches:
+    """The closed forms of a program, one for each joint value of its discrete sites. Compares by the program.
+
+    Args:
+        program: the whole program.
+        values: {site: [K ...]}.
+        log_prior: [K], log probabilities of the values (factors and observations of the program included).
+        components: the beliefs before any data, all of one structure.
+    """
+
+    program: Program
+    values: dict[str, np.ndarray]
+    log_prior: np.ndarray
+    components: tuple[ConjugatePosterior, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.program)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Branches) and self.program == other.program
+
+
+def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
+    """The closed forms of a program whose other sites are conjugate given its discrete ones, certified. Host side.
+
+    Raises:
+        NotConjugate: there is no discrete site of finite support, there are too many values, or one of the branches has
+            no closed form (names the site in its way).
+        ValueError: a parameter of a leaf is out of its range.
+    """
+    found: list[tuple[dict[str, np.ndarray], float, Detected]] = []
+    kept: frozenset[str] = frozenset()
+    # Twice: a leaf that one branch uses belongs to the tables of all.
+    for _ in range(2):
+        found = []
+        for values in _joint_values(program):
+            probe = Probe(program, held=values, kept=kept)
+            log_prior = _log_prior(probe)
+            if log_prior > -np.inf:
+                found.append((values, log_prior, detect(probe)))
+        if not found:
+            raise NotConjugate("prior: no value of the discrete sites has a positive probability")
+        used = frozenset(site.name for *_, detected in found for site in detected.assembly.joint)
+        if used == kept or not used:
+            break
+        kept = used
+    for values, _, detected in found:
+        certify(program, detected, rng, held=values)
+    names = tuple(found[0][0])
+    components = _alike([detected.posterior for *_, detected in found])
+    return Branches(
+        program,
+        {name: np.stack([values[name] for values, *_ in found]) for name in names},
+        np.array([log_prior for _, log_prior, _ in found]),
+        components,
+    )
+
+
+def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
+    """Every joint value of the discrete sites.
+
+    Raises:
+        NotConjugate: there are none, one has no finite support, or they have too many values.
+    """
+    supports = {site: program.supports[site.name] for site in program.latents if site.name in program.supports}
+    if not supports:
+        raise NotConjugate("prior: no site is discrete with a finite list of values, expected one to enumerate")
+    sizes = [len(values) ** math.prod(site.shape) for site, values in supports.items()]
+    cells = math.prod((*program.space.shape, program.space.n_outcomes))
+    most = max(1, min(MAX_VALUES, MAX_NUMBERS // cells))
+    if math.prod(sizes) > most:
+        site = next(iter(supports))
+        why = f"the discrete sites have {math.prod(sizes):.4g} joint values, more than the {most} that are enumerated"
+        raise in_the_way(program, site.name, why)
+    each = [
+        [np.array(x, values.dtype).reshape(site.shape) for x in itertools.product(values, repeat=math.prod(site.shape))]
+        for site, values in supports.items()
+    ]
+    for chosen in itertools.product(*each):
+        yield {site.name: value for site, value in zip(supports, chosen, strict=True)}
+
+
+def _log_prior(probe: Probe) -> float:
+    """Log probability of the held values, with the factors and observations that depend on them.
+
+    Raises:
+        NotConjugate: a site that is neither held nor a leaf, or whose density a leaf goes into.
+    """
+    for site in probe.sites:
+        if site.name not in probe.layout.shapes:
+            raise in_the_way(probe.program, site.name, "it is no conjugate site, whatever the discrete sites are")
+    total = 0.0
+    for name, (density, scale, possible) in probe.densities.items():
+        if name in probe.layout.shapes:
+            continue
+        parts = [x for x in (density, scale, possible) if x is not None]
+        if not all(x.free and probe.symbols.known(x.offset).all() for x in parts):
+            below = frozenset().union(*(probe.depends(x) for x in parts))
+            site = next((s.name for s in probe.sites if s.name in below), name)
+            raise in_the_way(probe.program, site, f"the density of site {name!r} depends on it")
+        weight = 1.0 if scale is None else probe.symbols.values(scale.offset)
+        values = weight * probe.symbols.values(density.offset)
+        total += float(np.sum(values)) if np.all(probe.symbols.values(possible.offset)) else -np.inf
+    return total if np.isfinite(total) else -np.inf
+
+
+def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior, ...]:
+    """The same beliefs with explicit tables, so that all have one structure."""
+    rows = [posterior.transition_probs for posterior in posteriors]
+    rewards = [posterior.reward_cells for posterior in posteriors]
+    layered = {type(posterior) for posterior in posteriors}
+    kind = layered.pop() if len(layered) == 1 else ConjugatePosterior
+    alike_rows = _alike_rows(rows)
+    alike_rewards: Sequence[Any] = rewards if isinstance(rewards[0], KnownRewards) else _alike_cells(rewards)
+    counted = all(posterior.visits is None for posterior in posteriors)
+    space = posteriors[0].space
+    visits: Any = None if counted else np.zeros(space.shape)
+    return tuple(
+        kind(r, w, space, visits, np.zeros(()))  # type: ignore[arg-type]
+        for r, w in zip(alike_rows, alike_rewards, strict=True)
+    )
+
+
+def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
+    shape = rows[0].shape
+    flags = {
+        "unit_prior": all(r.unit_prior for r in rows),
+        "independent": all(r.independent for r in rows),
+        "known_listed": None,
+    }
+    plain = all(r.row is None and r.column is None for r in rows)
+    if plain:
+        return [replace(r, **flags) for r in rows]
+    lead = math.prod(shape[:-1])
+
+    def explicit(r: DirichletRows) -> DirichletRows:
+        row = np.arange(lead, dtype=np.int32).reshape(shape[:-1]) if r.row is None else r.row
+        column = np.arange(shape[-1], dtype=np.int32) if r.column is None else r.column
+        known = np.zeros(shape) if r.known is None else r.known
+        column = np.array(np.broadcast_to(column, shape))
+        return replace(r, row=row, column=column, known=np.asarray(known, np.float64), **flags)
+
+    return [explicit(r) for r in rows]
+
+
+def _alike_cells(cells: Sequence[Any]) -> list[RewardCells]:
+    shape = cells[0].shape
+    flags = {name: all(getattr(c, name) for c in cells) for name in ("independent", "distinct")}
+    if all(c.cell is None and c.known is None for c in cells):
+        return [replace(c, **flags) for c in cells]
+
+    def explicit(c: RewardCells) -> RewardCells:
+        cell = np.arange(math.prod(shape), dtype=np.int32).reshape(shape) if c.cell is None else c.cell
+        known = np.zeros(shape) if c.known is None else np.asarray(c.known, np.float64)
+        return replace(c, cell=cell, known=known, **flags)
+
+    return [explicit(c) for c in cells]
+
+
+@lru_cache(maxsize=64)
+def fit_of(branches: Branches) -> Fit:
+    """Exact inference by enumeration, as a function of the data."""
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *branches.components)
+
+    def posterior(components: Any, log_weights: Any) -> Mixture:
+        return Mixture(
+            components,
+            log_weights,
+            branches.program.space,
+            log_prior=branches.log_prior,  # type: ignore[arg-type]
+            hyper=dict(branches.values),  # type: ignore[arg-type]
+            program=branches.program.prior,
+        )
+
+    def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
+        del key
+        if data is None:
+            return posterior(jax.tree.map(np.array, stacked), _normalised(branches.log_prior))
+        after, weights, refusals = [], np.array(branches.log_prior), []
+        for k, component in enumerate(branches.components):
+            own = jax.tree.map(np.array, component)
+            try:
+                after.append(seen_on_host(own, data))
+                weights[k] += after[-1].log_evidence
+            except ValueError as error:  # impossible under this value: it is ruled out
+                refusals.append(error)
+                after.append(own)
+                weights[k] = -np.inf
+        if len(refusals) == len(after):
+            raise refusals[0]
+        return posterior(jax.tree.map(lambda *x: np.stack([np.asarray(y) for y in x]), *after), _normalised(weights))
+
+    def summarise(transitions: Transitions) -> ConjugatePosterior:
+        return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))
+
+    def infer(key: PRNGKeyArray, seen: ConjugatePosterior) -> Mixture:
+        del key
+        evidence = jax.vmap(lambda component: component.log_evidence)(seen)
+        return posterior(seen, jax.nn.log_softmax(jnp.asarray(branches.log_prior) + evidence))
+
+    return Fit("mixture", branches.program.space, summarise, infer, on_host)
+
+
+def _normalised(log_weights: np.ndarray) -> np.ndarray:
+    return log_weights - np.logaddexp.reduce(log_weights)
