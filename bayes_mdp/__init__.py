@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         behaviour_policy,
         compare_policies,
         expected_value_of_perfect_information,
+        explain,
         greedy,
         infer,
         load,
@@ -92,8 +93,8 @@ _HOMES = {
     ),
     "bayes_mdp.planning": "solve evaluate",
     "bayes_mdp.inference": (
-        "infer NUTS SVI Laplace merge save load policy_value compare_policies greedy behaviour_policy BayesOptimal "
-        "bayes_optimal probability_optimal expected_value_of_perfect_information split_return_variance"
+        "infer explain NUTS SVI Laplace merge save load policy_value compare_policies greedy behaviour_policy "
+        "BayesOptimal bayes_optimal probability_optimal expected_value_of_perfect_information split_return_variance"
     ),
     "bayes_mdp.envs": "read_log from_gymnasium to_gymnasium",
     "bayes_mdp.calibration": (
@@ -141,6 +142,7 @@ __all__ = [
     "evaluate",
     "evaluate_agent",
     "expected_value_of_perfect_information",
+    "explain",
     "from_gymnasium",
     "greedy",
     "infer",

@@ -72,7 +72,9 @@ def has_prior(posterior: Any) -> bool:
 
 
 def program_of(posterior: Any) -> Any:
-    """The prior program behind a collapsed or a sampled posterior; None: there is none at hand."""
+    """The prior program behind a posterior that is no single closed form; None: there is none at hand."""
+    if isinstance(posterior, Mixture):
+        return posterior.program
     if isinstance(posterior, SampledPosterior):
         return posterior.recipe.prior
     if isinstance(posterior, CollapsedPosterior) and posterior.hierarchy is not None:
@@ -82,7 +84,7 @@ def program_of(posterior: Any) -> Any:
 
 def sites_of(posterior: Any) -> dict[str, Any]:
     """The latent sites that the posterior draws by name: site -> [K ...]."""
-    if isinstance(posterior, CollapsedPosterior):
+    if isinstance(posterior, CollapsedPosterior | Mixture):
         return posterior.hyper
     return posterior.sites if isinstance(posterior, SampledPosterior) else {}
 
@@ -94,4 +96,4 @@ def chains_of(posterior: Any) -> Chains | None:
 
 def method_of(posterior: Any) -> str:
     """How it was inferred, in one word."""
-    return "mixture" if isinstance(posterior, Mixture) else posterior.method
+    return posterior.method

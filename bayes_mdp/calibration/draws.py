@@ -11,6 +11,7 @@ from bayes_mdp.calibration.laws import LAWS, Law, Moments, TableLaw, law_of
 from bayes_mdp.calibration.runs import Run, choose
 from bayes_mdp.inference.collapsed import CollapsedPosterior
 from bayes_mdp.inference.componentwise import Componentwise
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.models.world import RewardTable
@@ -80,7 +81,7 @@ def draw(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
     if not isinstance(posterior, Componentwise):
         return _leaves(key, posterior, np.zeros(num_draws, np.int32))
     key_choice, key_leaves = jax.random.split(key)
-    hyper = posterior.hyper if isinstance(posterior, CollapsedPosterior) else {}
+    hyper = posterior.hyper if isinstance(posterior, CollapsedPosterior | Mixture) else {}
     index, run = choose(generator(key_choice), posterior, hyper, num_draws)
     return _leaves(key_leaves, posterior, index)._replace(run=run)
 

@@ -17,6 +17,7 @@ from bayes_mdp.calibration.labels import item_coordinates
 from bayes_mdp.calibration.observed import Data, known_rewards, observe, rewards_by_outcome
 from bayes_mdp.calibration.programs import site_dims
 from bayes_mdp.calibration.runs import NOTHING, Run
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.mdp.labels import OUTCOME, coordinates
 from bayes_mdp.mdp.space import PLATE_NAMES
@@ -91,8 +92,9 @@ class _Builder:
     @cached_property
     def _own_attributes(self) -> dict[str, Any]:
         """How the posterior was inferred."""
-        if isinstance(self._posterior, ConjugatePosterior):
-            return {"inference_method": "exact", "log_evidence": float(self._posterior.log_evidence)}
+        exact = isinstance(self._posterior, Mixture) and self._posterior.log_prior is not None
+        if exact or isinstance(self._posterior, ConjugatePosterior):
+            return {"inference_method": method_of(self._posterior), "log_evidence": float(self._posterior.log_evidence)}
         return {"inference_method": method_of(self._posterior)}
 
     def posterior(self) -> "xr.Dataset":

@@ -1,5 +1,6 @@
 """The data that a posterior has seen: transition by transition (`Rows`), or summed per pair (`Cells`). Host-side."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -119,7 +120,9 @@ def _mixture_before_data(posterior: Mixture) -> Mixture:
     """Bayes' rule backwards: prior weight = posterior weight / evidence."""
     evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
     components = jax.vmap(before_data)(posterior.components)
-    return Mixture(components, posterior.log_weights - evidence, posterior.space)
+    known = posterior.log_prior
+    weights = posterior.log_weights - evidence if known is None else known - jax.nn.logsumexp(known)
+    return replace(posterior, components=components, log_weights=weights)
 
 
 def _cells_of_posterior(posterior: Any) -> Cells:

@@ -15,11 +15,13 @@ from bayes_mdp.calibration.observed import before_data
 from bayes_mdp.calibration.programs import is_latent, log_prior
 from bayes_mdp.inference.collapsed import CollapsedPosterior
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.tracing import traced_alone
 
 Terms = dict[str, Float[np.ndarray, " N"]]
 
@@ -35,7 +37,8 @@ def log_prior_of(posterior: Any, draws: Draws) -> Terms:
     """
     if isinstance(posterior, ConjugatePosterior):
         return _of_leaves(before_data(posterior), draws, rows=True, rewards=True)
-    if not isinstance(posterior, CollapsedPosterior | SampledPosterior):
+    made = isinstance(posterior, Mixture) and bool(posterior.hyper)
+    if not made and not isinstance(posterior, CollapsedPosterior | SampledPosterior):
         raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
     program = program_of(posterior)
     if program is None:
@@ -47,9 +50,19 @@ def log_prior_of(posterior: Any, draws: Draws) -> Terms:
         alike = [bool(np.all(np.ptp(np.asarray(v), axis=0) == 0)) for v in posterior.values]
         leaves = before_data(posterior.component(0))
         found |= _of_leaves(leaves, draws, rows=alike[0], rewards=len(alike) > 1 and all(alike[1:]))
+    if isinstance(posterior, Mixture):
+        tables, rewards = posterior.components.transition_probs, posterior.components.reward_cells
+        same = [_all_share(x) for x in ((tables.prior, tables.row, tables.column, tables.known), rewards)]
+        found |= _of_leaves(before_data(posterior.component(0)), draws, rows=same[0], rewards=same[1])
     return found
 
 
+def _all_share(tables: Any) -> bool:
+    """Whether all components share these arrays, whose first axis is theirs."""
+    return all(bool((np.asarray(x) == np.asarray(x)[:1]).all()) for x in jax.tree.leaves(tables))
+
+
+@traced_alone
 def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
     """The latent sites whose distribution depends on no other."""
     shapes: dict[str, Any] = {}

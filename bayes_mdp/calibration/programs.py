@@ -15,6 +15,7 @@ from bayes_mdp.calibration.runs import Run
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import reward_table, transition_table
 
 
@@ -30,6 +31,7 @@ def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_d
     return of_tables(probs, rewards, Run(sites))
 
 
+@traced_alone
 def _one(prior: Prior, space: StateActionSpace, key: PRNGKeyArray) -> tuple[Any, Any, dict[str, Any]]:
     with handlers.trace() as traced:
         world: Any = handlers.seed(prior, key)(space)
@@ -45,6 +47,7 @@ def is_latent(site: Mapping[str, Any]) -> bool:
     return site["type"] == "sample" and not site["is_observed"]
 
 
+@traced_alone
 def site_dims(prior: Prior, space: StateActionSpace) -> dict[str, tuple[str | None, ...]]:
     """Site -> the plate of the space along each of its axes; None: another axis."""
     found: dict[str, tuple[str | None, ...]] = {}

@@ -15,6 +15,7 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, World, reward_table, transition_table
 
 
@@ -78,6 +79,7 @@ def law_of_world(world: World, space: StateActionSpace) -> Law:
     return Law(transition_table(world, space), reward_table(world, space))
 
 
+@traced_alone
 def law_of_sites(sites: dict[str, Array], prior: Any, space: StateActionSpace) -> Law:
     """The law that the program states where its latent sites have these values."""
     with handlers.seed(rng_seed=0), handlers.substitute(data=sites):

@@ -1,4 +1,5 @@
-"""The command `bayes-mdp`: demo, fit, calibrate, run, levels, reproduce, scorecard, compare, train, evaluate, list.
+"""The command `bayes-mdp`: demo, fit, explain, calibrate, run, levels, reproduce, scorecard, compare, train, evaluate,
+list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -55,13 +56,14 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import calibrate, compare, fit, listing, run, scorecard, train
+    from bayes_mdp.cli import calibrate, compare, explain, fit, listing, run, scorecard, train
 
     parser = _Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_demo(commands)
     fit.add_fit(commands)
+    explain.add_explain(commands)
     calibrate.add_calibrate(commands)
     run.add_run(commands)
     run.add_levels(commands)

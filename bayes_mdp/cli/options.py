@@ -10,6 +10,7 @@ COLUMNS = ("state", "action", "reward", "next_state", "terminated", "truncated",
 METHODS = {
     "auto": "The best route that can be proven on the prior.",
     "exact": "Closed form, with the log evidence; for priors whose leaves are conjugate.",
+    "mixture": "One closed form for each value of discrete sites, with the log evidence.",
     "collapsed": "Conjugate leaves in closed form, what stands above them by NUTS.",
     "nuts": "Hamiltonian Monte Carlo on the whole prior.",
     "svi": "Stochastic variational inference.",

@@ -14,6 +14,7 @@ from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.models.tracing import traced_alone
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,6 +126,7 @@ def _check_optimum(optimum: Any, horizon: int, start: Float[np.ndarray, " S"]) -
         raise ValueError("optimum has another initial distribution, expected the one given here")
 
 
+@traced_alone
 def outline_of(prior: Any, space: StateActionSpace, initial: Any) -> Environment:
     """An environment of the sizes of the problem: `run` draws those that are played itself."""
     from numpyro import handlers

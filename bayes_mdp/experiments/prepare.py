@@ -17,6 +17,7 @@ from bayes_mdp.experiments.simulator import Simulator, simulator
 from bayes_mdp.inference.sampling import fused_key, plain_key
 from bayes_mdp.mdp import Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.models.tracing import traced_alone
 
 
 class Prepared(NamedTuple):
@@ -84,6 +85,7 @@ def _example(space: StateActionSpace) -> Transitions:
     return Transitions(index, index, number, index, ended, None, index)
 
 
+@traced_alone
 def _draw_worlds(keys: Key[Array, " N"], case: Case, space: StateActionSpace) -> Environment:
     """One environment for every seed, drawn from a program."""
     from numpyro import handlers

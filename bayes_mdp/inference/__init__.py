@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.chains import Chains, SamplingWarning
     from bayes_mdp.inference.collapsed import CollapsedPosterior
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
+    from bayes_mdp.inference.explanation import Explanation, explain
     from bayes_mdp.inference.fitting import Fit, fit_for
     from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
@@ -39,6 +40,7 @@ _HOMES = {
     "route": "infer",
     "layered": "LayeredPosterior",
     "shards": "merge",
+    "explanation": "Explanation explain",
     "fitting": "Fit fit_for",
     "judge": "PolicyValue policy_value",
     "methods": "NUTS SVI Laplace",
@@ -63,6 +65,7 @@ __all__ = [
     "ConjugatePosterior",
     "CountedDraws",
     "Draws",
+    "Explanation",
     "Fit",
     "Laplace",
     "LayeredPosterior",
@@ -79,6 +82,7 @@ __all__ = [
     "describe",
     "draws",
     "expected_value_of_perfect_information",
+    "explain",
     "fit_for",
     "greedy",
     "infer",

@@ -27,7 +27,7 @@ from bayes_mdp.inference.trace import Program, density
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
-from bayes_mdp.models.tracing import jit_alone
+from bayes_mdp.models.tracing import traced_alone
 
 MANY = 2**17
 TOLERANCE = 1e-9
@@ -96,13 +96,14 @@ def site_densities(program: Program, values: Mapping[str, Any], transitions: Tra
 def _compiled_densities(program: Program) -> Callable[..., dict[str, Any]]:
     model = joint(program.prior, program.space)
 
+    @traced_alone
     def densities(values: dict[str, Any], data: Transitions) -> dict[str, Any]:
         given = handlers.substitute(data=values)
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), given:
             model(data)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
-    return jit_alone(densities)
+    return jax.jit(densities)
 
 
 def _total(message: dict[str, Any]) -> Any:

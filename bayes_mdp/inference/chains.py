@@ -15,6 +15,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from bayes_mdp.inference import methods
 from bayes_mdp.inference.trace import unique_names
+from bayes_mdp.models.tracing import traced_alone
 
 MAX_R_HAT = 1.01
 """Vehtari et al. 2021, *Rank-normalization, folding, and localization: an improved R-hat*."""
@@ -76,6 +77,7 @@ class Chains(eqx.Module):
         return {k: np.asarray(x, np.float64) for k, x in self.draws.items() if k not in self.discrete}
 
 
+@traced_alone
 def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS) -> Chains:
     """Draws from the posterior of `model(data)`. Traceable: jit it, vmap it over keys and data.
 
@@ -118,6 +120,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
     )
 
 
+@traced_alone
 def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, ...]]:
     """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, and the continuous ones.
 

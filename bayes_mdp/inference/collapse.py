@@ -24,7 +24,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.trace import Program
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
-from bayes_mdp.models.tracing import jit_alone
+from bayes_mdp.models.tracing import traced_alone
 
 EVIDENCE = "collapsed_evidence"
 
@@ -45,6 +45,7 @@ def log_evidence(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior 
     return hierarchy.given(values, seen).log_evidence
 
 
+@traced_alone
 def log_collapsed(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior) -> Float[Array, ""]:
     """log p(parents, data), for values in their own supports (no Jacobian)."""
     return jnp.asarray(log_density(handlers.seed(collapsed_model(hierarchy), 0), (seen,), {}, dict(values))[0])
@@ -107,4 +108,4 @@ def _check_parents(hierarchy: Hierarchy, values: Values, detected: Detected, rng
 
 @lru_cache(maxsize=64)
 def _compiled_prior(hierarchy: Hierarchy) -> Callable[[Any], Any]:
-    return jit_alone(lambda values: log_collapsed(hierarchy, values, jax.tree.map(jnp.asarray, hierarchy.prior)))
+    return jax.jit(lambda values: log_collapsed(hierarchy, values, jax.tree.map(jnp.asarray, hierarchy.prior)))

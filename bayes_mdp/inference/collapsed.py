@@ -23,7 +23,6 @@ from bayes_mdp.inference.rejuvenate import rejuvenate, systematic
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import check_count, is_concrete
-from bayes_mdp.models.tracing import jit_alone
 
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
 SHARE = 0.5
@@ -263,7 +262,7 @@ def from_draws(
     )
 
 
-@jit_alone
+@jax.jit
 def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
     return posterior._refit(key)
 

@@ -18,7 +18,6 @@ from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refit import refit
 from bayes_mdp.mdp import Counts, Transitions
-from bayes_mdp.models.tracing import jit_alone
 
 NUM_RECHECKED = 2
 """Draws of the posterior at which the closed form is compared with the program once more."""
@@ -28,10 +27,10 @@ NUM_RECHECKED = 2
 def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
     """Collapsed inference as a function of what was seen (a `ConjugatePosterior` that holds the statistics)."""
     before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
-    draw, classes = jit_alone(jax.vmap(hierarchy.draw)), find_classes(hierarchy)
+    draw, classes = jax.jit(jax.vmap(hierarchy.draw)), find_classes(hierarchy)
     drawable = hierarchy.program.drawable
-    chains_of = jit_alone(lambda key, seen: run_chains(key, model, seen, options))
-    mix = jit_alone(lambda draws, seen, classes: from_draws(hierarchy, draws, seen, classes))
+    chains_of = jax.jit(lambda key, seen: run_chains(key, model, seen, options))
+    mix = jax.jit(lambda draws, seen, classes: from_draws(hierarchy, draws, seen, classes))
 
     def run(key: PRNGKeyArray, seen: ConjugatePosterior) -> CollapsedPosterior:
         chains = run_chains(key, model, seen, options)

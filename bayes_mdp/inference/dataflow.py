@@ -24,6 +24,8 @@ NONE, OPAQUE = -1, -2
 """In place of the number of an element: free of the leaves; not of the form above."""
 MANY = 2**16
 """Different values of one array beyond which each entry becomes a symbol of its own."""
+MAX_TURNS = 256
+"""Turns of a loop that are read one by one."""
 ROUNDING = 1e-12
 """Relative size of what counts as rounding of a coefficient."""
 
@@ -250,6 +252,10 @@ class Reader:
             return _computed(jaxpr, equation, inputs)
         if name == "split":
             return self._split(equation, self.entries(inputs[0]))
+        if name in ("scan", "while"):
+            unrolled = (self._scan if name == "scan" else self._while)(equation.params, inputs)
+            if unrolled is not None:
+                return unrolled
         rule = RULES.get(name)
         if rule is not None and len(equation.outvars) == 1:
             operands = [self.entries(x) if name not in _WITH_NUMBERS else x for x in inputs]
@@ -263,6 +269,43 @@ class Reader:
         axis, stops = equation.params["axis"], np.cumsum(equation.params["sizes"])
         places = [range(stop - size, stop) for stop, size in zip(stops, equation.params["sizes"], strict=True)]
         return [_map(x, lambda f, at=at: np.take(f, at, axis)) for at in places]
+
+    def _scan(self, params: Any, inputs: list[Value]) -> list[Value] | None:
+        """A loop of fixed length, turn by turn: what counts the turns is known in each. None: it is too long."""
+        length, body = params["length"], params["jaxpr"]
+        if length > MAX_TURNS:
+            return None
+        num_consts, num_carry = params["num_consts"], params["num_carry"]
+        consts, carry = inputs[:num_consts], inputs[num_consts : num_consts + num_carry]
+        columns, rows = inputs[num_consts + num_carry :], []
+        for turn in range(length):
+            at = length - 1 - turn if params["reverse"] else turn
+            given = [_map(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else x[at] for x in columns]
+            outputs = self._run(body.jaxpr, body.consts, [*consts, *carry, *given])
+            carry = outputs[:num_carry]
+            rows.append(outputs[num_carry:])
+        if params["reverse"]:
+            rows.reverse()
+        return [*carry, *(self._stacked(column) for column in zip(*rows, strict=True))]
+
+    def _stacked(self, column: Sequence[Value]) -> Value:
+        if not any(isinstance(x, Entries) for x in column):
+            return np.stack([np.asarray(x) for x in column])
+        return _concatenated([self.entries(x) for x in column], np.stack)
+
+    def _while(self, params: Any, inputs: list[Value]) -> list[Value] | None:
+        """A loop whose condition is known in every turn. None: it depends on a latent site, or it is too long."""
+        split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        consts, body_consts, carry = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
+        condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+        for _ in range(MAX_TURNS):
+            goes_on = self._run(condition.jaxpr, condition.consts, [*consts, *carry])[0]
+            if isinstance(goes_on, Entries):
+                return None
+            if not goes_on:
+                return list(carry)
+            carry = self._run(body.jaxpr, body.consts, [*body_consts, *carry])
+        return None
 
     def _unknown(self, equation: Any, inputs: list[Value]) -> list[Value]:
         """Anything else: free of the leaves where all inputs are."""
@@ -432,11 +475,13 @@ def _pass(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
 
 
 def _concatenate(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
-    parts, join = _joined(operands), _NUMPY[equation.primitive.name]
-    fields = {
-        name: join(equation.params, *(getattr(x, name) for x in parts))
-        for name in ("element", "power", "coefficient", "offset")
-    }
+    join = _NUMPY[equation.primitive.name]
+    return _concatenated(operands, lambda arrays: join(equation.params, *arrays))
+
+
+def _concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
+    parts = _joined(operands)
+    fields = {name: join([getattr(x, name) for x in parts]) for name in ("element", "power", "coefficient", "offset")}
     return Entries(**fields, sites=_sites(*parts), seen_through=parts[0].seen_through)
 
 

@@ -24,7 +24,7 @@ from bayes_mdp.inference.probe import Probe, inside
 from bayes_mdp.inference.refusals import NotConjugate, check_sites
 from bayes_mdp.inference.rewards import RewardCells
 from bayes_mdp.inference.trace import Program, compiled
-from bayes_mdp.models.tracing import jit_alone
+from bayes_mdp.models.tracing import traced_alone
 
 NUM_VALUES = 3
 Values = Mapping[str, Any]
@@ -65,6 +65,7 @@ class Hierarchy:
         """One draw of the parents from the prior. Traceable."""
         return draw_sites(self.program, self.parents, key)
 
+    @traced_alone
     def parameters(self, values: Values) -> tuple[Float[Array, "M K"], RewardBelief | None]:
         """The parameters of the stacked leaves at `values` of the parents. Traceable."""
         detected = self.detected
@@ -99,6 +100,7 @@ def with_parameters(
     return eqx.tree_at(lambda p: p.reward_cells.prior, seen, belief)
 
 
+@traced_alone
 def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Array]:
     """One draw of these sites from the prior program. Traceable; nothing else is computed once it is compiled."""
     with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
@@ -118,15 +120,17 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
         NotConjugate: no leaf is conjugate given the other sites; names the last site in the way.
         ValueError: a parameter of a leaf is out of its range.
     """
-    parents: set[str] = set()
+    parents: dict[str, NotConjugate] = {}
     while True:
         try:
-            return _with_parents(program, parents, rng)
+            return _with_parents(program, set(parents), rng)
         except NotConjugate as error:
-            left = {site.name for site in program.latents} - parents
+            left = {site.name for site in program.latents} - set(parents)
+            if error.site in parents:  # what made it a parent says more
+                raise parents[error.site] from None
             if error.site is None or error.site not in left or len(left) == 1:
                 raise
-            parents.add(error.site)
+            parents[error.site] = error
 
 
 def _with_parents(
@@ -140,7 +144,7 @@ def _with_parents(
         detect(probe)
         raise NotConjugate("prior: no leaf has a latent parent, expected one to collapse; it has an exact posterior")
     _check_proper(program, names)
-    draw = jit_alone(lambda key: draw_sites(program, names, key))
+    draw = jax.jit(lambda key: draw_sites(program, names, key))
     numbers = compiled(program.evaluate)
     forms: list[tuple[Any, Detected]] = []
     for _ in range(NUM_VALUES):

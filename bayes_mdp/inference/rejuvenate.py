@@ -19,6 +19,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.collapse import collapsed_model
 from bayes_mdp.inference.compact import compress
+from bayes_mdp.models.tracing import traced_alone
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.collapsed import CollapsedPosterior
@@ -62,6 +63,7 @@ def rejuvenate(posterior: "CollapsedPosterior", learnt: Bool[Array, ""]) -> "Col
     return replace(posterior, hyper=hyper, values=values, log_weights=log_weights)
 
 
+@traced_alone
 def _moved(key: PRNGKeyArray, posterior: Any, hyper: dict[str, Array]) -> dict[str, Array]:
     """Every component after `moves` Metropolis steps."""
     model, seen = collapsed_model(posterior.hierarchy), posterior.seen
@@ -146,6 +148,7 @@ def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.
     return points, fixed, energies
 
 
+@traced_alone
 def discrete_values(posterior: Any) -> dict[str, np.ndarray]:
     """{discrete parent: the values that its elements can have}."""
     hierarchy = posterior.hierarchy

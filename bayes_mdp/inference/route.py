@@ -1,9 +1,7 @@
 """`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
 
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -77,9 +75,8 @@ def infer(
     check_key("key", key)
     _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
-    with _float64():
-        with tracing():
-            fit, why_not = find_route(trace_program(prior, space), method, sampler)
+    fit, why_not = prove(prior, space, method, sampler)[1]
+    with jax.enable_x64(True):
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
         posterior = fit.on_host(key, transitions)
@@ -92,9 +89,19 @@ def infer(
 
 def fit_of_program(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS = NUTS()) -> Fit:
     """See `bayes_mdp.inference.fitting.fit_for`."""
+    return prove(prior, space, method, sampler)[1].fit
+
+
+def prove(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS) -> "tuple[Program, Route]":
+    """The traced prior, and the route that it takes. Host side: traced and proven once for a computation.
+
+    Raises:
+        ValueError, TypeError: as `infer`, but for what depends on the data.
+    """
     _check_arguments(prior, space, method)
-    with _float64(), tracing():
-        return find_route(trace_program(prior, space), method, sampler).fit
+    with jax.enable_x64(True), tracing():
+        program = trace_program(prior, space)
+        return program, find_route(program, method, sampler)
 
 
 class Route(NamedTuple):
@@ -121,11 +128,11 @@ def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
         "collapsed": lambda: collapsed_fit.fit_of(_prove_hierarchy(program), sampler),
     }
     why_not: dict[str, str] = {}
-    for name, prove in proofs.items():
+    for name, proof in proofs.items():
         if method not in ("auto", name):
             continue
         try:
-            return Route(prove(), why_not)
+            return Route(proof(), why_not)
         except NotConjugate as error:
             if method == name:
                 raise
@@ -151,14 +158,6 @@ def _exact_fit(program: Program) -> Fit:
         return jax.tree.map(np.array, posterior).update(transitions)
 
     return Fit("exact", program.space, summarise, lambda key, data: data, on_host)
-
-
-@contextmanager
-def _float64() -> Iterator[None]:
-    """64-bit mode; arrays that the program holds in float32 stay what they are, without a warning."""
-    with jax.enable_x64(True), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)
-        yield
 
 
 @lru_cache(maxsize=64)

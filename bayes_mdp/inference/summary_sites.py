@@ -20,7 +20,7 @@ PROBS = (0.05, 0.95)
 
 def sites_of(posterior: Any) -> dict[str, Float[np.ndarray, "K ..."]]:
     """Draws of the latent sites: the parents of a collapsed posterior, all of a sampled one."""
-    if isinstance(posterior, CollapsedPosterior):
+    if isinstance(posterior, CollapsedPosterior | Mixture):
         return {name: np.asarray(x, float) for name, x in posterior.hyper.items()}
     if isinstance(posterior, SampledPosterior):
         return {name: np.asarray(x, float) for name, x in posterior.sites.items()}
@@ -30,7 +30,8 @@ def sites_of(posterior: Any) -> dict[str, Float[np.ndarray, "K ..."]]:
 def how(posterior: Any) -> str:
     """The method in words."""
     if isinstance(posterior, Mixture):
-        return f"mixture of {posterior.num_components} posteriors in closed form"
+        of = f", exact, over the values of {', '.join(map(repr, posterior.hyper))}" if posterior.hyper else ""
+        return f"mixture of {posterior.num_components} posteriors in closed form{of}"
     chains: Chains | None = posterior.mcmc
     if isinstance(posterior, CollapsedPosterior):
         drawn = "draws" if chains is None else f"{chains.num_chains} chains of {chains.num_samples} draws"
@@ -63,12 +64,14 @@ def site_lines(posterior: Any) -> list[str]:
     sites = sites_of(posterior)
     if not sites:
         return []
-    weights, chains = np.asarray(posterior.weights, float), posterior.mcmc
+    weights, chains = np.asarray(posterior.weights, float), getattr(posterior, "mcmc", None)
     ess = {} if chains is None else chains.ess()
     r_hat = {} if chains is None else chains.r_hat()
     rows = [("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat")]
     for name, values in list(sites.items())[:SHOWN_SITES]:
-        size = np.full(values.shape[1:], float(1 / (weights**2).sum())) if name not in ess else ess[name]
+        # Values that are enumerated are no draws: they have no effective sample size.
+        drawn = np.nan if isinstance(posterior, Mixture) else float(1 / (weights**2).sum())
+        size = np.full(values.shape[1:], drawn) if name not in ess else ess[name]
         hat = r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites) - SHOWN_SITES
@@ -95,7 +98,7 @@ def _rows(name: str, values: np.ndarray, weights: np.ndarray, quality: Any) -> l
         (
             name + (str(list(index)) if index else ""),
             *(f"{x[index]:.4g}" for x in (mean, sd, low, high)),
-            f"{size[index]:.0f}",
+            "-" if np.isnan(size[index]) else f"{size[index]:.0f}",
             _hat(hat[index]),
         )
         for index in np.ndindex(mean.shape)

@@ -24,7 +24,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.normal_gamma import NormalGamma
-from bayes_mdp.models.tracing import jit_alone, traced_alone
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, check_world, reward_table, transition_table
 
 Parameters = Callable[[Any], dict[str, Any]]
@@ -79,7 +79,7 @@ class Program:
         closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
         outputs: tree of the outputs of `closed`; see `Outputs`.
         evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O],
-            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jit_alone`).
+            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jax.jit`).
         supports: {discrete latent site of finite support: the values of one element}.
         fingerprint: digest of all of the above.
     """
@@ -127,7 +127,7 @@ class Outputs(NamedTuple):
 @lru_cache(maxsize=64)
 def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`Program.evaluate`, jitted: one compilation for all values, and leaves at values that are no probabilities."""
-    return jit_alone(evaluate)
+    return jax.jit(evaluate)
 
 
 KEY = "(key)"
@@ -252,6 +252,7 @@ def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any], key:
     return {name: density(message) for name, message in trace.items() if message["type"] == "sample"}
 
 
+@traced_alone
 def _evaluate(
     prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any], key: Any = 0
 ) -> dict[str, Any]:

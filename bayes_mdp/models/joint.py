@@ -21,6 +21,7 @@ from bayes_mdp.models.statistics import (
     fit_counts,
     has_statistics,
 )
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
 Prior = Callable[[StateActionSpace], Any]  # returns a World, or gets one sentence
@@ -77,6 +78,7 @@ def observe(world: World, space: StateActionSpace, data: Data) -> None:
         _observe_rows(rewards, space, prepared)
 
 
+@traced_alone
 def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics | Transitions:
     """What `joint` needs of `data`, computed once: `Statistics`, or the transitions where the reward law has none.
 

@@ -9,6 +9,7 @@ from numpyro import handlers
 
 from bayes_mdp.mdp import Environment, StateActionSpace
 from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import World, check_world, reward_table, to_mdp
 
 
@@ -29,6 +30,7 @@ def environment(world: World, space: StateActionSpace, initial: Any, *, name: st
     return Environment(to_mdp(world, space, initial), law, name=name)
 
 
+@traced_alone
 def random_environment(
     key: PRNGKeyArray, prior: Callable[[StateActionSpace], World], space: StateActionSpace, *, initial: Any = None
 ) -> Environment:

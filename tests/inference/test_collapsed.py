@@ -5,6 +5,8 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hierarchies import SPACE, clusters, shared_rewards, sticky
 from scipy import integrate
@@ -14,12 +16,13 @@ from scipy.stats import halfnorm
 import bayes_mdp as bm
 from bayes_mdp.inference import collapsed
 from bayes_mdp.inference.collapse import log_evidence
-from bayes_mdp.inference.compact import checked_classes, find_classes
+from bayes_mdp.inference.compact import find_classes
 from bayes_mdp.inference.grouped import Grouped, grouped
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.rejuvenate import systematic
 from bayes_mdp.inference.route import _prove_hierarchy
 from bayes_mdp.inference.trace import trace_program
+from bayes_mdp.models import World
 
 
 def some_transitions(seed, num=40):
@@ -176,13 +179,23 @@ def test_rejuvenated_draws_follow_the_posterior(prior_draws):
 
 @pytest.mark.usefixtures("x64")
 def test_entries_that_are_always_equal_share_a_class():
-    hierarchy = _prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2)))
-    values = {"stickiness": np.array([0.5, 2.0])}
-    classes = find_classes(hierarchy, values)
+    classes = find_classes(_prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2))))
     assert [len(first) for first in classes.first] == [2, 100, 100, 100, 100]
-    coarse = find_classes(hierarchy, {"stickiness": np.array([0.0])})
-    assert len(coarse.first[0]) == 1
-    assert len(checked_classes(hierarchy, coarse, values).first[0]) == 2
+
+
+def rarely_different(space):
+    """Concentrations that are one number but where a parent is beyond 3.9 standard deviations."""
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    with space.plates():
+        rows = jnp.where(level > 3.9, 1.0 + jnp.arange(space.n_outcomes), 1.0)
+        return World(numpyro.sample("transition", dist.Dirichlet(rows)), jnp.zeros(()))
+
+
+@pytest.mark.usefixtures("x64")
+def test_entries_that_are_equal_at_most_values_do_not():
+    """No draw of the prior would tell them apart: the data flow does."""
+    classes = find_classes(_prove_hierarchy(trace_program(rarely_different, bm.StateActionSpace(50, 2))))
+    assert len(classes.first[0]) == 50
 
 
 @pytest.mark.slow
@@ -193,7 +206,7 @@ def test_grouped_counts_weigh_what_all_counts_weigh():
     state, action, following = (rng.integers(n, size=3000) for n in (50, 2, 50))
     data = bm.Transitions(state, action, rng.normal(size=3000), following)
     seen = collapsed.forgotten(hierarchy.prior).update(data)
-    classes = find_classes(hierarchy, {"stickiness": np.array([0.5, 2.0])})
+    classes = find_classes(hierarchy)
     few = grouped(jax.tree.map(np.asarray, seen), classes)
     assert isinstance(few, Grouped) and len(few.count) == 64
     value = {"stickiness": jnp.asarray(1.7)}

@@ -65,6 +65,9 @@ EXACT = {
     "concatenate": lambda x: jnp.concatenate([x[:1], jnp.array([0.1]), x[4:]]),
     "roll": lambda x: jnp.roll(x, 2),
     "float32": lambda x: x.astype(jnp.float32),
+    "loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, y: y.at[i].set(x[5 - i]), x),
+    "dynamic loop": lambda x: jax.lax.fori_loop(0, jnp.array(3), lambda i, y: y.at[i].set(0.0), x),
+    "scan": lambda x: jax.lax.scan(lambda c, y: (c, 2.0 * y), 0.0, x, reverse=True)[1],
     "known branch": lambda x: jax.lax.cond(jnp.array(True), lambda: x[:2], lambda: x[2:4]),
 }
 
@@ -87,7 +90,8 @@ KINKS = {
     "sort": lambda x: jnp.sort(x),
     "cumsum": lambda x: jnp.cumsum(x),
     "softmax": lambda x: jax.nn.softmax(x),
-    "loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, y: y.at[i].set(0.0), x),
+    "long loop": lambda x: jax.lax.fori_loop(0, 1000, lambda i, y: y[::-1], x),
+    "loop that ends by itself": lambda x: jax.lax.fori_loop(0, (x[0] > 1e6).astype(int), lambda i, y: y[::-1], x),
     "while": lambda x: jax.lax.while_loop(lambda y: y[0] > 1e6, lambda y: y - 1.0, x),
     "wrong logit": lambda x: jax.nn.sigmoid(jnp.log(x[4:]) - jnp.log1p(-x[5:3:-1])),
     "log of a real": lambda x: jnp.exp(jnp.log(x[:2])),
@@ -105,7 +109,9 @@ def test_what_is_read_is_what_is_computed(name):
     assert (entries.element != OPAQUE).all() and entries.seen_through is None
     rng = np.random.default_rng(0)
     for _ in range(3):
-        x = np.where(UNIT, rng.uniform(size=SIZE), np.where(POSITIVE, rng.exponential(size=SIZE), rng.normal(size=SIZE)))
+        x = np.where(
+            UNIT, rng.uniform(size=SIZE), np.where(POSITIVE, rng.exponential(size=SIZE), rng.normal(size=SIZE))
+        )
         with jax.enable_x64(True):
             expected = np.asarray(EXACT[name](jnp.asarray(x)))
         np.testing.assert_allclose(numbers(entries, reader, x), expected, rtol=1e-6 if name == "float32" else 1e-12)

@@ -163,12 +163,18 @@ def latent_array(space):
         (tied_mean_other_noise, "mu", "different noise"),
         (known_mean, "tau", "their mean is known"),
         (student, "mu", "StudentT"),
-        (latent_array, "mu", "known reward"),
     ],
 )
 def test_refuses_and_names_the_site(program, site, reason):
     with pytest.raises(ValueError, match=f"site '{site}' .*is in the way.*{reason}"):
         infer(KEY, program, space=SPACE, method="exact")
+
+
+@pytest.mark.parametrize("method", ["exact", "auto", "nuts"])
+def test_refuses_a_known_reward_that_is_drawn(method):
+    """Its rewards would not be learnt from, on any route."""
+    with pytest.raises(ValueError, match="the reward is an array that depends on site 'mu', so that nothing would be"):
+        infer(KEY, latent_array, space=SPACE, method=method)
 
 
 def test_refuses_a_law_that_nothing_latent_enters():

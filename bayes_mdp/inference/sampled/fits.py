@@ -15,7 +15,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.seen import Seen, see, with_room
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.models.isolate import isolated
-from bayes_mdp.models.tracing import jit_alone, tracing
+from bayes_mdp.models.tracing import tracing
 
 
 def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
@@ -41,7 +41,7 @@ def _fit_of(recipe: Recipe) -> Fit:
     def infer(key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
         return posterior_after(recipe, key, seen)
 
-    nothing = jit_alone(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
+    nothing = jax.jit(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         if data is None:

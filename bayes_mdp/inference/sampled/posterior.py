@@ -21,7 +21,6 @@ from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import unmasked
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.statistics import check_rewards
-from bayes_mdp.models.tracing import jit_alone
 from bayes_mdp.models.world import RewardTable, World, to_mdp
 
 SHARE = 0.5
@@ -272,7 +271,7 @@ def _room(posterior: SampledPosterior) -> AbstractContextManager[Any]:
     return jax.enable_x64(True) if wide else nullcontext()
 
 
-@partial(jit_alone, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def after_on_host(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
     """`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
     return posterior_after(recipe, key, seen)

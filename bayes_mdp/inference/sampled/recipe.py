@@ -24,6 +24,7 @@ from bayes_mdp.models import summarise
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.statistics import has_statistics
+from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
 _ALGORITHMS = {NUTS: ("nuts", by_nuts), SVI: ("svi", by_svi), Laplace: ("laplace", by_laplace)}
@@ -76,6 +77,7 @@ class Recipe:
         """`law` where it has sufficient statistics, else None."""
         return self.law if self.law is not None and has_statistics(self.law) else None
 
+    @traced_alone
     def summarise(self, data: Data) -> Seen:
         """What the algorithms need of `data`. Traceable for transitions.
 
@@ -101,6 +103,7 @@ class Recipe:
                 "a proper prior, or data"
             )
 
+    @traced_alone
     def draw(self, key: PRNGKeyArray, seen: Seen) -> Drawn:
         """Draws of the latent sites after `seen`. Traceable."""
         if self.prior is None:
@@ -108,6 +111,7 @@ class Recipe:
         algorithm = _ALGORITHMS[type(self.method)][1]
         return algorithm(key, conditioned(self.prior, self.space), seen, self.method)
 
+    @traced_alone
     def draw_prior(self, key: PRNGKeyArray) -> Drawn:
         """Independent draws of the latent sites before any data. Traceable.
 
@@ -122,6 +126,7 @@ class Recipe:
 
         return Drawn(jax.vmap(one)(jax.random.split(key, self.num_draws)), None, None)
 
+    @traced_alone
     def tables(self, sites: dict[str, Array]) -> tuple[Float[Array, "N *H S A O"], RewardTable]:
         """Transition probabilities and reward law of every draw; the arrays of the law have a leading axis N."""
 
@@ -133,6 +138,7 @@ class Recipe:
         return jax.vmap(one)(sites)
 
 
+@traced_alone
 def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
     """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
 

@@ -13,6 +13,7 @@ from numpyro.optim import Adam
 from bayes_mdp.inference.chains import latent_sites
 from bayes_mdp.inference.methods import SVI, Laplace
 from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.models.tracing import tracing
 
 
 def by_svi(key: PRNGKeyArray, model: Any, seen: Any, method: SVI) -> Drawn:
@@ -53,7 +54,7 @@ def fit_guide(key: PRNGKeyArray, model: Any, guide: Any, seen: Any, method: SVI 
             "sites, or method=NUTS()"
         )
     svi = numpyro_infer.SVI(model, guide, Adam(method.learning_rate), numpyro_infer.Trace_ELBO())
-    with warnings.catch_warnings():
+    with tracing(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found vars in model but not guide")  # an error below
         # A step that is not finite is not taken: one of them would end everything.
         result = svi.run(key, method.num_steps, seen, progress_bar=False, stable_update=True)
