@@ -20,7 +20,8 @@ from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.inference.fitting import Fit, fit_for
 from bayes_mdp.inference.methods import NUTS, Method
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import check_file
+from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.validation import check_count, check_key
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
+    file = None if path is None else check_file(path)
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
     design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
-    file = None if path is None else Path(path)
     return SBC(
         run_simulations(key, design, fit, num_simulations, {"method": fit.method, "options": repr(method)}, file)
     )
@@ -116,13 +117,9 @@ def run_simulations(
             bar.update(min(size, num - bar.n))
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
                 done = [_joined(done)]
-                _write(done[0], path)
+                write_netcdf(done[0], path)
                 written = time.monotonic()
     return _joined(done).isel(simulation=slice(num))
-
-
-def _write(dataset: "xr.Dataset", path: Path) -> None:
-    write_beside(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
 
 
 def _chunk(design: Design) -> int:
@@ -154,9 +151,7 @@ def _joined(parts: "list[xr.Dataset]") -> "xr.Dataset":
 
 def _resume(path: Path, key: PRNGKeyArray, one: Any, attributes: dict[str, str]) -> "xr.Dataset":
     """The finished simulations of a file, if they are of this call: its settings, and the truth of the first one."""
-    import xarray as xr
-
-    found = xr.load_dataset(path, engine="h5netcdf")
+    found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
     expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
     for name, value in attributes.items():
         if found.attrs.get(name) != value:

@@ -23,6 +23,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp.files import check_folder
 from bayes_mdp.mdp.validation import check_count, check_key
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def train(
     options = TrainOptions() if options is None else options
     key = jax.random.key(0) if key is None else key
     _check(agent, env, num_steps, num_seeds, key)
+    if path is not None:
+        check_folder(path)
     if isinstance(env, HostEnv):
         _check_host(num_seeds, options, evaluation_env)
         options = replace(options, num_envs=env.num_envs)
