@@ -16,7 +16,7 @@ from bayes_mdp.calibration.check_dataset import Simulated, numbers
 from bayes_mdp.calibration.check_quantities import optimal_actions, values
 from bayes_mdp.calibration.check_result import FORMAT, Check
 from bayes_mdp.calibration.posterior_sbc import truths_near
-from bayes_mdp.calibration.prior_sbc import run_simulations, sampler
+from bayes_mdp.calibration.prior_sbc import options_of, program_of, run_simulations, sampler
 from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design
 from bayes_mdp.inference.fitting import Fit, fit_for
@@ -117,7 +117,9 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         posterior = infer(key_posterior, prior, data, space=space, method=method)
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
-    simulated = run_simulations(key_simulations, design, fit, num_simulations, _kept(attributes, method), kept)
+    program = program_of((prior, space, quantities, behaviour, objective, method, source.log))
+    shared = _shared(attributes, method) | {"program": program}
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
     answer = Check(
         numbers(rng, _split(simulated, list(asked), list(events))).assign_attrs(attributes, false_alarm=false_alarm)
@@ -188,7 +190,7 @@ def _configuration(
     }
 
 
-def _kept(attributes: dict[str, Any], method: Any) -> dict[str, str]:
+def _shared(attributes: dict[str, Any], method: Any) -> dict[str, str]:
     """What finished chunks must have in common with the call that goes on."""
     names = ("prior", "method", "objective", "source", "precision", "key", "versions")
-    return {**{name: attributes[name] for name in names}, "options": repr(method)}
+    return {**{name: attributes[name] for name in names}, "options": options_of(method)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bayes_mdp.experiments.describe import first_difference
+from bayes_mdp.experiments.describe import refuse_another
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.mdp.files import check_folder, read_json, read_sealed, write_json, write_sealed
 
@@ -45,9 +45,9 @@ class Cells:
         note = folder / "configuration.json"
         if not note.exists():
             write_json(note, configuration)
-        difference = first_difference(read_json(note, f"the note of finished cells; remove {folder}"), configuration)
-        if difference is not None:
-            raise ValueError(f"{folder} holds cells of another run: {difference}; remove it or choose another path")
+            return
+        there = read_json(note, f"the note of finished cells; remove {folder}")
+        refuse_another(there, configuration, folder, "cells of another run")
 
     def expect(self, number: int) -> "Cells":
         """The same cells, to be used in a `with` statement: a progress bar over `number` of them."""

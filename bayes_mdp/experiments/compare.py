@@ -152,10 +152,12 @@ def _attributes(
     players: Mapping[str, Any], tasks: Mapping[str, Task], num_seeds: int, options: RunOptions, key: Any
 ) -> dict[str, Any]:
     configuration = {
-        "agents": {name: describe(agent) for name, agent in players.items()},
-        "envs": {name: {**describe(task), "belief": _fingerprint(task)} for name, task in tasks.items()},
+        "agents": {name: describe(agent, f"agents[{name!r}]") for name, agent in players.items()},
+        "envs": {
+            name: {**describe(task, f"envs[{name!r}]"), "belief": _fingerprint(task)} for name, task in tasks.items()
+        },
         "num_seeds": num_seeds,
-        "options": describe(options),
+        "options": describe(options, "options"),
     }
     return {"configuration": configuration, "versions": versions(), "key": describe_key(key)}
 

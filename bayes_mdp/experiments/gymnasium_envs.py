@@ -1,10 +1,17 @@
 """Gymnasium environments for `run`: made, checked, and their autoreset modes brought into one form. Host side."""
 
+import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bayes_mdp.experiments.describe import describe, described
+
 Mask = np.ndarray
+_STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
+_FIRST_SEEN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
@@ -146,6 +153,27 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
         f"{what} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
         "id, or function that makes one"
     )
+
+
+def describe_source(env: Any) -> Any:
+    """JSON values of what a person gave as environment: an id; functions by their code and all that it reaches.
+
+    An environment is described as it was when it was first seen: playing changes it, and the same one can go on. Its
+    random numbers do not count, since `reset` seeds them.
+    """
+    if isinstance(env, str):
+        return env
+    if isinstance(env, Sequence):
+        return [describe(make, f"env[{i}]") for i, make in enumerate(env)]
+    if callable(env):
+        return describe(env, "env")
+    try:
+        found = _FIRST_SEEN.get(env)
+    except TypeError:  # it has no weak references, or no hash
+        return described(env, "env", without=_STREAMS)
+    if found is None:
+        found = _FIRST_SEEN[env] = described(env, "env", without=_STREAMS)
+    return found
 
 
 def is_made_anew(env: Any) -> bool:

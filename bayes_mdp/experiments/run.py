@@ -127,7 +127,7 @@ def _run_compiled(case: Case, path: str | Path | None) -> "xr.Dataset":
     check_case(case)
     prepared = prepare(case)
     belief = (prepared.belief, prepared.setting.constants)
-    attributes = describe_case(case, environment=describe(case.env), space=prepared.space, belief=belief)
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
     layout, options = prepared.layout, case.options
     progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
     snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.experiments.case import SNAPSHOT_SECONDS
-from bayes_mdp.experiments.describe import first_difference
+from bayes_mdp.experiments.describe import refuse_another
 from bayes_mdp.experiments.loop import Row
 from bayes_mdp.mdp.files import check_file, read_sealed, write_sealed
 
@@ -67,11 +67,7 @@ class Snapshots:
         if self._path is None or not self._path.exists():
             return 0, carry, []
         configuration, arrays = _read(self._path)
-        difference = first_difference(configuration, self._configuration)
-        if difference is not None:
-            raise ValueError(
-                f"{self._path} is a snapshot of another run: {difference}; remove it or choose another path"
-            )
+        refuse_another(configuration, self._configuration, self._path, "a snapshot of another run")
         leaves, structure = jax.tree.flatten(carry)
         saved = [jnp.array(arrays[f"carry_{i}"]) for i in range(len(leaves))]
         chunk = Row(*(arrays.get(name) for name in Row._fields))

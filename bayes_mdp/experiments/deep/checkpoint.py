@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.experiments.describe import first_difference
+from bayes_mdp.experiments.describe import refuse_another
 from bayes_mdp.mdp.files import check_folder, folder_checksum, read_json, write_json
 
 _KEPT = 2
@@ -80,9 +80,8 @@ class Checkpoints:
         wanted = json.loads(json.dumps(dict(configuration)))
         if not note.exists():
             write_json(note, wanted)
-        difference = first_difference(read_configuration(folder), wanted)
-        if difference is not None:
-            raise ValueError(f"{folder} holds another training: {difference}; remove it or choose another path")
+        else:
+            refuse_another(read_configuration(folder), wanted, folder, "another training")
         for entry in self._folder.iterdir():
             if "orbax-checkpoint-tmp" in entry.name or (entry.name.isdigit() and not _is_finished(entry)):
                 shutil.rmtree(entry, ignore_errors=True)

@@ -43,7 +43,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
     missing = next((name for name in _READ if name not in configuration), None)
     if missing is not None:
         raise ValueError(f"{path} holds the training of another version, which does not say {missing!r}")
-    for name, mine in (("agent", describe(agent)), ("env", describe_env(env))):
+    for name, mine in (("agent", describe(agent, "agent")), ("env", describe_env(env))):
         difference = first_difference(configuration[name], json.loads(json.dumps(mine)), name)
         if difference is not None:
             raise ValueError(f"{path} holds another training: {difference}")

@@ -141,7 +141,7 @@ def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv |
 def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
     """JSON values of everything that the numbers hang on; how long it is trained is not among them."""
     return {
-        "agent": describe(said["agent"]),
+        "agent": describe(said["agent"], "agent"),
         "env": describe_env(said["env"]),
         "num_seeds": said["num_seeds"],
         "options": describe(said["options"].without_rhythm()),
@@ -153,8 +153,8 @@ def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
 def describe_env(env: Any) -> Any:
     """JSON values of an environment."""
     if not isinstance(env, HostEnv):
-        return describe(env)
-    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict())}
+        return describe(env, "env")
+    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict()), "source": env.source}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
-from bayes_mdp.experiments.gymnasium_envs import autoreset_mode
+from bayes_mdp.experiments.gymnasium_envs import autoreset_mode, describe_source
 from bayes_mdp.mdp.validation import check_count, first_index
 
 Mask = np.ndarray
@@ -53,12 +53,12 @@ class Rules(NamedTuple):
 
 
 class HostEnv:
-    """See `host_env`."""
+    """See `host_env`; `source`: JSON values of what it was made of."""
 
-    def __init__(self, env: Any, name: str, rules: Rules) -> None:
+    def __init__(self, env: Any, name: str, rules: Rules, source: Any = None) -> None:
         from gymnasium.vector import AutoresetMode
 
-        self.env, self.name, self.rules = env, name, rules
+        self.env, self.name, self.rules, self.source = env, name, rules, source
         self.spec = _spec(env, name)
         self.num_envs = self.spec.num_envs
         self._first_action = int(env.single_action_space.start)
@@ -203,7 +203,7 @@ def host_env(env: Any, num_envs: int | None = None, *, rules: Rules = Rules(), n
         )
     spec = getattr(made, "spec", None)
     known = env if isinstance(env, str) else type(made.unwrapped).__name__
-    return HostEnv(made, name or (spec.id if spec is not None else known), rules)
+    return HostEnv(made, name or (spec.id if spec is not None else known), rules, describe_source(env))
 
 
 def _by_id(name: str, num_envs: int) -> Any:
