@@ -1,11 +1,13 @@
 """`bayes-mdp train` and `evaluate`."""
 
 import json
+import sys
 
 import pytest
 
 from bayes_mdp.cli import main
 from bayes_mdp.mdp.files import write_json
+from tests.planted import NAME, Planted
 
 SMALL = ["--set", "trunk=mlp:8", "--set", "learning.batch_size=4", "--set", "learning.learning_starts=8"]
 
@@ -89,3 +91,28 @@ def test_a_film_needs_a_map_before_the_training_begins(tmp_path, capsys):
     assert main(["train", "dqn", "cartpole", "--steps", "8", *wanted]) == 2
     assert "--film is given for cartpole, which has no map" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_imports_no_module(tmp_path, capsys, monkeypatch):
+    """Neither of a training that names one, nor of a note that was forged; only what the person names."""
+    planted, out = Planted(tmp_path, monkeypatch), tmp_path / "run"
+    name = f"gymnasium:{NAME}:Seen-v0"
+    command = ["train", "dqn", name, "--steps", "60", "--replay", "64", *SMALL, "--out", str(out)]
+    try:
+        assert main(command) == 0 and planted.imported, "it was named"
+        planted.forget()
+        played = ["evaluate", str(out), "--evaluate-steps", "20"]
+        capsys.readouterr()
+        assert main(played) == 2 and not planted.imported and NAME not in sys.modules
+        error = capsys.readouterr().err
+        assert f"which imports a module, expected it to be named here as well: --env {name}" in error
+        assert error.count("\n") == 1
+        assert main([*played, "--env", "gymnasium:CartPole-v1"]) == 2 and not planted.imported
+        assert f"expected '{name}', in which" in capsys.readouterr().err
+        for forged in (f"{NAME}:Seen-v0", f"gymnasium::{name}", f"atari:{NAME}:x", f"gymnax:{NAME}:x"):
+            write_json(out / "command.json", {"agent": "dqn", "set": [], "env": forged, "envs": 1})
+            assert main(played) == 2 and not planted.imported and capsys.readouterr().err.count("\n") == 1
+        write_json(out / "command.json", {"agent": "dqn", "set": SMALL[1::2], "env": name, "envs": 1})
+        assert main([*played, "--env", name]) == 0 and planted.imported
+    finally:
+        planted.forget()

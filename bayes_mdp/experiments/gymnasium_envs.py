@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.experiments.describe import describe, described
 
 Mask = np.ndarray
@@ -131,15 +132,17 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
     """Open an environment: as it is, a vector environment, an id, or a function that makes one.
 
     Raises:
-        TypeError: none of them. ValueError: an id that Gymnasium cannot make; spaces that are not `Discrete`.
+        TypeError: none of them. ValueError: an id that Gymnasium cannot make, or that would import a module; spaces
+            that are not `Discrete`.
     """
     import gymnasium
 
     made = env
     if isinstance(env, str):
+        check_id("env", env, import_module=False, otherwise="a function that makes it: lambda: gymnasium.make(...)")
         try:
             made = gymnasium.make(env)
-        except gymnasium.error.Error as error:
+        except (gymnasium.error.Error, ImportError) as error:
             why = " ".join(str(error).split())
             raise ValueError(f"env is {env!r}, expected an id that Gymnasium can make ({why})") from error
     elif callable(env):
