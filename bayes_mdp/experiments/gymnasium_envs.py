@@ -161,8 +161,9 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
 def describe_source(env: Any) -> Any:
     """JSON values of what a person gave as environment: an id; functions by their code and all that it reaches.
 
-    An environment is described as it was when it was first seen: playing changes it, and the same one can go on. Its
-    random numbers do not count, since `reset` seeds them.
+    A vector environment is described by the functions that made its environments (they may live in other processes).
+    Any other environment is described as it was when it was first seen: playing changes it, and the same one can go on.
+    Its random numbers do not count, since `reset` seeds them.
     """
     if isinstance(env, str):
         return env
@@ -173,10 +174,24 @@ def describe_source(env: Any) -> Any:
     try:
         found = _FIRST_SEEN.get(env)
     except TypeError:  # it has no weak references, or no hash
-        return described(env, "env", without=_STREAMS)
+        return _describe_made(env)
     if found is None:
-        found = _FIRST_SEEN[env] = described(env, "env", without=_STREAMS)
+        found = _FIRST_SEEN[env] = _describe_made(env)
     return found
+
+
+def _describe_made(env: Any) -> Any:
+    inner = getattr(env, "unwrapped", env)
+    makers = getattr(inner, "env_fns", None)
+    if makers is None:
+        return described(env, "env", without=_STREAMS)
+    layers = []
+    while env is not inner:
+        state = {name: x for name, x in vars(env).items() if name != "env"}
+        layers.append(described((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
+        env = env.env
+    each = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
+    return {"type": type(inner).__name__, "makers": each, "wrappers": layers}
 
 
 def is_made_anew(env: Any) -> bool:

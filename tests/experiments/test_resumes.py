@@ -22,7 +22,7 @@ from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.checkpoint import Checkpoints
 from bayes_mdp.experiments.deep.train import describe_env
 from bayes_mdp.experiments.deep.vector_env import host_env
-from bayes_mdp.experiments.describe import describe
+from bayes_mdp.experiments.describe import describe, unidentified
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma
@@ -228,6 +228,16 @@ def test_environments_on_the_host_are_told_apart():
 
     assert made(1.0) == made(1.0) != made(2.0)
     assert describe_env(host_env("CartPole-v1", 2))["source"] == "CartPole-v1"
+
+    def side_by_side(pay, limit=None):
+        vector = gymnasium.vector.SyncVectorEnv([lambda: Seen(pay)] * 2)
+        if limit is not None:
+            vector = gymnasium.wrappers.vector.ClipReward(vector, max_reward=limit)
+        return describe_env(host_env(vector))
+
+    assert side_by_side(1.0) == side_by_side(1.0) != side_by_side(2.0)
+    assert side_by_side(1.0, 3.0) == side_by_side(1.0, 3.0) != side_by_side(1.0, 4.0)
+    assert unidentified(side_by_side(1.0, 3.0)) is None
 
 
 def test_simulations_go_on_with_the_same_functions_only(tmp_path, monkeypatch):

@@ -143,6 +143,7 @@ def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "agent": describe(said["agent"], "agent"),
         "env": describe_env(said["env"]),
+        "evaluation_env": None if said["evaluation_env"] is None else describe_env(said["evaluation_env"]),
         "num_seeds": said["num_seeds"],
         "options": describe(said["options"].without_rhythm()),
         "key": describe_key(said["key"]),
