@@ -1,5 +1,9 @@
 """The command: what it prints, and that wrong input is one sentence and exit code 2."""
 
+import errno
+import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +145,51 @@ def test_worlds_by_name_and_argument():
         find_environment("racetrack:clif")
     with pytest.raises(ValueError, match="mail_robot, which has no size"):
         find_environment("mail_robot:3")
+
+
+@pytest.mark.parametrize("option", ["--save", "--netcdf", "--figure"])
+def test_what_is_read_is_never_written_over(capsys, tmp_path, log, option):
+    """By its own name, by a link to it, by another name of the same file."""
+    content = log.read_bytes()
+    (tmp_path / "link.png").symlink_to(log)
+    os.link(log, tmp_path / "other.png")
+    for path in (log, tmp_path / "link.png", tmp_path / "other.png", tmp_path / "." / "log.csv"):
+        refused(capsys, f"{option} is '{path}', which is what is read", "fit", log, *COLUMNS, option, path)
+    assert log.read_bytes() == content and (tmp_path / "link.png").is_symlink()
+
+
+def test_nothing_is_written_where_a_later_option_is_wrong(capsys, tmp_path, log):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    kept = ("--save", tmp_path / "p.bmdp")
+    for sentence, *more in (
+        ("--netcdf is", "--netcdf", tmp_path / "folder"),
+        ("--netcdf is", "--netcdf", tmp_path / "nowhere" / "x.nc"),
+        ("which is also --save", "--netcdf", tmp_path / "p.bmdp"),
+        ("a pipe, expected a file", "--figure", tmp_path / "pipe"),
+        ("expected a name that ends in one of", "--figure", tmp_path / "x.odd"),
+        ("expected a name that ends in one of", "--figure", tmp_path / "x"),
+        ("num_draws is 0", "--discount", 0.9, "--draws", 0),
+    ):
+        refused(capsys, sentence, "fit", log, *COLUMNS, *kept, *more)
+    refused(capsys, "num_seeds is 0", "compare", "--quick", "--seeds", 0, "--out", tmp_path / "new" / "folder")
+    refused(capsys, "option of wide-narrow", "reproduce", "wide-narrow", "--frames", 5, "--out", tmp_path / "new")
+    for command in (("compare", "--quick"), ("reproduce", "wide-narrow"), ("demo",)):
+        refused(capsys, "a pipe, expected a folder", *command, "--out", tmp_path / "pipe")
+    assert sorted(tmp_path.iterdir()) == before and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_figure_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from bayes_mdp.cli.options import save_figure
+
+    def full(self, path, **options):
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    with pytest.raises(OSError, match="no space left on the device for"):
+        save_figure(Figure(), tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())

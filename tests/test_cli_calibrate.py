@@ -95,7 +95,7 @@ def test_wrong_input_is_one_sentence(capsys, log, tmp_path):
     refused(capsys, "--state names a column", *SIZES, "--state", "s")
     refused(capsys, "--by-step is given without --horizon", *SIZES, "--by-step")
     refused(capsys, "discount is 1.0", *SIZES, "--discount", 1)
-    refused(capsys, "lies in no folder", *SIZES, "--out", tmp_path / "nowhere" / "check.nc")
+    refused(capsys, "a folder that exists", *SIZES, "--out", tmp_path / "nowhere" / "check.nc")
     refused(capsys, "--states is given with --log", "--log", log, *COLUMNS, "--states", 2)
     refused(capsys, "--action is missing", "--log", log, "--state", "s")
     refused(capsys, "nothing.csv", "--log", tmp_path / "nothing.csv", *COLUMNS)

@@ -60,4 +60,4 @@ def test_scorecard_prints_writes_and_tells_surprises(capsys, tmp_path, asked):
 
 def test_scorecard_refuses_a_folder_that_is_not_there(capsys, tmp_path, asked):
     assert main(["scorecard", "--out", str(tmp_path / "nowhere" / "s.nc")]) == 2
-    assert "lies in no folder" in capsys.readouterr().err and asked == []
+    assert "a folder that exists" in capsys.readouterr().err and asked == []

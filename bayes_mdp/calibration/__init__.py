@@ -5,9 +5,9 @@
 """
 
 from bayes_mdp.calibration.check_plots import plot_check
-from bayes_mdp.calibration.check_result import Check
+from bayes_mdp.calibration.check_result import Check, load_check
 from bayes_mdp.calibration.checking import check
-from bayes_mdp.calibration.diagnostics import Diagnosis, Loo, diagnose, predictive_loo, save_draws, summary
+from bayes_mdp.calibration.diagnostics import Diagnosis, Loo, diagnose, load_draws, predictive_loo, save_draws, summary
 from bayes_mdp.calibration.export import dataset, to_arviz
 from bayes_mdp.calibration.pit import LooPit, loo_pit
 from bayes_mdp.calibration.ppc import PredictiveCheck, predictive_check
@@ -26,6 +26,8 @@ __all__ = [
     "check",
     "dataset",
     "diagnose",
+    "load_check",
+    "load_draws",
     "loo_pit",
     "plot_check",
     "predictive_check",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_mdp.calibration.ecdf import Detectable, detectable
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 
 if TYPE_CHECKING:
     import xarray as xr
 
+FORMAT = "bayes_mdp check 1"
 WIDTH = 100
 SHOWN = 5
 JOINT, OPTIMAL = "joint", "P(optimal)"
@@ -25,7 +26,7 @@ class Check:
     """Whether posteriors are calibrated; `print` says it in words.
 
     Args:
-        dataset: everything, as an `xarray.Dataset` (see `check`); `Check(xarray.load_dataset(path))` reads it back.
+        dataset: everything, as an `xarray.Dataset` (see `check`); `load_check` reads its file.
     """
 
     dataset: "xr.Dataset"
@@ -98,8 +99,12 @@ class Check:
         return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
 
     def to_netcdf(self, path: str | Path) -> None:
-        """Write the dataset, whole or not at all."""
-        write_beside(path, lambda beside: self.dataset.to_netcdf(beside, engine="h5netcdf"))
+        """Write the dataset, whole or not at all; `load_check` reads it.
+
+        Raises:
+            ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
+        """
+        write_netcdf(self.dataset, path)
 
     def __str__(self) -> str:
         """What was tried, what holds, what does not, what to do."""
@@ -205,6 +210,18 @@ class Check:
         if abs(sd - 1) > STRONG / (2 * number) ** 0.5:
             said.append("is too narrow (too sure)" if sd > 1 else "is too wide (not sure enough)")
         return f"The posterior of {name} {' and '.join(said) or 'has the wrong shape (see the ECDF)'}."
+
+
+def load_check(path: str | Path) -> Check:
+    """What `check(path=...)` or `Check.to_netcdf` wrote.
+
+    Raises:
+        ValueError: the file is cut, altered (its checksum does not fit), or no check. OSError: it cannot be read.
+    """
+    dataset = read_netcdf(path, "a whole NetCDF file that check(path=...) wrote")
+    if dataset.attrs.get("format") != FORMAT:
+        raise ValueError(f"path is {str(path)!r} of format {dataset.attrs.get('format')!r}, expected {FORMAT!r}")
+    return Check(dataset)
 
 
 def _limits(seen: Detectable) -> str:

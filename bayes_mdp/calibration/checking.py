@@ -14,9 +14,9 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.check_dataset import Simulated, numbers
 from bayes_mdp.calibration.check_quantities import optimal_actions, values
-from bayes_mdp.calibration.check_result import Check
+from bayes_mdp.calibration.check_result import FORMAT, Check
 from bayes_mdp.calibration.posterior_sbc import truths_near
-from bayes_mdp.calibration.prior_sbc import run_simulations, sampler
+from bayes_mdp.calibration.prior_sbc import options_of, program_of, run_simulations, sampler
 from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design
 from bayes_mdp.inference.fitting import Fit, fit_for
@@ -24,12 +24,12 @@ from bayes_mdp.inference.judge import describe_objective
 from bayes_mdp.inference.methods import Method
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.validation import check_count, check_key
 
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = "bayes_mdp check 1"
 PER_PAIR = 10
 
 
@@ -93,13 +93,15 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         method: as for `sbc`.
         behaviour: as for `sbc`: None: pairs at random; or a policy. With `data`: the pairs of the log.
         false_alarm: probability that a calibrated posterior is called not calibrated.
-        path: NetCDF file for the dataset. Finished chunks are kept beside it: the same call goes on where it stopped.
+        path: NetCDF file for the dataset (`load_check` reads it). Finished chunks are kept beside it: the same call
+            goes on where it stopped.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used (as `infer`, `sbc`); a quantity that is
             not finite in some draw; quantities that the prior leaves no doubt about.
     """
     check_key("key", key)
+    kept = None if path is None else _kept_beside(path)
     for name, count in (("num_simulations", num_simulations), ("num_draws", num_draws)):
         check_count(name, count, 10)
     if not 0 < false_alarm < 1:
@@ -115,8 +117,9 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         posterior = infer(key_posterior, prior, data, space=space, method=method)
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
-    kept = None if path is None else Path(f"{path}.partial")
-    simulated = run_simulations(key_simulations, design, fit, num_simulations, _kept(attributes, method), kept)
+    program = program_of((prior, space, quantities, behaviour, objective, method, source.log))
+    shared = _shared(attributes, method) | {"program": program}
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
     answer = Check(
         numbers(rng, _split(simulated, list(asked), list(events))).assign_attrs(attributes, false_alarm=false_alarm)
@@ -125,6 +128,12 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         answer.to_netcdf(path)
         kept.unlink(missing_ok=True)
     return answer
+
+
+def _kept_beside(path: str | Path) -> Path:
+    """Where finished chunks are kept; both files are looked at before there is any work."""
+    check_file(path)
+    return check_file(f"{path}.partial")
 
 
 def _objective(objective: Objective | None, space: StateActionSpace) -> Objective:
@@ -181,7 +190,7 @@ def _configuration(
     }
 
 
-def _kept(attributes: dict[str, Any], method: Any) -> dict[str, str]:
+def _shared(attributes: dict[str, Any], method: Any) -> dict[str, str]:
     """What finished chunks must have in common with the call that goes on."""
     names = ("prior", "method", "objective", "source", "precision", "key", "versions")
-    return {**{name: attributes[name] for name in names}, "options": repr(method)}
+    return {**{name: attributes[name] for name in names}, "options": options_of(method)}

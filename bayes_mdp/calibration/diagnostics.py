@@ -13,7 +13,7 @@ from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.observed import Data
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.summary_sites import problems
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,5 +152,23 @@ def predictive_loo(posterior: Any, data: Data, *, key: PRNGKeyArray | None = Non
 
 
 def save_draws(tree: Any, path: str | Path) -> None:
-    """Write what `to_arviz` made as NetCDF, whole or not at all; `from_netcdf` of either ArviZ reads it."""
-    write_beside(path, lambda beside: tree.to_netcdf(str(beside), engine="h5netcdf"))
+    """Write what `to_arviz` made as NetCDF, whole or not at all; `from_netcdf` of either ArviZ reads it.
+
+    Raises:
+        ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
+    """
+    write_sealed(path, lambda beside: tree.to_netcdf(str(beside), engine="h5netcdf"))
+
+
+def load_draws(path: str | Path) -> Any:
+    """What `save_draws` wrote, as ArviZ reads it.
+
+    Raises:
+        ValueError: the file is cut, altered (its checksum does not fit), or not ours. OSError: it cannot be read.
+    """
+    expected = "a whole NetCDF file that save_draws wrote"
+    read_sealed(path, expected)
+    try:
+        return arviz().from_netcdf(str(path), engine="h5netcdf")
+    except Exception as error:  # HDF5 raises what it likes
+        raise ValueError(f"path is {str(path)!r}, which holds no draws, expected {expected}") from error

@@ -5,6 +5,7 @@ prior, data from the truth, draws from the posterior; the rank of the truth amon
 is right.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,9 @@ from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.inference.fitting import Fit, fit_for
 from bayes_mdp.inference.methods import NUTS, Method
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import check_file
+from bayes_mdp.mdp.identity import UnidentifiedError, identity
+from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.validation import check_count, check_key
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 CHUNK = 64
 MAX_NUMBERS = 2**25
 DELAY = 2.0
+_PARTS = "prior, space, behaviour, objective, method or other quantities"
 WRITE_EVERY = 5.0  # seconds; the file is written whole
 
 
@@ -80,12 +84,25 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
+    file = None if path is None else check_file(path)
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
     design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
-    file = None if path is None else Path(path)
-    return SBC(
-        run_simulations(key, design, fit, num_simulations, {"method": fit.method, "options": repr(method)}, file)
-    )
+    asked = (prior, space, quantities, behaviour, objective, method)
+    attributes = {"method": fit.method, "options": options_of(method), "program": program_of(asked)}
+    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file))
+
+
+def options_of(method: Any) -> str:
+    """A method in words, the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(method))
+
+
+def program_of(asked: Any) -> str:
+    """The identity of what is simulated and inferred; what has none says why, after a question mark."""
+    try:
+        return identity(asked, "the call")
+    except UnidentifiedError as error:
+        return f"? {error}"
 
 
 def sampler(num_draws: int) -> NUTS:
@@ -116,13 +133,9 @@ def run_simulations(
             bar.update(min(size, num - bar.n))
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
                 done = [_joined(done)]
-                _write(done[0], path)
+                write_netcdf(done[0], path)
                 written = time.monotonic()
     return _joined(done).isel(simulation=slice(num))
-
-
-def _write(dataset: "xr.Dataset", path: Path) -> None:
-    write_beside(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
 
 
 def _chunk(design: Design) -> int:
@@ -154,18 +167,21 @@ def _joined(parts: "list[xr.Dataset]") -> "xr.Dataset":
 
 def _resume(path: Path, key: PRNGKeyArray, one: Any, attributes: dict[str, str]) -> "xr.Dataset":
     """The finished simulations of a file, if they are of this call: its settings, and the truth of the first one."""
-    import xarray as xr
-
-    found = xr.load_dataset(path, engine="h5netcdf")
+    found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
     expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
+    program = attributes["program"]
+    if program.startswith("?"):
+        raise ValueError(f"path may hold other simulations, as {program[2:]}, {expected}")
     for name, value in attributes.items():
-        if found.attrs.get(name) != value:
+        if name != "program" and found.attrs.get(name) != value:
             raise ValueError(f"path holds simulations with {name} {found.attrs.get(name)!r} not {value!r}, {expected}")
+    if found.attrs.get("program") != program:
+        raise ValueError(f"path holds simulations of another {_PARTS}, {expected}")
     truth = jax.jit(lambda: {name: rank.truth for name, rank in one(jax.random.fold_in(key, 0)).items()})()
     names = found.quantity.values.tolist()
     if sorted(truth) != sorted(names):
         raise ValueError(f"path holds the quantities {names}, {expected}")
     first = np.stack([np.asarray(truth[name]) for name in names])
     if not np.allclose(first, found.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise ValueError(f"path holds simulations of another key, prior, behaviour or objective, {expected}")
+        raise ValueError(f"path holds simulations of another key, {expected}")
     return found

@@ -11,7 +11,7 @@ from bayes_mdp.cli.options import (
     add_command,
     add_method,
     add_objective,
-    check_folders,
+    check_outputs,
     log_of,
     objective_of,
     save_figure,
@@ -49,7 +49,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from bayes_mdp.calibration.checking import check
     from bayes_mdp.experiments.named import find_prior
 
-    check_folders(arguments.out, arguments.figure)
+    check_outputs(arguments, "out", "figure", inputs=[] if arguments.log is None else [arguments.log])
     _check_source(arguments)
     prior = find_prior(arguments.prior)
     log = None if arguments.log is None else log_of(arguments)

@@ -34,15 +34,17 @@ def _compare(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
     from bayes_mdp.experiments.compare_report import describe_compare
     from bayes_mdp.experiments.plot_compare import plot_compare
+    from bayes_mdp.mdp.files import check_file, new_folder
 
     some = QUICK_AGENTS if arguments.quick else None
     agents = comparison_agents(_names(arguments.agents, None, some), constants=arguments.constants)
     listed = _names(arguments.envs, tuple(PROBLEMS), QUICK_PROBLEMS if arguments.quick else DEFAULT_PROBLEMS)
     envs = named_tasks(listed, None, None, None)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "compare.nc"
+    path, key = arguments.out / "compare.nc", jax.random.key(arguments.seed)
     print(f"{len(agents)} agents on {len(envs)} problems, about {_SECONDS} s an agent on an idle core", flush=True)
-    result = compare(agents, envs, key=jax.random.key(arguments.seed), num_seeds=arguments.seeds, path=path)
+    with new_folder(arguments.out, "--out"):
+        check_file(path.with_suffix(".png"))
+        result = compare(agents, envs, key=key, num_seeds=arguments.seeds, path=path)
     print(describe_compare(result))
     print(f"result: {path}")
     save_figure(plot_compare(result), path.with_suffix(".png"))

@@ -10,7 +10,7 @@ from bayes_mdp.cli.options import (
     add_command,
     add_method,
     add_objective,
-    check_folders,
+    check_outputs,
     log_of,
     objective_of,
     save_figure,
@@ -43,7 +43,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_prior
 
-    check_folders(arguments.save, arguments.netcdf, arguments.figure)
+    check_outputs(arguments, "save", "netcdf", "figure", inputs=[arguments.log])
     objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
     log = log_of(arguments)

@@ -1,7 +1,8 @@
 """Options that several commands share, and what they mean."""
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,53 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", choices=tuple(METHODS), default="auto", help="how the posterior is inferred")
 
 
-def check_folders(*paths: Path | None) -> None:
-    """Refuse to begin what could not be kept."""
-    for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise FileNotFoundError(f"{path} lies in no folder that exists")
+def check_outputs(arguments: argparse.Namespace, *names: str, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse to begin what could not be kept, or would be written over what was read.
+
+    Args:
+        arguments: of the command.
+        names: of the options that name a file to be written; of a figure ("figure", "film") by its ending.
+        inputs: files that the command reads.
+
+    Raises:
+        ValueError: an option names an input, the file of another option, or what is no file; an ending that no figure
+            has. OSError: no such folder, or nothing can be written there.
+    """
+    from bayes_mdp.mdp.files import check_file
+
+    taken = {os.path.realpath(path): f"what is read, {str(path)!r}" for path in inputs}
+    for name in names:
+        path = getattr(arguments, name)
+        if path is None:
+            continue
+        place = str(check_file(path, f"--{name}"))
+        same = next((one for one in taken if one == place or _is_same(one, place)), None)
+        if same is not None:
+            raise ValueError(f"--{name} is {str(path)!r}, which is {taken[same]}, expected another file")
+        if name in _FIGURES:
+            _check_ending(name, path)
+        taken[place] = f"also --{name}"
+
+
+_FIGURES = ("figure", "film")
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+def _check_ending(name: str, path: Path) -> None:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    endings = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in endings:
+        known = ", ".join(f".{ending}" for ending in endings)
+        raise ValueError(f"--{name} is {str(path)!r}, expected a name that ends in one of {known}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write it and say where."""
-    figure.savefig(path, dpi=150)
+    """Write it, whole or not at all, and say where."""
+    from bayes_mdp.mdp.files import write_beside
+
+    write_beside(path, lambda beside: figure.savefig(beside, dpi=150))
     print(f"figure: {path}")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import UNEXPECTED, add_command, add_objective, check_folders, objective_of, save_figure
+from bayes_mdp.cli.options import UNEXPECTED, add_command, add_objective, check_outputs, objective_of, save_figure
 
 
 def add_demo(commands: Any) -> None:
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_agent, find_environment, find_prior
 
-    check_folders(arguments.out, arguments.figure)
+    check_outputs(arguments, "out", "figure")
     env = find_environment(arguments.env)
     agent = find_agent(arguments.agent, arguments.replan)
     objective = objective_of(arguments)
@@ -131,14 +131,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     import jax
 
     from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, manifest_path, reproduce
+    from bayes_mdp.mdp.files import new_folder
 
     if find_reproduction(arguments.name).one_thread:
         os.environ.setdefault("NPROC", "1")
-    arguments.out.mkdir(parents=True, exist_ok=True)
     scale = "full" if arguments.full else "quick"
     path = arguments.out / f"{arguments.name}-{scale}.nc"
-    options = _changed(arguments)
-    result, _ = reproduce(arguments.name, scale=scale, key=jax.random.key(arguments.seed), path=path, options=options)
+    options, key = _changed(arguments), jax.random.key(arguments.seed)
+    with new_folder(arguments.out, "--out"):
+        result, _ = reproduce(arguments.name, scale=scale, key=key, path=path, options=options)
     print(f"result: {path}")
     print(f"figure: {figure_path(path)}")
     print(f"manifest: {manifest_path(path)}")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import UNEXPECTED, add_command, check_folders, save_figure
+from bayes_mdp.cli.options import UNEXPECTED, add_command, check_outputs, save_figure
 
 TEXT = "score methods that state an uncertainty of values, in MDPs drawn from priors (code 1: not as stored)"
 
@@ -22,9 +22,10 @@ def _scorecard(arguments: argparse.Namespace) -> int:
     import jax
 
     from bayes_mdp.experiments import scorecard_report as report
+    from bayes_mdp.experiments.results import save_result
     from bayes_mdp.experiments.scorecard import QUICK, scorecard
 
-    check_folders(arguments.out, arguments.figure)
+    check_outputs(arguments, "out", "figure")
     result = scorecard(jax.random.key(arguments.seed), **(QUICK if arguments.quick else {}))
     lines = report.scores_of(result)
     print(report.describe_scorecard(lines))
@@ -32,9 +33,7 @@ def _scorecard(arguments: argparse.Namespace) -> int:
     for sentence in changed:
         print(f"NOT AS EXPECTED: {sentence}")
     if arguments.out:
-        from bayes_mdp.mdp.files import write_beside
-
-        write_beside(arguments.out, lambda beside: result.to_netcdf(beside, engine="h5netcdf"))
+        save_result(result, arguments.out)
         print(f"result: {arguments.out}")
     if arguments.figure:
         save_figure(report.plot_scorecard(result), arguments.figure)

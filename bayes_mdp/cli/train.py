@@ -1,13 +1,14 @@
 """`bayes-mdp train`, `evaluate`: deep agents."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import add_command, check_folders, save_figure
+from bayes_mdp.cli.options import add_command, check_outputs, save_figure
 
 _COMMAND = "command.json"
+_NOTED = ("agent", "set", "env", "envs")
+_FILES = ("configuration.json", "curves.nc")
 _ENV_HELP = "deep_sea:20, cartpole, another name of `list`, gymnax:NAME, atari:GAME or gymnasium:ID"
 
 
@@ -54,10 +55,16 @@ def _train(arguments: argparse.Namespace) -> int | None:
     from bayes_mdp.experiments.deep.options import TrainOptions
     from bayes_mdp.experiments.deep.plots import plot_training, plot_visits
     from bayes_mdp.experiments.deep.train import train
+    from bayes_mdp.mdp.files import check_folder
 
-    check_folders(arguments.out, arguments.figure, arguments.film)
+    check_outputs(arguments, "figure", "film")
+    if arguments.out is not None:
+        check_folder(arguments.out, "--out")
+        if not arguments.out.parent.is_dir():
+            raise FileNotFoundError(f"--out is {str(arguments.out)!r}, expected a folder in a folder that exists")
     agent = find_neural_agent(arguments.agent, arguments.set)
-    env, tried = _environments(arguments.env, arguments.envs)
+    env, tried = _environments(arguments.env, arguments.envs, import_module=True)
+    _check_film(arguments, env)
     every = arguments.evaluate_every
     options = TrainOptions(
         num_envs=arguments.envs,
@@ -89,19 +96,62 @@ def _train(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _environments(name: str, num_envs: int) -> tuple[Any, Any]:
-    """Where to learn, and where to be tried if that is another environment (on the host)."""
+def _check_film(arguments: argparse.Namespace, env: Any) -> None:
+    from bayes_mdp.mdp import HasCells
+
+    if arguments.film is not None and not isinstance(env, HasCells):
+        raise ValueError(f"--film is given for {arguments.env}, which has no map, expected it for one such as deep_sea")
+
+
+def _environments(name: str, num_envs: int, *, import_module: bool) -> tuple[Any, Any]:
+    """Where to learn, and where to be tried if that is another environment (on the host).
+
+    `import_module`: whether the person, not a file, names it, so that it may import a module.
+    """
     from bayes_mdp.experiments.deep.named import find_hosted, find_observed, is_hosted
 
-    return find_hosted(name, num_envs) if is_hosted(name) else (find_observed(name), None)
+    if is_hosted(name):
+        return find_hosted(name, num_envs, import_module=import_module)
+    return find_observed(name), None
 
 
 def _note(arguments: argparse.Namespace) -> None:
     """What `evaluate` needs to make agent and environment again."""
-    from bayes_mdp.mdp.files import write_beside
+    from bayes_mdp.mdp.files import write_json
 
-    text = json.dumps({name: getattr(arguments, name) for name in ("agent", "set", "env", "envs")})
-    write_beside(arguments.out / _COMMAND, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_json(arguments.out / _COMMAND, {name: getattr(arguments, name) for name in _NOTED})
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    """What `_note` wrote."""
+    from bayes_mdp.mdp.files import read_json
+
+    if not (folder / _COMMAND).is_file():
+        raise FileNotFoundError(f"{folder} was not written by `bayes-mdp train --out` (no {_COMMAND})")
+    expected = "the note of `bayes-mdp train --out`, as this version writes it"
+    named = read_json(folder / _COMMAND, expected)
+    missing = next((name for name in _NOTED if name not in named), None)
+    if missing is not None:
+        raise ValueError(f"{folder / _COMMAND} does not say {missing!r}, expected {expected}")
+    return named
+
+
+def _same_environments(arguments: argparse.Namespace, named: dict[str, Any]) -> tuple[Any, Any]:
+    """The environments that a training was made in: what a folder names must not run code of its choice."""
+    if arguments.env not in (None, named["env"]):
+        raise ValueError(f"--env is {arguments.env!r}, expected {named['env']!r}, in which {arguments.folder} learnt")
+    kind, _, argument = named["env"].partition(":")
+    if arguments.env is None and kind == "gymnasium" and ":" in argument:
+        raise ValueError(
+            f"{arguments.folder} names the environment {named['env']!r}, which imports a module, expected it to be "
+            f"named here as well: --env {named['env']}"
+        )
+    return _environments(named["env"], named["envs"], import_module=arguments.env is not None)
+
+
+def _files(folder: Path) -> list[Path]:
+    """What `train` wrote into a folder."""
+    return [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
 
 
 def _summary(arguments: argparse.Namespace, dataset: Any) -> str:
@@ -123,6 +173,9 @@ def add_evaluate(commands: Any) -> None:
     """The parser of `evaluate`."""
     parser = add_command(commands, "evaluate", _evaluate, "play what `train` has learnt, without learning")
     parser.add_argument("folder", type=Path, help="the folder that `train --out` wrote")
+    parser.add_argument(
+        "--env", metavar="ENV[:ARGUMENT]", help="the environment that was trained in: needed where it imports a module"
+    )
     _add_evaluation(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file of the scores")
@@ -135,13 +188,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.deep.named import find_neural_agent
     from bayes_mdp.experiments.results import save_result
 
-    check_folders(arguments.out)
-    note = arguments.folder / _COMMAND
-    if not note.is_file():
-        raise FileNotFoundError(f"{arguments.folder} was not written by `bayes-mdp train --out` (no {_COMMAND})")
-    named = json.loads(note.read_text(encoding="utf-8"))
+    check_outputs(arguments, "out", inputs=_files(arguments.folder))
+    named = _noted(arguments.folder)
     agent = find_neural_agent(named["agent"], named["set"])
-    env, tried = _environments(named["env"], named["envs"])
+    env, tried = _same_environments(arguments, named)
     training = load_training(arguments.folder, agent, env)
     result = evaluate_agent(
         training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)

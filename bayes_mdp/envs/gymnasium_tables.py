@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
 from bayes_mdp.mdp.validation import check_shape
 
@@ -32,7 +33,7 @@ class ListedReward(eqx.Module):
         return self.value[cell][jnp.sum(u * weight[-1] >= weight[:-1], dtype=int)]
 
 
-def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
+def from_gymnasium(id_or_env: Any, *, initial: Any = None, import_module: bool = False) -> Environment:
     """The environment of a table `unwrapped.P[state][action] = [(probability, next_state, reward, terminated), ...]`.
 
     Repeated entries are added; `terminated` entries become the end of the episode, whatever next state they list (a
@@ -44,12 +45,13 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
     Args:
         id_or_env: an id such as "Taxi-v4", or an environment.
         initial: Float[S], distribution of the first state; None: the environment's `initial_state_distrib`.
+        import_module: whether an id of the form "module:Env-v0" may import the module, which runs its code.
 
     Raises:
-        ValueError: an id that Gymnasium cannot make, no table, no initial distribution or one of another length, a next
-            state out of range, a row that does not sum to one.
+        ValueError: an id that Gymnasium cannot make or that would import a module, no table, no initial distribution
+            or one of another length, a next state out of range, a row that does not sum to one.
     """
-    inner = (_make(id_or_env) if isinstance(id_or_env, str) else id_or_env).unwrapped
+    inner = (_make(id_or_env, import_module) if isinstance(id_or_env, str) else id_or_env).unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     table = getattr(inner, "P", None)
     if table is None:
@@ -74,12 +76,13 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None) -> Environment:
     return Environment(mdp, law, name=name)
 
 
-def _make(name: str) -> Any:
+def _make(name: str, import_module: bool) -> Any:
     import gymnasium
 
+    check_id("id_or_env", name, import_module=import_module, otherwise="import_module=True")
     try:
         return gymnasium.make(name)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         why = " ".join(str(error).split())
         raise ValueError(f"id_or_env is {name!r}, expected an id that Gymnasium can make ({why})") from error
 

@@ -1,5 +1,6 @@
 """Cells: the parts of a long experiment, each kept as soon as it is finished: a killed one goes on from there."""
 
+import io
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -9,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bayes_mdp.experiments.describe import first_difference
+from bayes_mdp.experiments.describe import refuse_another
 from bayes_mdp.experiments.progress import Progress
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import check_folder, read_json, read_sealed, write_json, write_sealed
 
 Values = dict[str, np.ndarray]
 
@@ -29,11 +30,11 @@ class Cells:
         configuration: JSON values, of everything that the cells depend on.
 
     Raises:
-        ValueError: the folder holds cells of another configuration.
+        ValueError: the folder holds cells of another configuration, or is none; a damaged cell (of `get`).
     """
 
     def __init__(self, folder: str | Path | None = None, configuration: Mapping[str, Any] | None = None) -> None:
-        self._folder = None if folder is None else Path(folder)
+        self._folder = None if folder is None else check_folder(folder)
         self._bar: Progress | None = None
         self._done = 0
         if self._folder is not None:
@@ -43,10 +44,10 @@ class Cells:
         folder.mkdir(exist_ok=True)
         note = folder / "configuration.json"
         if not note.exists():
-            write_beside(note, lambda beside: beside.write_text(json.dumps(configuration), encoding="utf-8"))
-        difference = first_difference(json.loads(note.read_text(encoding="utf-8")), configuration)
-        if difference is not None:
-            raise ValueError(f"{folder} holds cells of another run: {difference}; remove it or choose another path")
+            write_json(note, configuration)
+            return
+        there = read_json(note, f"the note of finished cells; remove {folder}")
+        refuse_another(there, configuration, folder, "cells of another run")
 
     def expect(self, number: int) -> "Cells":
         """The same cells, to be used in a `with` statement: a progress bar over `number` of them."""
@@ -86,14 +87,22 @@ class Cells:
         file = self._folder / f"{name}.npz"
         if not file.exists():
             values = _arrays(compute(file))
-            write_beside(file, lambda beside: np.savez(beside, **values))  # pyright: ignore[reportArgumentType]
-        with np.load(file, allow_pickle=False) as kept:
-            return {entry: kept[entry] for entry in kept.files}
+            write_sealed(file, lambda beside: np.savez(beside, **values))  # pyright: ignore[reportArgumentType]
+        return _read(file)
 
     def remove(self) -> None:
         """Remove the folder: for whoever has the whole result on the disk."""
         if self._folder is not None:
             shutil.rmtree(self._folder)
+
+
+def _read(file: Path) -> Values:
+    content = read_sealed(file, "a finished cell, as it was written; remove it to compute it anew")
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as kept:
+            return {entry: kept[entry] for entry in kept.files}
+    except Exception as error:  # sealed, but by something else: zipfile raises what it likes
+        raise ValueError(f"path is {str(file)!r}, expected a finished cell; remove it to compute it anew") from error
 
 
 def _arrays(values: Mapping[str, Any]) -> Values:

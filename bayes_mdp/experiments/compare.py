@@ -24,6 +24,7 @@ from bayes_mdp.experiments.leaderboard import leaderboard
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
+from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def compare(
     check_count("num_seeds", num_seeds, 2)
     players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    if path is not None:
+        check_file(path)
+        check_folder(folder_of(path))
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
@@ -150,10 +152,12 @@ def _attributes(
     players: Mapping[str, Any], tasks: Mapping[str, Task], num_seeds: int, options: RunOptions, key: Any
 ) -> dict[str, Any]:
     configuration = {
-        "agents": {name: describe(agent) for name, agent in players.items()},
-        "envs": {name: {**describe(task), "belief": _fingerprint(task)} for name, task in tasks.items()},
+        "agents": {name: describe(agent, f"agents[{name!r}]") for name, agent in players.items()},
+        "envs": {
+            name: {**describe(task, f"envs[{name!r}]"), "belief": _fingerprint(task)} for name, task in tasks.items()
+        },
         "num_seeds": num_seeds,
-        "options": describe(options),
+        "options": describe(options, "options"),
     }
     return {"configuration": configuration, "versions": versions(), "key": describe_key(key)}
 

@@ -5,6 +5,7 @@ under both, beside the truth, which a person with a log does not have; then agen
 """
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from bayes_mdp.experiments.plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
 from bayes_mdp.inference import PolicyComparison, compare_policies, infer, save
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
+from bayes_mdp.mdp.files import new_folder, write_beside
 from bayes_mdp.models import World
 from bayes_mdp.planning import evaluate
 
@@ -77,8 +79,11 @@ class Study(NamedTuple):
 
 def demo(folder: str | Path, *, seed: int = 0) -> None:
     """Run the demonstration, print what it finds, write a log, posteriors, results and a figure into `folder`."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with new_folder(folder):
+        _demo(Path(folder), seed)
+
+
+def _demo(folder: Path, seed: int) -> None:
     key_study, key_run = jax.random.split(jax.random.key(seed))
     env = from_gymnasium(ENV)
 
@@ -108,18 +113,19 @@ def _log(path: Path, seed: int) -> Log:
     import gymnasium
 
     env, rng = gymnasium.make(ENV), np.random.default_rng(seed)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["episode", "cell", "move", "reward", "next_cell", "over"])
-        for episode in range(NUM_EPISODES):
-            cell, _ = env.reset(seed=int(rng.integers(2**31)))
-            for _ in range(LONGEST_EPISODE):
-                move = int(rng.integers(NUM_ACTIONS))
-                next_cell, reward, over, cut, _ = env.step(move)
-                writer.writerow([episode, cell, move, reward, next_cell, over])
-                cell = next_cell
-                if over or cut:
-                    break
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["episode", "cell", "move", "reward", "next_cell", "over"])
+    for episode in range(NUM_EPISODES):
+        cell, _ = env.reset(seed=int(rng.integers(2**31)))
+        for _ in range(LONGEST_EPISODE):
+            move = int(rng.integers(NUM_ACTIONS))
+            next_cell, reward, over, cut, _ = env.step(move)
+            writer.writerow([episode, cell, move, reward, next_cell, over])
+            cell = next_cell
+            if over or cut:
+                break
+    write_beside(path, lambda beside: beside.write_text(text.getvalue(), newline=""))
     log = read_log(
         path,
         state="cell",
@@ -212,4 +218,4 @@ def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Datas
     left.set_title(f"How good is the policy {JUDGED!r}, after {NUM_EPISODES} logged episodes?")
     plot_regret(results, axes=right)
     right.set_title("Agents that start from the same beliefs")
-    figure.savefig(path, dpi=150)
+    write_beside(path, lambda beside: figure.savefig(beside, dpi=150))

@@ -13,13 +13,19 @@ import numpy as np
 import bayes_mdp
 from bayes_mdp.experiments.case import Case
 from bayes_mdp.mdp import Picture, StateActionSpace
+from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
+UNIDENTIFIED = "unidentified"
 _SHORT = 16
 
 
-def describe(value: Any) -> Any:
-    """JSON values for a record, array, function, number or container; long arrays by shape, dtype and SHA-256."""
+def describe(value: Any, name: str = "value") -> Any:
+    """JSON values for a record, array, function, number or container; long arrays by shape, dtype and SHA-256.
+
+    Functions and objects of the person are described by name and by `identity`, their code and all that it reaches;
+    what has none says why under "unidentified". `name` is that of the value, for this sentence.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, Picture):
@@ -27,15 +33,66 @@ def describe(value: Any) -> Any:
     if isinstance(value, (float, np.generic)):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, dict):
-        return {str(name): describe(x) for name, x in value.items()}
+        return {str(key): describe(x, f"{name}[{key!r}]") for key, x in value.items()} | _own(value, name)
     if isinstance(value, (tuple, list)):
-        return [describe(x) for x in value]
+        items = [describe(x, f"{name}[{i}]") for i, x in enumerate(value)]
+        own = _own(value, name)
+        return {"type": _name(type(value)), "items": items, **own} if own else items
     if isinstance(value, (np.ndarray, jax.Array)):
         return _array(np.asarray(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": _name(type(value)), **fields}
-    return _name(value if hasattr(value, "__qualname__") else type(value))
+        names = [field.name for field in dataclasses.fields(value)]
+        fields = {field: describe(getattr(value, field), f"{name}.{field}") for field in names}
+        return {"type": _name(type(value)), **fields, **_own(value, name)}
+    if package_name(value) is not None:
+        return _name(value)
+    return described(value, name)
+
+
+def described(value: Any, name: str, *, without: tuple[type, ...] = ()) -> dict[str, str]:
+    """A function or an object by name and identity (see `identity` for the arguments)."""
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return {"name": _name(named), **_identified(value, name, without)}
+
+
+def _own(value: Any, name: str) -> dict[str, str]:
+    """What else decides what a record or container does, where its class is the person's own."""
+    return {} if package_name(type(value)) is not None else _identified(value, name)
+
+
+def _identified(value: Any, name: str, without: tuple[type, ...] = ()) -> dict[str, str]:
+    try:
+        return {"sha256": identity(value, name, without=without)}
+    except UnidentifiedError as error:
+        return {UNIDENTIFIED: str(error)}
+
+
+def unidentified(description: Any) -> str | None:
+    """Why what was described cannot be told from another; None: it can."""
+    if isinstance(description, dict) and isinstance(description.get(UNIDENTIFIED), str):
+        return description[UNIDENTIFIED]
+    inner = description.values() if isinstance(description, dict) else description
+    parts = inner if isinstance(description, (dict, list)) else ()
+    return next((why for why in map(unidentified, parts) if why is not None), None)
+
+
+def refuse_another(there: Any, here: Any, place: Any, what: str) -> None:
+    """Refuse to go on from what was kept of another configuration, or of one that cannot be told from another.
+
+    Args:
+        there, here: JSON values, of what was kept and of this call.
+        place: where it was kept.
+        what: of what it would be: "a snapshot of another run".
+
+    Raises:
+        ValueError: one sentence.
+    """
+    difference = first_difference(there, here)
+    if difference is not None:
+        raise ValueError(f"{place} holds {what}: {difference}; remove it or choose another path")
+    why = unidentified(here)
+    if why is not None:
+        raise ValueError(f"{place} may hold {what}, as {why}; remove it or choose another path")
 
 
 def fingerprint(tree: Any) -> str:
@@ -75,7 +132,11 @@ def first_difference(there: Any, here: Any, path: str = "") -> str | None:
             if found is not None:
                 return found
         return None
-    return None if there == here else f"{path} is {there!r} there and {here!r} here"
+    if there == here:
+        return None
+    if path.endswith(".sha256") and there is not None and here is not None:
+        return f"{path.removesuffix('.sha256')} has other contents (values or code) there than here"
+    return f"{path} is {there!r} there and {here!r} here"
 
 
 def _array(array: np.ndarray) -> Any:
@@ -98,11 +159,11 @@ def describe_case(case: Case, *, environment: Any, space: StateActionSpace, beli
         belief: before any data.
     """
     configuration = {
-        "agent": describe(case.agent),
-        "replan": describe(case.rule),
+        "agent": describe(case.agent, "agent"),
+        "replan": describe(case.rule, "replan"),
         "environment": environment,
         "objective": describe(case.objective),
-        "prior": describe(case.prior),
+        "prior": describe(case.prior, "prior"),
         "belief": fingerprint(belief),
         "space": describe(space),
         "num_steps": case.num_steps,
@@ -110,8 +171,8 @@ def describe_case(case: Case, *, environment: Any, space: StateActionSpace, beli
         "num_seeds": case.num_seeds,
         "num_checkpoints": case.options.num_checkpoints,
         "regret": case.regret,
-        "worlds": describe(case.options.worlds),
-        "method": describe(case.options.method),
+        "worlds": describe(case.options.worlds, "worlds"),
+        "method": describe(case.options.method, "method"),
         "num_particles": case.options.num_particles,
         "refit_every": case.options.refit_every,
         "target": describe(case.options.target),

@@ -1,10 +1,18 @@
 """Gymnasium environments for `run`: made, checked, and their autoreset modes brought into one form. Host side."""
 
+import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bayes_mdp.envs.gymnasium_ids import check_id
+from bayes_mdp.experiments.describe import describe, described
+
 Mask = np.ndarray
+_STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
+_FIRST_SEEN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
@@ -124,15 +132,17 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
     """Open an environment: as it is, a vector environment, an id, or a function that makes one.
 
     Raises:
-        TypeError: none of them. ValueError: an id that Gymnasium cannot make; spaces that are not `Discrete`.
+        TypeError: none of them. ValueError: an id that Gymnasium cannot make, or that would import a module; spaces
+            that are not `Discrete`.
     """
     import gymnasium
 
     made = env
     if isinstance(env, str):
+        check_id("env", env, import_module=False, otherwise="a function that makes it: lambda: gymnasium.make(...)")
         try:
             made = gymnasium.make(env)
-        except gymnasium.error.Error as error:
+        except (gymnasium.error.Error, ImportError) as error:
             why = " ".join(str(error).split())
             raise ValueError(f"env is {env!r}, expected an id that Gymnasium can make ({why})") from error
     elif callable(env):
@@ -146,6 +156,42 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
         f"{what} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
         "id, or function that makes one"
     )
+
+
+def describe_source(env: Any) -> Any:
+    """JSON values of what a person gave as environment: an id; functions by their code and all that it reaches.
+
+    A vector environment is described by the functions that made its environments (they may live in other processes).
+    Any other environment is described as it was when it was first seen: playing changes it, and the same one can go on.
+    Its random numbers do not count, since `reset` seeds them.
+    """
+    if isinstance(env, str):
+        return env
+    if isinstance(env, Sequence):
+        return [describe(make, f"env[{i}]") for i, make in enumerate(env)]
+    if callable(env):
+        return describe(env, "env")
+    try:
+        found = _FIRST_SEEN.get(env)
+    except TypeError:  # it has no weak references, or no hash
+        return _describe_made(env)
+    if found is None:
+        found = _FIRST_SEEN[env] = _describe_made(env)
+    return found
+
+
+def _describe_made(env: Any) -> Any:
+    inner = getattr(env, "unwrapped", env)
+    makers = getattr(inner, "env_fns", None)
+    if makers is None:
+        return described(env, "env", without=_STREAMS)
+    layers = []
+    while env is not inner:
+        state = {name: x for name, x in vars(env).items() if name != "env"}
+        layers.append(described((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
+        env = env.env
+    each = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
+    return {"type": type(inner).__name__, "makers": each, "wrappers": layers}
 
 
 def is_made_anew(env: Any) -> bool:

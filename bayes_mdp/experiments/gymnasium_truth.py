@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from bayes_mdp.envs import from_gymnasium
 from bayes_mdp.experiments.describe import describe
+from bayes_mdp.experiments.gymnasium_envs import describe_source
 from bayes_mdp.mdp import MDP, Environment, SparseMDP
 
 # Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
@@ -59,8 +60,8 @@ def _known(env: Any) -> Known:
         return Known(None, str(error))
 
 
-def describe_env(env: Any, lanes: int | None) -> dict[str, Any]:
-    """JSON values: what the environment is called, how it was made, what it is wrapped in."""
+def describe_env(asked: Any, env: Any, lanes: int | None) -> dict[str, Any]:
+    """JSON values: what was asked for, what the environment is called, how it was made, what it is wrapped in."""
     inner = env.unwrapped
     wrappers, outer = [], env
     while outer is not inner:
@@ -68,6 +69,8 @@ def describe_env(env: Any, lanes: int | None) -> dict[str, Any]:
         outer = outer.env
     spec = env.spec
     return {
+        "asked": describe_source(asked),
+        "code": None if spec is None else describe(type(inner), "env"),
         "type": f"{type(inner).__module__}.{type(inner).__qualname__}",
         "id": None if spec is None else spec.id,
         "arguments": None if spec is None else describe(dict(spec.kwargs)),

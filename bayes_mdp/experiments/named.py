@@ -62,7 +62,8 @@ def find_agent(name: str, replan: str | None = None) -> Any:
 def find_environment(name: str) -> Environment | SimulatedEnvironment:
     """An environment of a registry, "name:argument", or a Gymnasium id whose environment has a table P.
 
-    The argument is the first one of the factory: a size, a seed, or the name of a track.
+    The argument is the first one of the factory: a size, a seed, or the name of a track. An id "module:Env-v0" imports
+    the module: whoever names it means it.
 
     Raises:
         ValueError: no such environment, or an argument that the factory does not take.
@@ -73,7 +74,7 @@ def find_environment(name: str) -> Environment | SimulatedEnvironment:
         return factories[base](*_arguments(name, base, argument, factories[base]))
     if "-v" not in name:
         check_name("env", base, factories, ", or a Gymnasium id")
-    return from_gymnasium(name)
+    return from_gymnasium(name, import_module=True)
 
 
 def _arguments(name: str, base: str, argument: str, factory: Callable[..., Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json
 from bayes_mdp.mdp.validation import check_key, check_name
 
 if TYPE_CHECKING:
@@ -97,8 +97,10 @@ def reproduce(
     check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    if path is not None:
+        for place in (path, figure_path(path), manifest_path(path)):
+            check_file(place)
+        check_folder(folder_of(path))
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
     options = _options(name, reproduction, scale, options or {})
@@ -115,8 +117,8 @@ def reproduce(
     if path is not None:
         save_result(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
-        text = json.dumps({name: json.loads(x) for name, x in result.attrs.items() if name != "format"}, indent=1)
-        write_beside(manifest_path(path), lambda beside: beside.write_text(text, encoding="utf-8"))
+        manifest = {name: json.loads(x) for name, x in result.attrs.items() if name != "format"}
+        write_json(manifest_path(path), manifest)
     if cells is not None:
         cells.remove()
     return result, figure

@@ -9,8 +9,8 @@ import numpy as np
 from bayes_mdp.experiments.execute import Outcome
 from bayes_mdp.experiments.layout import Layout
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.labels import labels
+from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.space import PLATE_NAMES
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ REPRODUCTION_FORMAT = "bayes_mdp reproduction 1"
 COMPARE_FORMAT = "bayes_mdp compare 1"
 TRAIN_FORMAT = "bayes_mdp train 1"
 EVALUATION_FORMAT = "bayes_mdp evaluation 1"
-_FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT)
-_ENGINE = "h5netcdf"
+SCORECARD_FORMAT = "bayes_mdp scorecard 1"
+_FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT, SCORECARD_FORMAT)
 
 
 def to_dataset(
@@ -67,25 +67,22 @@ def to_dataset(
 
 
 def save_result(result: "xr.Dataset", path: str | Path) -> None:
-    """Write NetCDF, beside and then renamed: never half a file under `path`."""
-    write_beside(path, lambda beside: result.to_netcdf(beside, engine=_ENGINE))
+    """Write NetCDF with a checksum at its end, beside and then renamed: never half a file under `path`.
+
+    Raises:
+        ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
+    """
+    write_netcdf(result, path)
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run`, `reproduce`, `compare` or `train` wrote under its `path`.
+    """Read what `run`, `reproduce`, `compare`, `train`, `evaluate_agent` or `scorecard` left, as it was written.
 
     Raises:
-        ValueError: the file is not a whole result of this package.
-        FileNotFoundError: there is no such file.
+        ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.
+        FileNotFoundError: there is no such file. OSError: it cannot be read.
     """
-    import xarray as xr
-
-    if not Path(path).exists():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file that run(path=...) wrote")
-    try:
-        result = xr.load_dataset(path, engine=_ENGINE)
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
-        raise ValueError(f"path is {str(path)!r}, expected a whole NetCDF file") from error
+    result = read_netcdf(path, "a whole NetCDF file that save_result or run(path=...) wrote")
     if result.attrs.get("format") not in _FORMATS:
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result

@@ -16,6 +16,7 @@ from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
+from bayes_mdp.mdp.files import check_file
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,8 +102,9 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    if path is not None:
+        check_file(path)
+        check_file(f"{path}.partial")
     if case.in_trials:
         result = run_trials(case, path)
     else:
@@ -125,7 +127,7 @@ def _run_compiled(case: Case, path: str | Path | None) -> "xr.Dataset":
     check_case(case)
     prepared = prepare(case)
     belief = (prepared.belief, prepared.setting.constants)
-    attributes = describe_case(case, environment=describe(case.env), space=prepared.space, belief=belief)
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
     layout, options = prepared.layout, case.options
     progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
     snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)

@@ -16,6 +16,7 @@ from bayes_mdp.experiments import scores
 from bayes_mdp.experiments.describe import describe_key, versions
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.results import SCORECARD_FORMAT
 from bayes_mdp.experiments.scorecard_methods import METHODS, Claimed, claims, greedy_policy, values
 from bayes_mdp.experiments.scorecard_problems import CLASSES, ScoredClass, observe, scored_class
 from bayes_mdp.mdp.validation import check_count, check_key
@@ -150,5 +151,5 @@ def _to_dataset(
     return xr.Dataset(
         {name: ((*dims, "level") if name.startswith("coverage") else dims, table(name)) for name in every},
         coords={"problems": list(classes), "estimator": list(methods), "level": list(LEVELS)},
-        attrs={name: json.dumps(value) for name, value in attributes.items()},
+        attrs={"format": SCORECARD_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
     )

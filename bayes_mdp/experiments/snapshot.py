@@ -4,7 +4,6 @@ A snapshot is `<path>.partial`: the arrays of the carry and of the rows so far (
 JSON, and a checksum. It is written beside and renamed, and removed when the run has ended.
 """
 
-import hashlib
 import io
 import json
 import time
@@ -17,11 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.experiments.case import SNAPSHOT_SECONDS
-from bayes_mdp.experiments.describe import first_difference
+from bayes_mdp.experiments.describe import refuse_another
 from bayes_mdp.experiments.loop import Row
-from bayes_mdp.mdp.files import write_beside
-
-_DIGEST = 32
+from bayes_mdp.mdp.files import check_file, read_sealed, write_sealed
 
 
 class Snapshots:
@@ -36,7 +33,7 @@ class Snapshots:
     def __init__(
         self, path: str | Path | None, configuration: dict[str, Any], *, seconds: float = SNAPSHOT_SECONDS
     ) -> None:
-        self._path = None if path is None else Path(f"{path}.partial")
+        self._path = None if path is None else check_file(Path(f"{path}.partial"))
         self._configuration, self._seconds = configuration, seconds
         self._written = time.monotonic()
         self._newest: tuple[int, Any, Any] | None = None
@@ -70,11 +67,7 @@ class Snapshots:
         if self._path is None or not self._path.exists():
             return 0, carry, []
         configuration, arrays = _read(self._path)
-        difference = first_difference(configuration, self._configuration)
-        if difference is not None:
-            raise ValueError(
-                f"{self._path} is a snapshot of another run: {difference}; remove it or choose another path"
-            )
+        refuse_another(configuration, self._configuration, self._path, "a snapshot of another run")
         leaves, structure = jax.tree.flatten(carry)
         saved = [jnp.array(arrays[f"carry_{i}"]) for i in range(len(leaves))]
         chunk = Row(*(arrays.get(name) for name in Row._fields))
@@ -86,12 +79,13 @@ class Snapshots:
         rows_done, carry, chunks = self._newest
         arrays: dict[str, Any] = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(carry))}
         arrays |= {name: rows for name, rows in join(chunks, rows_done)._asdict().items() if rows is not None}
-        buffer = io.BytesIO()
-        text = json.dumps(self._configuration)
-        np.savez(buffer, configuration=np.array(text), rows_done=rows_done, **arrays)
-        content = buffer.getvalue()
-        whole = hashlib.sha256(content).digest() + content
-        write_beside(self._path, lambda beside: beside.write_bytes(whole))
+        text = np.array(json.dumps(self._configuration))
+
+        def write(beside: Path) -> None:
+            with beside.open("wb") as file:
+                np.savez(file, configuration=text, rows_done=rows_done, **arrays)
+
+        write_sealed(self._path, write)
         self._written = time.monotonic()
 
 
@@ -105,9 +99,10 @@ def join(chunks: list[Row], num_rows: int) -> Row:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    content = path.read_bytes()
-    if len(content) <= _DIGEST or hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
-        raise ValueError(f"{path} is not a whole snapshot (its checksum is wrong); remove it or choose another path")
-    with np.load(io.BytesIO(content[_DIGEST:]), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return json.loads(str(arrays.pop("configuration"))), arrays
+    content = read_sealed(path, "a whole snapshot of a run; remove it or choose another path")
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return json.loads(str(arrays.pop("configuration"))), arrays
+    except Exception as error:  # sealed, but by something else: zipfile raises what it likes
+        raise ValueError(f"path is {str(path)!r}, expected a snapshot of a run; remove it") from error

@@ -121,7 +121,7 @@ def play_until_solved(case: Case, path: str | Path | None = None) -> Solved:
     prepared = prepare(case)
     layout = replace(prepared.layout, chunk_rows=min(case.length, CHUNK_EPISODES))
     belief = (prepared.belief, prepared.setting.constants)
-    attributes = describe_case(case, environment=describe(case.env), space=prepared.space, belief=belief)
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
     progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=case.options.progress)
     snapshots = Snapshots(path, attributes, seconds=case.options.snapshot_seconds)
     outcome = execute(prepared._replace(layout=layout), progress, snapshots, stop=_all_solved)

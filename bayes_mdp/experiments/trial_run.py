@@ -51,7 +51,7 @@ def run_trials(case: Case, path: str | Path | None) -> "xr.Dataset":
     _check(case)
     prepared = prepare(case)
     space = prepared.setting.problem.space
-    attributes = describe_case(case, environment=describe(case.env), space=space, belief=None)
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=space, belief=None)
     if not isinstance(case.env, Environment):
         attributes["configuration"]["table_rows"] = case.options.table_rows
     optimum, why = _optimum(case)

@@ -6,13 +6,15 @@ No code is stored and none is run: what a posterior holds of a program (the prio
 posterior that was loaded updates as before; it cannot be refitted, and its prior cannot be drawn from.
 """
 
+import dataclasses
 import hashlib
 import json
+import math
 import os
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints, transforms
@@ -32,7 +34,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.seen import Rows
 from bayes_mdp.inference.weighted import CountedDraws, Draws
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.files import read_bytes, write_beside
 from bayes_mdp.models.statistics import Statistics
 from bayes_mdp.models.world import RewardTable
 
@@ -40,6 +42,8 @@ FORMAT_VERSION = 1
 _MAGIC = b"BAYESMDP"
 _LENGTH = 8
 _DIGEST = hashlib.sha256().digest_size
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_DTYPES = ("bool", *_INTEGERS, "float16", "float32", "float64")
 _LIBRARIES = ("bayes-mdp", "jax", "numpy")
 _RECORDS = {
     record.__name__: record
@@ -105,22 +109,64 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Storable:
     """Read what `save` wrote, bit for bit; the arrays are numpy arrays.
 
+    Nothing is allocated before the sizes that the header states are held against the arrays that are there.
+
     Raises:
-        ValueError: the file is cut, altered, not of this format, or of a version that is not known here.
+        ValueError: the file is cut, altered, not of this format, of a version that is not known here, or its parts do
+            not make a posterior.
         OSError: the file cannot be read.
     """
-    content = Path(path).read_bytes()
+    content = read_bytes(path, "a posterior that bayes_mdp.save wrote")
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if not body.startswith(_MAGIC):
         raise ValueError(f"{path} is no saved posterior: it does not begin with {_MAGIC.decode()}")
     if hashlib.sha256(body).digest() != digest:
         raise ValueError(f"{path} is cut or altered: its checksum does not fit, expected the file as it was saved")
+    header, rest = _header(path, body)
+    try:
+        posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
+        _check_parts(posterior)
+    except Exception as error:  # laws of NumPyro are built from what the file says, and raise what they like
+        wrote, here = _writer(header), _version("bayes-mdp")
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(
+            f"{path} holds no posterior that bayes-mdp {here} can read (bayes-mdp {wrote} wrote it): {why}"
+        ) from error
+    return posterior
+
+
+def _header(path: Any, body: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header, and the bytes after it."""
     start = len(_MAGIC) + _LENGTH
     end = start + int.from_bytes(body[len(_MAGIC) : start], "little")
-    header = json.loads(body[start:end])
-    if header["format"] != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {header['format']}, expected {FORMAT_VERSION}")
-    return _decode(header["tree"], _read_arrays(header["arrays"], body[end:]))
+    try:
+        header = json.loads(body[start:end])
+    except (ValueError, RecursionError):
+        header = None
+    if end > len(body) or not isinstance(header, dict):
+        raise ValueError(f"{path} has no header that can be read, expected the file as save wrote it")
+    if header.get("format") != FORMAT_VERSION:
+        raise ValueError(f"{path} has format version {header.get('format')!r:.40}, expected {FORMAT_VERSION}")
+    return header, body[end:]
+
+
+def _writer(header: dict[str, Any]) -> str:
+    libraries = header.get("libraries")
+    wrote = libraries.get("bayes-mdp") if isinstance(libraries, dict) else None
+    return wrote[:40] if isinstance(wrote, str) else "of an unknown version"
+
+
+def _check_parts(posterior: Any) -> None:
+    """Arrays and sizes of a posterior fit each other; only shapes are computed."""
+    if not isinstance(posterior, Storable):
+        raise ValueError(f"its root is a {type(posterior).__name__}")
+    found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
+    if not isinstance(posterior, Draws) or isinstance(posterior, CountedDraws):
+        found["visits"] = jax.eval_shape(posterior.visit_counts)
+    shape = found["mean rewards"].shape if isinstance(posterior, Draws) else posterior.space.shape
+    for name, one in found.items():
+        if one.shape != shape:
+            raise ValueError(f"its {name} have shape {one.shape}, expected {shape}")
 
 
 def _encode(value: Any, name: str, arrays: list[np.ndarray]) -> Any:
@@ -138,6 +184,8 @@ def _encode(value: Any, name: str, arrays: list[np.ndarray]) -> Any:
         fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in vars(value).items()}
         return {"record": type(value).__name__, "fields": fields}
     if hasattr(value, "dtype") and hasattr(value, "shape"):
+        if str(value.dtype) not in _DTYPES:
+            raise TypeError(f"{name} is an array of {value.dtype}, expected one of {', '.join(_DTYPES)}")
         arrays.append(np.asarray(value))
         return {"array": len(arrays) - 1}
     if isinstance(value, type):
@@ -167,11 +215,20 @@ def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
     if "law" in value:
         parameters, static = _decode(value["parts"], arrays)
         return _law_type(value["law"]).tree_unflatten(static, parameters)
+    kind = value["record"]
+    if not isinstance(kind, str) or kind not in _RECORDS:
+        raise ValueError(f"it holds a record {kind!r:.40}, which is not known here")
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
+    expected = {field.name for field in dataclasses.fields(_RECORDS[kind])}
+    if set(fields) != expected:
+        odd = sorted(set(fields) ^ expected)[0]
+        raise ValueError(f"it holds a {kind} {'without' if odd in expected else 'with'} {odd[:40]!r}")
     # As equinox does when it unflattens: converters would change the width of an array.
-    record = object.__new__(_RECORDS[value["record"]])
+    record = object.__new__(_RECORDS[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
+    if isinstance(record, StateActionSpace):
+        record.__check_init__()
     return record
 
 
@@ -196,10 +253,16 @@ def _bytes(array: np.ndarray) -> bytes:
 
 
 def _read_arrays(table: list[Any], content: bytes) -> list[np.ndarray]:
+    sizes = []
+    for i, (name, shape) in enumerate(table):
+        if name not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"its array {i} is of type {name!r:.40} and shape {shape!r:.40}")
+        sizes.append(math.prod(shape) * np.dtype(name).itemsize)
+    if sum(sizes) != len(content):
+        raise ValueError(f"its header states arrays of {sum(sizes)} bytes, where {len(content)} are there")
     arrays, start = [], 0
-    for name, shape in table:
+    for (name, shape), size in zip(table, sizes, strict=True):
         dtype = np.dtype(name).newbyteorder("<")
-        size = int(np.prod(shape)) * dtype.itemsize
         flat = np.frombuffer(content[start : start + size], dtype)
         arrays.append(flat.reshape(shape).astype(name))
         start += size

@@ -1,5 +1,6 @@
 """`check`: what it simulates, what it says, what it refuses."""
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ import xarray as xr
 
 from bayes_mdp.calibration import checking as door
 from bayes_mdp.calibration.check_quantities import optimal_actions, values
-from bayes_mdp.calibration.check_result import Check
+from bayes_mdp.calibration.check_result import Check, load_check
 from bayes_mdp.calibration.checking import check
 from bayes_mdp.mdp import AverageReward, Counts, Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.models.priors import known_rewards
 from tests.calibration.simulated import checked, draw, simulations
+from tests.flips import NUMBER, refused_flips
 
 SPACE = StateActionSpace(2, 2, states=("x", "y"), actions=("stay", "go"))
 PRIOR = known_rewards(jnp.eye(2))
@@ -89,7 +91,20 @@ def test_the_dataset_is_written_and_read_whole(key, simulated, tmp_path):
     found = xr.load_dataset(path, engine="h5netcdf")
     xr.testing.assert_identical(found, answer.dataset)
     assert str(Check(found)) == str(answer)
+    xr.testing.assert_identical(load_check(path).dataset, found)
+    assert refused_flips(path, lambda: load_check(path).dataset, answer.dataset.identical) == NUMBER
+    Check(found.assign_attrs(format="other")).to_netcdf(path)
+    with pytest.raises(ValueError, match="of format 'other', expected 'bayes_mdp check 1'"):
+        load_check(path)
     assert {"key", "versions", "method", "precision", "prior", "objective"} <= found.attrs.keys()
+
+
+def test_paths_are_looked_at_before_any_work(key, tmp_path, monkeypatch):
+    monkeypatch.setattr(door, "fit_for", lambda *arguments, **options: pytest.fail("it was inferred"))
+    os.mkfifo(tmp_path / "x.nc.partial")
+    for name in ("x.nc.partial", "x.nc"):
+        with pytest.raises(ValueError, match=r"x\.nc\.partial', a pipe, expected a file"):
+            check(key, PRIOR, SPACE, path=tmp_path / name)
 
 
 def test_what_cannot_be_checked_is_refused_in_one_sentence(key, simulated):

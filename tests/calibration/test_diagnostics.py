@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
+from bayes_mdp.calibration import load_draws, predictive_loo, save_draws, summary, to_arviz
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_bernoulli
+from tests.flips import NUMBER, refused_flips
 
 SPACE = StateActionSpace(3, 1)
 
@@ -46,3 +47,9 @@ def test_saved_draws_are_read_back(cases, tmp_path):
     with xr.open_dataset(tmp_path / "draws.nc", group="posterior", engine="h5netcdf") as back:
         assert np.array_equal(back["transition_probs"], tree["posterior"]["transition_probs"])
     assert [p.name for p in tmp_path.iterdir()] == ["draws.nc"]
+    rows = lambda found: found["posterior"]["transition_probs"].to_numpy()  # noqa: E731
+    same = lambda found: np.array_equal(rows(found), rows(tree))  # noqa: E731
+    assert refused_flips(tmp_path / "draws.nc", lambda: load_draws(tmp_path / "draws.nc"), same) == NUMBER
+    tree.to_netcdf(str(tmp_path / "other.nc"), engine="h5netcdf")
+    with pytest.raises(ValueError, match="which has no checksum, expected a whole NetCDF file that save_draws wrote"):
+        load_draws(tmp_path / "other.nc")

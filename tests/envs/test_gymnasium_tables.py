@@ -9,6 +9,7 @@ import pytest
 
 from bayes_mdp.envs import ListedReward, from_gymnasium
 from bayes_mdp.mdp import NormalReward
+from tests.planted import ID, Planted
 
 
 class Tabulated(gymnasium.Env):
@@ -131,3 +132,18 @@ def test_bad_tables_are_refused(env, message):
 def test_initial_can_be_given():
     env = from_gymnasium(Tabulated(MIXED, initial=None), initial=np.array([0.5, 0.5]))
     np.testing.assert_array_equal(env.mdp.initial, [0.5, 0.5])
+
+
+def test_an_id_imports_a_module_only_where_that_is_asked_for(tmp_path, monkeypatch):
+    planted = Planted(tmp_path, monkeypatch)
+    with pytest.raises(
+        ValueError, match=r"would import the module 'a_planted_module', expected a registered id, or import_module=True"
+    ):
+        from_gymnasium(ID)
+    assert not planted.imported
+    try:
+        assert from_gymnasium(ID, import_module=True).mdp.n_states == 16 and planted.imported
+    finally:
+        planted.forget()
+    with pytest.raises(ValueError, match="id_or_env is 'no_such_module:X-v0', expected an id that Gymnasium can make"):
+        from_gymnasium("no_such_module:X-v0", import_module=True)

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 import bayes_mdp as bm
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row
+from bayes_mdp.mdp.files import write_sealed
+from tests.flips import NUMBER, refused_flips
 
 home: Any = import_module("bayes_mdp.experiments.reproduce")
 CALLS: list[str] = []
@@ -66,6 +68,35 @@ def test_a_killed_reproduction_goes_on_from_its_last_cell(squares, tmp_path, key
     whole, _ = bm.reproduce("squares", key=key)
     xr.testing.assert_identical(whole, resumed)
     assert "cells" not in resumed.attrs["configuration"]
+
+
+def test_damaged_cells_are_refused(tmp_path):
+    """150 single bits of a cell and of the note of their configuration; a cell that is none."""
+    folder, values = tmp_path / "x.cells", {"a": np.arange(40) / 7, "b": np.array("text")}
+    kept = Cells(folder, {"a": [1, 2.5]})
+    never = lambda path: pytest.fail("it was computed again")  # noqa: E731
+    kept.get("one", lambda path: values)
+    same = lambda found: all(np.array_equal(found[name], values[name]) for name in values)  # noqa: E731
+    assert refused_flips(folder / "one.npz", lambda: kept.get("one", never), same) == NUMBER
+    note = folder / "configuration.json"
+    assert refused_flips(note, lambda: Cells(folder, {"a": [1, 2.5]}), lambda found: True) > 0.8 * NUMBER
+    np.savez(folder / "two.npz", **values)
+    write_sealed(folder / "three.npz", lambda beside: beside.write_bytes(b"no zip"))
+    for name in ("two", "three"):
+        with pytest.raises(ValueError, match="expected a finished cell"):
+            kept.get(name, never)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ValueError, match="a file, expected a folder"):
+        Cells(tmp_path / "file", {})
+
+
+def test_cells_through_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "x.cells").symlink_to(tmp_path / "there")
+    kept = Cells(tmp_path / "x.cells", {})
+    kept.get("one", lambda path: {"a": 1})
+    kept.remove()
+    assert not (tmp_path / "there").exists()
 
 
 def test_cells_without_a_folder_keep_nothing():

@@ -12,12 +12,14 @@ from bayes_mdp.agents import PSRL
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import gymnasium_play as playing
 from bayes_mdp.experiments.actor import Actor
-from bayes_mdp.experiments.gymnasium_envs import ParallelEnvs
+from bayes_mdp.experiments.deep.vector_env import host_env
+from bayes_mdp.experiments.gymnasium_envs import ParallelEnvs, open_env
 from bayes_mdp.experiments.layout import Layout
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
 from tests.experiments.test_gymnasium_run import ENDING, KEY, _run
 from tests.experiments.toy import walk_that_ends
+from tests.planted import ID, NAME, Planted
 
 
 class Recorder(gymnasium.Wrapper):
@@ -132,3 +134,17 @@ def test_other_vector_environments():
     same = to_gymnasium(walk_that_ends()).environment
     result = _run(SyncVectorEnv([lambda: to_gymnasium(same)] * 2), num_steps=21)
     assert "regret_unknown" not in result.attrs and result["time"].values[-1] == 21
+
+
+def test_an_id_that_would_import_a_module_is_refused(tmp_path, monkeypatch):
+    """Of `run` and of deep agents; a function may import what it likes."""
+    planted = Planted(tmp_path, monkeypatch)
+    for refuse in (open_env, lambda name: host_env(name, 1)):
+        with pytest.raises(ValueError, match="would import the module 'a_planted_module'"):
+            refuse(ID)
+    assert not planted.imported
+    try:
+        assert open_env(lambda: gymnasium.make(ID)).n_states == 16 and planted.imported
+        assert host_env(f"{NAME}:Seen-v0", 1, import_module=True).num_envs == 1
+    finally:
+        planted.forget()

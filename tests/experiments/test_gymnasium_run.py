@@ -200,14 +200,15 @@ def test_seeds_are_reproducible_and_do_not_depend_on_their_number():
     assert not np.array_equal(other["visits"], reused["visits"])
 
 
-def test_a_killed_run_goes_on_from_its_last_finished_seed(tmp_path):
+def test_a_killed_run_goes_on_from_its_last_finished_seed(tmp_path, tmp_path_factory):
     """Ctrl-C in the third seed: the first two are kept, the same call ends in the same bits."""
-    made, path = [], tmp_path / "run.nc"
+    made, path = tmp_path_factory.mktemp("made") / "made", tmp_path / "run.nc"
 
     def stubborn():
-        made.append(0)
+        with made.open("a") as file:  # a list that grows would make it another function
+            file.write("1")
         env = to_gymnasium(walk_that_ends(), max_episode_steps=7)
-        if len(made) == 3:
+        if made.stat().st_size == 3:
             env.step = _interrupt  # type: ignore[method-assign]
         return env
 
@@ -216,9 +217,9 @@ def test_a_killed_run_goes_on_from_its_last_finished_seed(tmp_path):
     assert path.with_name("run.nc.partial").exists() and not path.exists()
     with pytest.raises(ValueError, match="num_steps is 100 there and 90 here"):
         _run(stubborn, num_seeds=4, path=path, num_steps=90)
-    opened = len(made)
+    opened = made.stat().st_size
     result = _run(stubborn, num_seeds=4, path=path)
-    assert len(made) - opened == 3  # one is looked at, two are played
+    assert made.stat().st_size - opened == 3  # one is looked at, two are played
     assert result.identical(_run(stubborn, num_seeds=4)) and load_result(path).identical(result)
     assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
     figure = plot_regret(load_result(path))

@@ -46,7 +46,7 @@ def test_damaged_files(tmp_path):
     save_result(_run().assign_attrs(format="other"), path)
     with pytest.raises(ValueError, match="of format 'other'"):
         load_result(path)
-    with pytest.raises(FileNotFoundError, match="expected a file"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         load_result(tmp_path / "none.nc")
 
 

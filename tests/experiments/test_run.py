@@ -1,6 +1,8 @@
 """`run`: reproducible, compiled once, resumable to the bit, regret by its definitions, bad input refused."""
 
+import os
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -10,7 +12,7 @@ import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import deep_sea, riverswim
-from bayes_mdp.experiments import RunOptions, load_result, run
+from bayes_mdp.experiments import RunOptions, load_result, run, snapshot
 from bayes_mdp.experiments import execute as execution
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import (
@@ -23,9 +25,11 @@ from bayes_mdp.mdp import (
     NormalReward,
     StateActionSpace,
 )
+from bayes_mdp.mdp.files import write_sealed
 from bayes_mdp.models import dirichlet_normal_gamma
 from bayes_mdp.planning import evaluate, solve
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
+from tests.flips import NUMBER, refused_flips
 
 KEY = jax.random.key(7)
 TOY = ToyBelief.of(3, 2)
@@ -103,20 +107,45 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch):
         patch.setattr(execution, "play_chunk", killed)
         _toy(path=path)
     assert path.with_name("run.nc.partial").exists() and not path.exists()
+    written = lambda: snapshot._read(path.with_name("run.nc.partial"))[0]  # noqa: E731
+    whole = written()
+    assert refused_flips(path.with_name("run.nc.partial"), written, lambda found: found == whole) == NUMBER
     with pytest.raises(ValueError, match="num_seeds is 8 there and 4 here"):
         _toy(path=path, num_seeds=4)
     resumed = _toy(path=path)
     assert resumed.identical(_result())
     assert not path.with_name("run.nc.partial").exists()
     assert load_result(path).identical(resumed)
+    assert refused_flips(path, lambda: load_result(path), resumed.identical) == NUMBER
 
 
 def test_a_cut_snapshot_is_refused(tmp_path):
     """Its checksum is wrong."""
     path = tmp_path / "run.nc"
     path.with_name("run.nc.partial").write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match="not a whole snapshot"):
+    with pytest.raises(ValueError, match="expected a whole snapshot of a run"):
         _toy(path=path)
+    write_sealed(path.with_name("run.nc.partial"), lambda beside: beside.write_bytes(b"no zip"))
+    with pytest.raises(ValueError, match="expected a snapshot of a run"):
+        _toy(path=path)
+
+
+@pytest.mark.parametrize("taken", ["run.nc", "run.nc.partial"])
+def test_what_is_no_file_is_noticed_before_the_run(tmp_path, monkeypatch, taken):
+    """A pipe where the result or its snapshot goes; a link leads to the file."""
+    path = tmp_path / "run.nc"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            import_module("bayes_mdp.experiments.run"), "prepare", lambda case: pytest.fail("it was prepared")
+        )
+        os.mkfifo(tmp_path / taken)
+        with pytest.raises(ValueError, match=f"{taken}', a pipe, expected a file"):
+            _toy(path=path)
+    (tmp_path / taken).unlink()
+    (tmp_path / "there").mkdir()
+    path.symlink_to(tmp_path / "there" / "result.nc")
+    result = _toy(path=path)
+    assert path.is_symlink() and load_result(tmp_path / "there" / "result.nc").identical(result)
 
 
 def test_rules_that_depend_on_data():

@@ -1,6 +1,10 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 """Saved posteriors come back bit for bit, or not at all."""
 
+import hashlib
+import json
+import os
+import stat
 from dataclasses import replace
 
 import jax
@@ -119,3 +123,140 @@ def test_what_is_no_posterior_is_refused(tmp_path):
     (tmp_path / "other").write_bytes(b"hello")
     with pytest.raises(ValueError, match="is no saved posterior"):
         load(tmp_path / "other")
+
+
+def _forge(path, change):
+    """The file with its header changed and a checksum that fits."""
+    content = path.read_bytes()[:-32]
+    end = 16 + int.from_bytes(content[8:16], "little")
+    header = json.loads(content[16:end])
+    rest = content[end:]
+    text = change(header)
+    text = json.dumps(header).encode() if text is None else text
+    body = content[:8] + len(text).to_bytes(8, "little") + text + rest
+    path.write_bytes(body + hashlib.sha256(body).digest())
+
+
+def _nodes(tree):
+    if isinstance(tree, dict):
+        yield tree
+    for item in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(item)
+
+
+FORGERIES = {
+    "no header": lambda header: b"",
+    "no JSON": lambda header: b"{",
+    "a list": lambda header: b"[]",
+    "nested deeply": lambda header: b"[" * 100_000,
+    "a tree nested deeply": lambda header: _deep(header, 3000),
+    "no format": lambda header: header.pop("format"),
+    "no tree": lambda header: header.pop("tree"),
+    "no arrays": lambda header: header.pop("arrays"),
+    "no libraries, no tree": lambda header: [header.pop(name) for name in ("libraries", "tree")] and None,
+    "a huge array": lambda header: header["arrays"][0].__setitem__(1, [2**42]),
+    "a huge empty array": lambda header: header["arrays"].__setitem__(0, ["float64", [0, 2**42]]),
+    "a negative size": lambda header: header["arrays"][0].__setitem__(1, [-1]),
+    "a size that is no number": lambda header: header["arrays"][0].__setitem__(1, ["3"]),
+    "strings of huge width": lambda header: header["arrays"].__setitem__(0, ["str400000000000", [0]]),
+    "objects": lambda header: header["arrays"].__setitem__(0, ["object", [1]]),
+    "a number as a tree": lambda header: header.update(tree=3),
+    "another root": lambda header: header.update(tree={"tuple": []}),
+    "an unknown record": lambda header: header["tree"].update(record="Evil"),
+    "a record that is a list": lambda header: header["tree"].update(record=["Evil"]),
+    "another record": lambda header: header["tree"].update(record="Mixture"),
+    "a field too few": lambda header: header["tree"]["fields"].popitem(),
+    "a field too many": lambda header: header["tree"]["fields"].update(more=1),
+    "a space that is too large": lambda header: (
+        [
+            node["fields"].update(n_states=10**9)
+            for node in _nodes(header["tree"])
+            if "n_states" in node.get("fields", {})
+        ]
+        and None
+    ),
+    "an index without array": lambda header: (
+        [node.update(array=10**6) for node in _nodes(header["tree"]) if "array" in node] and None
+    ),
+    "a law that is none": lambda header: header.update(tree={"law": ["numpyro.distributions", "os"], "parts": None}),
+    "a module that is none": lambda header: header.update(tree={"law_type": ["os", "system"]}),
+}
+
+
+def _deep(header, depth):
+    rest = json.dumps({name: x for name, x in header.items() if name != "tree"})
+    return (rest[:-1] + ', "tree": ' + '{"tuple": [' * depth + "]}" * depth + "}").encode()
+
+
+def _refused(path):
+    with pytest.raises(ValueError, match=f"^{path}") as caught:
+        load(path)
+    assert type(caught.value) is ValueError and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_header_is_refused_in_one_sentence(cases, tmp_path, name):
+    path = tmp_path / "belief"
+    save(cases("flat").prior, path)
+    _forge(path, lambda header: _text(FORGERIES[name](header)))
+    _refused(path)
+
+
+def _text(made):
+    return made if isinstance(made, bytes) else None
+
+
+def test_headers_forged_at_random(tmp_path):
+    """Any leaf of a header put in the place of any other: refused in one sentence, or a posterior that fits itself."""
+    path = tmp_path / "belief"
+    for posterior in (collapsed(), sampled()):
+        save(posterior, path)
+        content = path.read_bytes()
+        rng, refused = np.random.default_rng(0), 0
+        for _ in range(60):
+            path.write_bytes(content)
+
+            def swap(header, rng=rng):
+                nodes = [node for node in _nodes(header) if node]
+                one, other = (nodes[i] for i in rng.integers(len(nodes), size=2))
+                mine, theirs = (list(node)[rng.integers(len(node))] for node in (one, other))
+                one[mine] = json.loads(json.dumps(other[theirs]))
+
+            _forge(path, swap)
+            try:
+                assert isinstance(load(path), type(posterior))
+            except ValueError as error:
+                assert str(path) in str(error) and "\n" not in str(error)
+                refused += 1
+        assert refused > 20
+
+
+def test_a_posterior_of_another_version_names_it(cases, tmp_path):
+    path = tmp_path / "belief"
+    save(cases("flat").prior, path)
+
+    def older(header):
+        header["libraries"]["bayes-mdp"] = "0.0.9"
+        header["tree"]["fields"]["spare"] = header["tree"]["fields"].pop("constant")
+
+    _forge(path, older)
+    with pytest.raises(ValueError, match=r"\(bayes-mdp 0\.0\.9 wrote it\): it holds a ConjugatePosterior without"):
+        load(path)
+
+
+def test_arrays_that_could_not_be_read_back_are_not_written(cases, tmp_path):
+    prior = cases("flat").prior
+    with pytest.raises(TypeError, match=r"posterior.visits is an array of complex128, expected one of bool"):
+        save(replace(prior, visits=np.ones((3, 2), complex)), tmp_path / "belief")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(cases, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, kind in (("pipe", "a pipe"), ("folder", "a folder")):
+        with pytest.raises(ValueError, match=f"{kind}, expected a file"):
+            save(cases("flat").prior, tmp_path / name)
+        with pytest.raises(ValueError, match=f"{kind}, expected a posterior"):
+            load(tmp_path / name)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode) and (tmp_path / "folder").is_dir()

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.experiments.describe import first_difference
-from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.experiments.describe import refuse_another
+from bayes_mdp.mdp.files import check_folder, folder_checksum, read_json, write_json
 
 _KEPT = 2
+_SEAL = "checksum.json"
 _MISSING = "checkpoints need orbax: pip install 'bayes-mdp[deep]'"
 
 
@@ -71,18 +72,19 @@ class Checkpoints:
             import orbax.checkpoint as ocp
         except ImportError as error:
             raise ImportError(_MISSING) from error
+        check_folder(folder)
         self._folder = Path(folder).absolute() / "checkpoints"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        check_folder(self._folder).mkdir(parents=True, exist_ok=True)
         self._orbax = ocp.StandardCheckpointer()
         note = Path(folder) / "configuration.json"
         wanted = json.loads(json.dumps(dict(configuration)))
         if not note.exists():
-            write_beside(note, lambda beside: beside.write_text(json.dumps(wanted, indent=1), encoding="utf-8"))
-        difference = first_difference(read_configuration(folder), wanted)
-        if difference is not None:
-            raise ValueError(f"{folder} holds another training: {difference}; remove it or choose another path")
-        for unfinished in self._folder.glob("*orbax-checkpoint-tmp*"):
-            shutil.rmtree(unfinished, ignore_errors=True)
+            write_json(note, wanted)
+        else:
+            refuse_another(read_configuration(folder), wanted, folder, "another training")
+        for entry in self._folder.iterdir():
+            if "orbax-checkpoint-tmp" in entry.name or (entry.name.isdigit() and not _is_finished(entry)):
+                shutil.rmtree(entry, ignore_errors=True)
 
     def newest(self) -> int | None:
         """Iterations that were done at the newest checkpoint; None: there is none."""
@@ -95,11 +97,13 @@ class Checkpoints:
             OSError: they could not be written; the checkpoint before it stays.
         """
         place = self._folder / str(iteration)
-        if place.exists():
+        if _is_finished(place):
             return
         try:
+            shutil.rmtree(place, ignore_errors=True)  # killed before its checksum was written
             self._orbax.save(place, dict(arrays))
             self._orbax.wait_until_finished()
+            write_json(place / _SEAL, {"files": folder_checksum(place, without=_SEAL)})
         except Exception as error:  # tensorstore raises what it likes
             last = self.newest()
             stays = "there is none before it" if last is None else f"that of iteration {last} stays"
@@ -113,20 +117,27 @@ class Checkpoints:
 
 
 def finished(folder: Path) -> list[int]:
-    """The checkpoints in a folder, by iteration; unfinished ones have another name."""
-    return [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+    """The checkpoints in a folder, by iteration; unfinished ones have another name, or no checksum."""
+    return [int(entry.name) for entry in folder.iterdir() if _is_finished(entry)] if folder.is_dir() else []
+
+
+def _is_finished(place: Path) -> bool:
+    return place.name.isdigit() and (place / _SEAL).is_file()
 
 
 def load_arrays(place: Path) -> dict[str, Any]:
     """The arrays of one checkpoint.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: it is altered, or cannot be read.
     """
     try:
         import orbax.checkpoint as ocp
     except ImportError as error:
         raise ImportError(_MISSING) from error
+    kept = read_json(place / _SEAL, f"the checksum of a checkpoint; remove {place}")
+    if kept.get("files") != folder_checksum(place, without=_SEAL):
+        raise ValueError(f"{place} is no whole checkpoint (its checksum does not fit); remove it")
     try:
         return dict(ocp.StandardCheckpointer().restore(place.absolute()))
     except Exception as error:
@@ -137,12 +148,12 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
     """What was trained there.
 
     Raises:
-        FileNotFoundError: nothing was.
+        FileNotFoundError: nothing was. ValueError: the note of it is altered, or of another version.
     """
     note = Path(folder) / "configuration.json"
     if not note.is_file():
         raise FileNotFoundError(f"{folder} holds no training (there is no {note.name})")
-    return json.loads(note.read_text(encoding="utf-8"))
+    return read_json(note, "what was trained there, as this version writes it")
 
 
 def _first_line(error: Exception) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LEARNER = ".learner"
+_READ = ("agent", "env", "num_seeds", "options")
 
 
 def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
@@ -35,10 +36,14 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
 
     Raises:
         FileNotFoundError: no training, or no checkpoint yet.
-        ValueError: another agent or environment was trained there, a checkpoint of another architecture.
+        ValueError: another agent or environment was trained there, by another version; a checkpoint of another
+            architecture; a file that is cut or altered.
     """
     configuration = read_configuration(path)
-    for name, mine in (("agent", describe(agent)), ("env", describe_env(env))):
+    missing = next((name for name in _READ if name not in configuration), None)
+    if missing is not None:
+        raise ValueError(f"{path} holds the training of another version, which does not say {missing!r}")
+    for name, mine in (("agent", describe(agent, "agent")), ("env", describe_env(env))):
         difference = first_difference(configuration[name], json.loads(json.dumps(mine)), name)
         if difference is not None:
             raise ValueError(f"{path} holds another training: {difference}")

@@ -82,18 +82,24 @@ def is_hosted(name: str) -> bool:
     return name.partition(":")[0] in HOSTED
 
 
-def find_hosted(name: str, num_envs: int) -> tuple[HostEnv, HostEnv]:
+def find_hosted(name: str, num_envs: int, *, import_module: bool = False) -> tuple[HostEnv, HostEnv]:
     """Environments on the host: to learn in, and to be tried in.
 
+    Args:
+        name: "atari:GAME" or "gymnasium:ID".
+        num_envs: side by side.
+        import_module: whether "gymnasium:module:Env-v0" may import the module.
+
     Raises:
-        ValueError: no such game or id. ImportError: ale-py is missing.
+        ValueError: no such game or id; an id that would import a module. ImportError: ale-py is missing.
     """
     base, _, argument = name.partition(":")
     if base == "atari":
         from bayes_mdp.experiments.deep.atari import atari
 
         return atari(argument, num_envs), atari(argument, num_envs, evaluation=True)
-    return host_env(argument, num_envs), host_env(argument, num_envs)
+    learnt, tried = (host_env(argument, num_envs, import_module=import_module) for _ in range(2))
+    return learnt, tried
 
 
 def _with(record: Any, path: list[str], text: str, whole: str) -> Any:

@@ -23,6 +23,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp.files import check_folder
 from bayes_mdp.mdp.validation import check_count, check_key
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def train(
     options = TrainOptions() if options is None else options
     key = jax.random.key(0) if key is None else key
     _check(agent, env, num_steps, num_seeds, key)
+    if path is not None:
+        check_folder(path)
     if isinstance(env, HostEnv):
         _check_host(num_seeds, options, evaluation_env)
         options = replace(options, num_envs=env.num_envs)
@@ -138,8 +141,9 @@ def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv |
 def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
     """JSON values of everything that the numbers hang on; how long it is trained is not among them."""
     return {
-        "agent": describe(said["agent"]),
+        "agent": describe(said["agent"], "agent"),
         "env": describe_env(said["env"]),
+        "evaluation_env": None if said["evaluation_env"] is None else describe_env(said["evaluation_env"]),
         "num_seeds": said["num_seeds"],
         "options": describe(said["options"].without_rhythm()),
         "key": describe_key(said["key"]),
@@ -150,8 +154,8 @@ def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
 def describe_env(env: Any) -> Any:
     """JSON values of an environment."""
     if not isinstance(env, HostEnv):
-        return describe(env)
-    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict())}
+        return describe(env, "env")
+    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict()), "source": env.source}
 
 
 @dataclass(frozen=True)

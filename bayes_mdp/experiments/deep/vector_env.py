@@ -7,7 +7,8 @@ import numpy as np
 
 from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
-from bayes_mdp.experiments.gymnasium_envs import autoreset_mode
+from bayes_mdp.envs.gymnasium_ids import check_id
+from bayes_mdp.experiments.gymnasium_envs import autoreset_mode, describe_source
 from bayes_mdp.mdp.validation import check_count, first_index
 
 Mask = np.ndarray
@@ -53,12 +54,12 @@ class Rules(NamedTuple):
 
 
 class HostEnv:
-    """See `host_env`."""
+    """See `host_env`; `source`: JSON values of what it was made of."""
 
-    def __init__(self, env: Any, name: str, rules: Rules) -> None:
+    def __init__(self, env: Any, name: str, rules: Rules, source: Any = None) -> None:
         from gymnasium.vector import AutoresetMode
 
-        self.env, self.name, self.rules = env, name, rules
+        self.env, self.name, self.rules, self.source = env, name, rules, source
         self.spec = _spec(env, name)
         self.num_envs = self.spec.num_envs
         self._first_action = int(env.single_action_space.start)
@@ -172,7 +173,14 @@ class HostEnv:
             )
 
 
-def host_env(env: Any, num_envs: int | None = None, *, rules: Rules = Rules(), name: str | None = None) -> HostEnv:
+def host_env(
+    env: Any,
+    num_envs: int | None = None,
+    *,
+    rules: Rules = Rules(),
+    name: str | None = None,
+    import_module: bool = False,
+) -> HostEnv:
     """An environment of Gymnasium for deep agents, stepped on the host.
 
     A vector environment keeps its autoreset mode. NEXT_STEP: the row of the step that only resets is marked truncated
@@ -185,16 +193,18 @@ def host_env(env: Any, num_envs: int | None = None, *, rules: Rules = Rules(), n
         num_envs: of an id.
         rules: what is made of its answers.
         name: for tables and files; None: that of its specification or class.
+        import_module: whether an id of the form "module:Env-v0" may import the module, which runs its code.
 
     Raises:
         TypeError: none of these; actions that are not discrete; observations that are not one array.
-        ValueError: an id that Gymnasium cannot make; sub-environments with differing spaces; an unknown autoreset mode.
+        ValueError: an id that Gymnasium cannot make, or that would import a module; sub-environments with differing
+            spaces; an unknown autoreset mode.
     """
     import gymnasium
 
     made = env
     if isinstance(env, str):
-        made = _by_id(env, 1 if num_envs is None else num_envs)
+        made = _by_id(env, 1 if num_envs is None else num_envs, import_module)
     elif isinstance(env, Sequence):
         made = _side_by_side(env)
     if not isinstance(made, gymnasium.vector.VectorEnv):
@@ -203,17 +213,18 @@ def host_env(env: Any, num_envs: int | None = None, *, rules: Rules = Rules(), n
         )
     spec = getattr(made, "spec", None)
     known = env if isinstance(env, str) else type(made.unwrapped).__name__
-    return HostEnv(made, name or (spec.id if spec is not None else known), rules)
+    return HostEnv(made, name or (spec.id if spec is not None else known), rules, describe_source(env))
 
 
-def _by_id(name: str, num_envs: int) -> Any:
+def _by_id(name: str, num_envs: int, import_module: bool) -> Any:
     import gymnasium
 
+    check_id("env", name, import_module=import_module, otherwise="import_module=True")
     check_count("num_envs", num_envs)
     mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
     try:
         return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=mode)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         why = " ".join(str(error).split())
         raise ValueError(f"env is {name!r}, expected an id that Gymnasium can make ({why})") from error
 

@@ -23,6 +23,8 @@ from bayes_mdp.experiments.deep import checkpoint, memory
 from bayes_mdp.experiments.deep.log import Log
 from bayes_mdp.experiments.deep.loop import Seen
 from bayes_mdp.experiments.deep.train import CURVES, _Plan
+from bayes_mdp.mdp.files import read_json, write_json
+from tests.flips import refused_flips
 
 AGENT = DQN(
     trunk=MLP((8,)),
@@ -199,6 +201,39 @@ def test_a_writer_that_fails_leaves_the_checkpoint_before_it(tmp_path, monkeypat
         file.write_bytes(b"")
     with pytest.raises(ValueError, match="is no whole checkpoint"):
         again.load(10)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    """30 single bits of every file of a checkpoint; a file more; files of another program."""
+    kept, values = checkpoint.Checkpoints(tmp_path, {"a": 1}), {"x": np.arange(30) / 7, "y": np.ones(3, np.int32)}
+    kept.save(3, values)
+    same = lambda found: all(np.array_equal(found[name], values[name]) for name in values)  # noqa: E731
+    place = tmp_path / "checkpoints" / "3"
+    for file in sorted(path for path in place.rglob("*") if path.is_file() and path.stat().st_size):
+        refused = refused_flips(file, lambda: kept.load(3), same, 30)
+        assert refused == 30 or file.name == "checksum.json"
+    (place / "more").write_bytes(b"")
+    with pytest.raises(ValueError, match="its checksum does not fit"):
+        kept.load(3)
+    (place / "checksum.json").unlink()
+    assert kept.newest() is None and checkpoint.Checkpoints(tmp_path, {"a": 1}).newest() is None
+    assert not place.exists()
+
+
+def test_the_folder_of_another_version_is_refused_in_one_sentence(whole, tmp_path):
+    path, _ = whole
+    old = tmp_path / "old"
+    shutil.copytree(path, old)
+    note = old / "configuration.json"
+    kept = read_json(note, "it")
+    write_json(note, {name: x for name, x in kept.items() if name != "num_seeds"})
+    with pytest.raises(ValueError, match="holds the training of another version, which does not say 'num_seeds'"):
+        bm.load_training(old, AGENT, ENV)
+    note.write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match="whose checksum is missing or does not fit, expected what was trained there"):
+        bm.load_training(old, AGENT, ENV)
+    with pytest.raises(ValueError, match="a file, expected a folder"):
+        bm.train(AGENT, ENV, num_steps=8, path=note)
 
 
 def test_a_replay_larger_than_the_memory_is_refused_before_it_is_allocated(monkeypatch):
