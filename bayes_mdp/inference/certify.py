@@ -139,7 +139,7 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
         rows = slice(start, start := start + int(np.prod(site.shape[:-1])))
         terms.append(_term([site.name], *_log_dirichlet(leaves[rows], prior[rows], detected.rows[rows] >= 0)))
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
-    outcome = np.where(transitions.terminated, posterior.space.n_states, transitions.next_state)
+    outcome = np.asarray(transitions.outcome(posterior.space.n_states))
     seen = _law(posterior.transition_probs, leaves)[(*place, outcome)]
     terms.append(_term([OBSERVED_NEXT_STATE], np.log(seen)))
     rewards = posterior.reward_cells

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jaxtyping import Bool, Float, Int
@@ -214,9 +215,15 @@ class Reader:
     unit: Bool[np.ndarray, " N"]
     symbols: Symbols = field(default_factory=Symbols)
 
-    def read(self, closed: ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs of `closed` at these inputs."""
-        return self._run(closed.jaxpr, closed.consts, inputs)
+    def read(
+        self, closed: ClosedJaxpr, inputs: Sequence[Value], wanted: Sequence[bool] | None = None
+    ) -> list[Value | None]:
+        """The outputs of `closed` at these inputs; None for those that are not wanted, which cost nothing."""
+        jaxpr = closed.jaxpr
+        asked = [True] * len(jaxpr.outvars) if wanted is None else list(wanted)
+        outvars = [atom for atom, ask in zip(jaxpr.outvars, asked, strict=True) if ask]
+        found = iter(self._run(jaxpr, closed.consts, inputs, outvars))
+        return [next(found) if ask else None for ask in asked]
 
     def entries(self, value: Value) -> Entries:
         """A value as entries; numbers become known symbols."""
@@ -226,7 +233,10 @@ class Reader:
         ids = self.symbols.constants(value) if numeric else self.symbols.fresh(value.shape)
         return _symbolic(ids, frozenset(), self.symbols)
 
-    def _run(self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Value]) -> list[Value]:
+    def _run(
+        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Value], outvars: Sequence[Any] | None = None
+    ) -> list[Value]:
+        outvars = jaxpr.outvars if outvars is None else outvars
         values: dict[Any, Value] = {}
         values.update(zip(jaxpr.constvars, map(_known, consts), strict=True))
         values.update(zip(jaxpr.invars, inputs, strict=True))
@@ -234,10 +244,10 @@ class Reader:
         def value(atom: Any) -> Value:
             return _known(atom.val) if isinstance(atom, Literal) else values[atom]
 
-        for equation in jaxpr.eqns:
+        for equation in _needed(jaxpr, outvars):
             outputs = self._equation(jaxpr, equation, [value(atom) for atom in equation.invars])
             values.update(zip(equation.outvars, outputs, strict=True))
-        return [value(atom) for atom in jaxpr.outvars]
+        return [value(atom) for atom in outvars]
 
     def _equation(self, jaxpr: Any, equation: Any, inputs: list[Value]) -> list[Value]:
         name, inner = equation.primitive.name, _body(equation)
@@ -320,13 +330,23 @@ class Reader:
         return outputs
 
 
+def _needed(jaxpr: Any, outvars: Sequence[Any]) -> list[Any]:
+    """The equations that `outvars` depend on, in order."""
+    live, kept = {atom for atom in outvars if not isinstance(atom, Literal)}, []
+    for equation in reversed(jaxpr.eqns):
+        if any(variable in live for variable in equation.outvars):
+            kept.append(equation)
+            live.update(atom for atom in equation.invars if not isinstance(atom, Literal))
+    return kept[::-1]
+
+
 def _known(value: Any) -> np.ndarray:
     """A constant; keys of random numbers stay what they are."""
     return value if _is_key(value) else np.asarray(value)
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended)
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"}
@@ -674,7 +694,8 @@ def _sub(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
 
 def _mul(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
     """c (offset + coefficient x^power), x^p x^q = x^(p + q), and 0 times anything finite."""
-    return _product(reader, *map(_plain, operands), "mul", np.multiply)
+    x, y = map(_plain, operands)
+    return _product(reader, x, y, "mul", np.multiply)
 
 
 def _div(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
@@ -806,7 +827,7 @@ def _logistic(reader: Reader, equation: Any, operands: list[Entries]) -> Entries
     return replace(x, seen_through=None) if x.seen_through == "logit" else _elementwise(reader, equation, operands)
 
 
-def _reduce_sum(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _reduce_sum(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
     """A sum with one entry that is not zero is that entry."""
     rows = _last(_plain(operands[0]), equation.params["axes"])
     if operands[0].free:

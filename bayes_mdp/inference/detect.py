@@ -6,7 +6,7 @@ whole cells (`detect_rewards`). That is the proof. What comes out is plain array
 numbers, on the conditioned model.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -114,11 +114,11 @@ def _check_whole(
     row, ordered = rows.max(-1), np.sort(column, axis=-1)
     twice = ((np.diff(ordered, axis=-1) == 0) & (ordered[..., 1:] >= 0)).any(-1)
     width = np.append((stacked >= 0).sum(-1), 0)
-    reasons: tuple[tuple[Bool[np.ndarray, "*H S A"], str], ...] = (
+    reasons: tuple[tuple[Any, str], ...] = (
         ((rows != row[..., None]).any(-1), "mixes two of its rows"),
         (twice, "holds one of its elements twice"),
         ((column >= 0).sum(-1) != width[row], "leaves out an element of its row"),
-        ((np.abs(probe.known(probe.transition)) > 0).any(-1), "holds known probabilities beside its row"),
+        (np.any(np.abs(probe.known(probe.transition)) > 0, axis=-1), "holds known probabilities beside its row"),
     )
     for bad, why in reasons:
         index = first_index(bad & (row >= 0))

@@ -101,12 +101,20 @@ class Probe:
         reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
         self.symbols: Symbols = reader.symbols
         inputs = [self._input(name, reader) for name in sorted(program.values)]
-        flat = reader.read(program.closed, [*inputs, parent((), KEY, self.symbols)])
-        outputs: Outputs = jax.tree.unflatten(jax.tree.structure(program.outputs), [reader.entries(x) for x in flat])
+        # The densities of leaves are those of their families: nobody asks what they are made of.
+        shown: Outputs = program.outputs
+        wanted = [True] * len(jax.tree.leaves(shown.laws))
+        for name in sorted(shown.densities):  # the order of a tree
+            wanted += [name not in leaves] * len(jax.tree.leaves(shown.densities[name]))
+        flat = reader.read(program.closed, [*inputs, parent((), KEY, self.symbols)], wanted)
+        read = [None if x is None else reader.entries(x) for x in flat]
+        outputs: Outputs = jax.tree.unflatten(jax.tree.structure(shown), read)
         self.leaves: dict[str, dict[str, Entries]] = outputs.laws["leaves"]
         self.transition: Entries = outputs.laws["transition"]
         self.reward: dict[Any, Entries] = outputs.laws["reward"]
-        self.densities: dict[str, tuple[Entries, Any, Entries]] = outputs.densities
+        self.densities: dict[str, tuple[Entries, Any, Entries]] = {
+            name: parts for name, parts in outputs.densities.items() if name not in leaves
+        }
         self._check_said()
 
     def _check_said(self) -> None:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from numpyro import handlers
+from numpyro.primitives import Messenger
 
 from bayes_mdp.inference import collapsed_fit, enumerated
 from bayes_mdp.inference.certify import certify
@@ -20,11 +22,13 @@ from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.probe import Probe
 from bayes_mdp.inference.refusals import NotConjugate
-from bayes_mdp.inference.trace import Program, trace_program
+from bayes_mdp.inference.trace import KNOWN, Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.validation import check_key, check_labels, check_name
+from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.tracing import tracing
 
+KNOWN_TOLERANCE = 1e-5
+"""Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
 METHODS = ("auto", "exact", "mixture", "collapsed", "nuts", "svi", "laplace")
 
 
@@ -75,7 +79,9 @@ def infer(
     check_key("key", key)
     _check_arguments(prior, space, method)
     transitions = _check_data(data, space)
-    fit, why_not = prove(prior, space, method, sampler)[1]
+    program, (fit, why_not) = prove(prior, space, method, sampler)
+    if program.law.family == KNOWN and transitions is not None:
+        _check_known_rewards(program, transitions)
     with jax.enable_x64(True):
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
@@ -191,10 +197,48 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 def _check_arguments(prior: Any, space: Any, method: Any) -> None:
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
+    program = prior
+    while isinstance(program, Messenger):
+        if isinstance(program, handlers.seed):
+            raise ValueError(
+                "prior is already seeded (numpyro.handlers.seed), so that its draws are constants, expected the "
+                "program itself"
+            )
+        program = program.fn
     if not isinstance(space, StateActionSpace):
         raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
     if not isinstance(method, Method):
         check_name("method", method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+
+
+def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
+    """Refuse rewards of the log that are not the known ones of the prior.
+
+    Raises:
+        ValueError: names the first row (of counts: the first cell), what is known and what was seen.
+    """
+    with jax.enable_x64(True):
+        probe = Probe(program)
+        known = probe.known(probe.reward["mean"])
+    where, n_states = "data.reward", program.space.n_states
+    if isinstance(data, Transitions):
+        if data.reward is None:
+            return
+        seen, reward = data.reward_observed, np.asarray(data.reward, np.float64)
+        index = (*data.cell(program.space), np.asarray(data.outcome(n_states)))
+        known = known[index if program.law.by_outcome else index[:-1]]
+        looked = np.ones(reward.shape, bool) if seen is None else np.asarray(seen, bool)
+    else:
+        where, reward, looked = "data.reward_mean", np.asarray(data.reward_mean), np.asarray(data.reward_count) > 0
+        known = known[..., None] if known.ndim < reward.ndim else known
+        known = np.broadcast_to(known, reward.shape) if known.ndim == reward.ndim else reward
+    place = first_index(looked & ~(np.abs(reward - known) <= KNOWN_TOLERANCE * (1.0 + np.abs(known))))
+    if place is not None:
+        raise ValueError(
+            f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior knows this reward to be "
+            f"{np.asarray(known)[place]:g}: expected the same; where rewards vary, give their law in the prior "
+            "(dist.Normal(mean, scale), ...), or data without rewards (reward=None)"
+        )
 
 
 def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | None:

@@ -22,6 +22,7 @@ from numpyro import handlers
 from bayes_mdp.inference.fingerprint import fingerprint
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import Isolated, isolated
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.normal_gamma import NormalGamma
 from bayes_mdp.models.tracing import traced_alone
@@ -188,7 +189,7 @@ def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: dict[str, Any])
 
 def _own(constant: Any) -> Any:
     """A copy, of no meaning to JAX's caches; keys stay keys."""
-    is_key = isinstance(constant, jax.Array) and jax.dtypes.issubdtype(constant.dtype, jax.dtypes.extended)
+    is_key = isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended)
     return constant if is_key else np.array(constant)
 
 
@@ -262,6 +263,9 @@ def _evaluate(
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
         world = prior(space)
     check_world(world, space)
+    for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
+        if name in trace:
+            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
     facts["sites"] = tuple(_site(message) for message in messages)
     latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
@@ -274,7 +278,7 @@ def _evaluate(
 
 def _support(fn: dist.Distribution) -> np.ndarray | None:
     """All values of one element of a discrete site of finite support; None: it is no such site, or they are traced."""
-    law = unwrap(fn)
+    law: Any = unwrap(fn)
     if not law.support.is_discrete or not law.has_enumerate_support or law.event_shape:
         return None
     with jax.ensure_compile_time_eval():

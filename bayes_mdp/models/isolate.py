@@ -43,7 +43,8 @@ class Isolated:
             self._copies[wide] = _Copier(self._reaching).copy(program)
 
     def __call__(self, *args: Any) -> Any:
-        return self._copies[bool(jax.config.jax_enable_x64)](*args)
+        wide = jax.dtypes.canonicalize_dtype(float) == np.float64
+        return self._copies[wide](*args)
 
 
 def isolated(program: Callable[..., Any]) -> Isolated:

@@ -1,4 +1,4 @@
-"""The library may be used from several threads: NumPyro's handlers, one stack for the whole process, are never shared."""
+"""The library may be used from several threads: the handlers of NumPyro, one stack for all, are never shared."""
 
 from concurrent.futures import ThreadPoolExecutor
 

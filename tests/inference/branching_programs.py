@@ -15,7 +15,7 @@ means.
 # pyright: reportReturnType=false, reportAttributeAccessIssue=false
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import jax
@@ -52,8 +52,8 @@ def _discrete(law: Any, probs: Any) -> Hidden:
 
 def _panels(law: Any, frozen: Any, ends: tuple[float, ...]) -> Hidden:
     x, w = np.polynomial.legendre.leggauss(60)
-    nodes = np.concatenate([0.5 * (b - a) * x + 0.5 * (a + b) for a, b in zip(ends, ends[1:], strict=False)])
-    weights = np.concatenate([0.5 * (b - a) * w for a, b in zip(ends, ends[1:], strict=False)])
+    nodes = np.concatenate([0.5 * (b - a) * x + 0.5 * (a + b) for a, b in pairwise(ends)])
+    weights = np.concatenate([0.5 * (b - a) * w for a, b in pairwise(ends)])
     return Hidden(lambda: law, nodes, weights * frozen.pdf(nodes))
 
 
@@ -177,7 +177,9 @@ class Branching:
             evidence, p, r = _conditional(self.place, s)
             with np.errstate(divide="ignore"):
                 log_weight.append(np.log(prior) + evidence)
-            probs.append(p), rewards.append(r), signal.append(s)
+            probs.append(p)
+            rewards.append(r)
+            signal.append(s)
         log_weight = np.array(log_weight)
         total = np.logaddexp.reduce(log_weight)
         weight = np.exp(log_weight - total)

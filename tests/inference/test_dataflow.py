@@ -1,6 +1,7 @@
 """The rules of the data flow: what is read of an array is what its numbers are, and a kink is never read over."""
 
 # pyright: reportArgumentType=false
+# ruff: noqa: PLW0108 (the functions are the cases)
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,0 +1,159 @@
+"""The dry run, and what a person is told of a prior that no route infers rightly."""
+
+# pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from branching_programs import Branching
+from hierarchies import SPACE, clusters, sticky
+from numpyro import handlers
+
+import bayes_mdp as bm
+from bayes_mdp.cli import main
+from bayes_mdp.models import World
+
+KEY = jax.random.key(0)
+DATA = bm.Transitions([0, 1], [0, 0], [1.0, 0.0], [1, 0])
+
+
+def rows(space):
+    with space.plates():
+        return numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+
+
+def test_routes_and_reasons():
+    exact = bm.explain(bm.models.dirichlet_bernoulli(), SPACE)
+    assert exact.route == "exact" and not exact.why_not and exact.reward_law == "BernoulliProbs"
+    assert [name for name, *_ in exact.sites] == ["transition", "reward"]
+    collapsed = bm.explain(sticky, SPACE)
+    assert collapsed.route == "collapsed" and "site 'stickiness' (HalfNormal)" in collapsed.why_not["exact"]
+    mixture = bm.explain(Branching(("rare",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
+    assert mixture.route == "mixture" and "'hidden0' (BernoulliProbs)" in mixture.why_not["exact"]
+    sampled = bm.explain(Branching(("normal",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
+    assert sampled.route == "nuts" and set(sampled.why_not) == {"exact", "mixture", "collapsed"}
+    assert "the transition law depends on it" in sampled.why_not["collapsed"]
+    assert str(sampled).startswith("route: nuts (chains draw every site)\nnot exact: site 'hidden0'")
+
+
+def test_too_many_values_are_not_enumerated():
+    found = bm.explain(clusters, bm.StateActionSpace(12, 1))
+    assert found.route == "collapsed" and "have 4096 joint values" in found.why_not["mixture"]
+
+
+def test_a_route_with_chains_says_so_on_one_line(capsys):
+    bm.infer(KEY, sticky, space=SPACE)
+    said = capsys.readouterr().err
+    assert said.startswith("infer: collapsed (chains draw the latent parents), because ") and said.count("\n") == 1
+    bm.infer(KEY, bm.models.dirichlet_bernoulli(), space=SPACE)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_command(capsys):
+    assert main(["explain", "dirichlet_normal", "--states", "4", "--actions", "1"]) == 0
+    assert capsys.readouterr().out.startswith("route: exact (every site in closed form)")
+    assert main(["explain", "no_such_prior"]) == 2
+    assert "no_such_prior" in capsys.readouterr().err
+
+
+def branches_in_python(space):
+    if numpyro.sample("coin", dist.Bernoulli(0.5)):
+        return World(rows(space), np.zeros(()))
+    return World(np.full(3, 1 / 3), np.zeros(()))
+
+
+def draws_by_numpy(space):
+    return World(rows(space), np.random.default_rng().normal(size=(3, 2)))
+
+
+def draws_by_its_key(space):
+    return World(rows(space), dist.Normal(jax.random.normal(numpyro.prng_key(), (3, 2)), 1.0))
+
+
+def looks_by_numpy(space):
+    return World(np.asarray(rows(space)), np.zeros(()))
+
+
+def observed_name(space):
+    with space.plates():
+        mean = numpyro.sample("observed_reward", dist.Normal(0.0, 1.0))
+    return World(rows(space), dist.Normal(mean, 1.0))
+
+
+def seeded(space):
+    return World(rows(space), np.zeros(()))
+
+
+@pytest.mark.parametrize("method", ["auto", "nuts"])
+@pytest.mark.parametrize(
+    ("prior", "kind", "sentence"),
+    [
+        (branches_in_python, TypeError, "Python looks at the value of a draw .line .* of .*test_explanation.py"),
+        (looks_by_numpy, TypeError, "Python looks at the value of a draw .line .* of .*test_explanation.py"),
+        (draws_by_numpy, ValueError, "computes something else when it is run again .np.random"),
+        (draws_by_its_key, ValueError, "the reward law depends on random numbers that belong to no site"),
+        (observed_name, ValueError, "'observed_reward' has a name of the library's own, expected another name"),
+        (handlers.seed(seeded, 0), ValueError, "prior is already seeded .numpyro.handlers.seed"),
+    ],
+)
+def test_programs_that_are_none(prior, kind, sentence, method):
+    with pytest.raises(kind, match=sentence):
+        bm.infer(KEY, prior, DATA, space=SPACE, method=method)
+
+
+@pytest.mark.parametrize("outcome", [False, True])
+def test_a_known_reward_that_the_log_contradicts_is_refused(outcome):
+    reward = np.zeros((3, 2, 3) if outcome else (3, 2))
+    prior = bm.models.known_rewards(reward)
+    with pytest.raises(
+        ValueError, match=r"data.reward\[0\] is 1, and the prior knows this reward to be 0: expected the"
+    ):
+        bm.infer(KEY, prior, DATA, space=SPACE)
+    counts = bm.Counts.of(DATA, SPACE, by_outcome=outcome)
+    with pytest.raises(ValueError, match=r"data.reward_mean\[0, 0.*\] is 1, and the prior knows this reward to be 0"):
+        bm.infer(KEY, prior, counts, space=SPACE)
+    bm.infer(KEY, prior, bm.Transitions([0, 1], [0, 0], [1e-9, 0.0], [1, 0]), space=SPACE)
+    bm.infer(KEY, prior, bm.Transitions([0, 1], [0, 0], None, [1, 0]), space=SPACE)
+
+
+def pairs(space):
+    """A normal-gamma of two plain sites with an unknown pseudo-count: its gradient was nan."""
+    count = numpyro.sample("count", dist.Gamma(2.0, 2.0))
+    with space.plates():
+        precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0))
+        mean = numpyro.sample("mean", dist.Normal(0.0, (count * precision) ** -0.5))
+    return World(rows(space), dist.Normal(mean, precision**-0.5))
+
+
+def joint(space):
+    """The same belief with one site."""
+    count = numpyro.sample("count", dist.Gamma(2.0, 2.0))
+    with space.plates():
+        reward = numpyro.sample("reward", bm.models.NormalGamma(0.0, count, 2.0, 1.0))
+    return World(rows(space), bm.models.normal(reward))
+
+
+def test_a_pseudo_count_over_two_sites_is_that_over_one():
+    """The densities that the chains get, and their gradients, are equal; they were nan."""
+    from bayes_mdp.inference.collapse import log_evidence
+    from bayes_mdp.inference.collapsed_fit import seen_on_host
+    from bayes_mdp.inference.methods import NUTS
+    from bayes_mdp.inference.route import _prove_hierarchy, prove
+
+    found = []
+    for prior in (pairs, joint):
+        program, route = prove(prior, SPACE, "auto", NUTS())
+        assert route.fit.method == "collapsed"
+        hierarchy = _prove_hierarchy(program)
+        assert hierarchy.parents == ("count",)
+        seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+        with jax.enable_x64(True):
+
+            def density(count, hierarchy=hierarchy, seen=seen):
+                return log_evidence(hierarchy, {"count": count}, seen)
+
+            found.append(jax.jit(jax.value_and_grad(density))(0.7))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+    assert np.isfinite(found).all()
