@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.summary_moments import pair_moments, rewards_seen
-from bayes_mdp.inference.summary_sites import how, problems, site_lines
+from bayes_mdp.inference.summary_sites import how, notes, problems, site_lines
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -185,7 +185,7 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
         found.append("The log evidence is not finite: impossible data, or sums that do not determine it.")
     if exact and _saturated(posterior):
         found.append("Concentrations above 2^24 in float32: one more transition no longer changes them.")
-    found += [text[0].upper() + text[1:] + "." for text in problems(posterior)]
+    found += [text[0].upper() + text[1:] + "." for text in (*problems(posterior), *notes(posterior))]
     return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
 
 

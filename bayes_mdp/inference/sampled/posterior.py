@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.chains import Chains
+from bayes_mdp.inference.derived import tables_of
 from bayes_mdp.inference.rejuvenate import systematic
 from bayes_mdp.inference.sampled.drawn import Drawn
 from bayes_mdp.inference.sampled.recipe import Recipe
@@ -246,7 +247,7 @@ class SampledPosterior(WeightedDraws):
 
     def problems(self) -> list[str]:
         """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
-        found = Drawn(self.sites, self.mcmc, self.losses).problems()
+        found = Drawn(self.sites, self.mcmc, self.losses).problems(tables_of(self))
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
             found.append(
