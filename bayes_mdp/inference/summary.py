@@ -166,6 +166,11 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
         found.append("No data: this is the prior.")
     elif untried := int((~tried).sum()):
         found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+    if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
+        found.append(
+            f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "
+            "concentration <= 1/2): what needs it, as the value of a policy does, is refused."
+        )
     if infinite := int(np.isinf(reward_sd).sum()):
         found.append(
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "

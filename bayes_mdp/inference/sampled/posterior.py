@@ -22,7 +22,7 @@ from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import unmasked
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.statistics import check_rewards
-from bayes_mdp.models.world import RewardTable, World, to_mdp
+from bayes_mdp.models.world import RewardTable, World, check_mean, to_mdp
 
 SHARE = 0.5
 
@@ -82,7 +82,12 @@ class SampledPosterior(WeightedDraws):
 
     @property
     def mdps(self) -> MDP:  # type: ignore[override]
-        """The hypothesis of every draw, with a leading axis N on every array."""
+        """The hypothesis of every draw, with a leading axis N on every array.
+
+        Raises:
+            ValueError: a reward law without a mean (see `bayes_mdp.models.world.check_mean`).
+        """
+        check_mean(self.rewards, self.space, draws=True)
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
     def _mdp(self, rows: Float[Array, "*H S A O"], rewards: RewardTable) -> MDP:
@@ -90,7 +95,12 @@ class SampledPosterior(WeightedDraws):
         return to_mdp(World(rows, reward), self.space)
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
-        """Hypotheses drawn from the draws by weight, with replacement."""
+        """Hypotheses drawn from the draws by weight, with replacement.
+
+        Raises:
+            ValueError: as `mdps`.
+        """
+        check_mean(self.rewards, self.space, draws=True)
         index = jax.random.categorical(key, jnp.asarray(self.log_weights), shape=sample_shape)
         make = self._mdp
         for _ in sample_shape:
