@@ -4,6 +4,7 @@
 with a reward of exploration beside the real one. `Local` is that pair; a method is a rule that makes it from `Stats`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.planning.memory import check_memory
+
+COPIES = 6  # of the counts: two models made of them, and what a step keeps of both
+REMEDY = "a planner that lists the successors seen (PrioritizedSweeping) takes less"
 
 
 class Stats(NamedTuple):
@@ -69,7 +74,13 @@ class Tally(eqx.Module):
 
     @classmethod
     def empty(cls, space: StateActionSpace) -> "Tally":
-        """Nothing has been seen."""
+        """Nothing has been seen.
+
+        Raises:
+            ValueError: the counts, and a model made of them, would not fit in memory.
+        """
+        numbers = math.prod((*space.shape, space.n_states))
+        check_memory(f"space has {numbers} counts of next states", 4.0 * COPIES * numbers, REMEDY)
         none = jnp.zeros(space.shape)
         rows = jnp.zeros((*space.shape, space.n_states))
         return cls(none, none, rows, jnp.zeros(space.shape, jnp.int32), jnp.int32(0))

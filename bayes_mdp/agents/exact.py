@@ -28,6 +28,7 @@ from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, SparseMDP, State
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.condensation import condensation
+from bayes_mdp.planning.memory import check_memory
 from bayes_mdp.planning.policies import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation
 
@@ -129,10 +130,12 @@ def value_covariance(
 
     Raises:
         ValueError: rows tied otherwise than by a mixture; cycles (names one); `Episodic` with one row for all steps;
-            a variance that does not exist; `AverageReward`; as `planning.evaluate`. TypeError: an ability is missing.
+            a variance that does not exist; `AverageReward`; covariances that would not fit in memory; as
+            `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, _WHO)
     probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    _check_memory(posterior, mean, objective)
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
     status = answer.converged & value.converged, answer.iterations, gap
@@ -146,6 +149,15 @@ def value_covariance(
     return ValueCovariance(
         q, v, q_covariance, v_covariance, status[0].all(), status[1].max(), status[2].max(), validity
     )
+
+
+def _check_memory(posterior: Any, mean: MDP | SparseMDP, objective: Objective) -> None:
+    """Rows by steps, covariances between the values of all states, and those with the values of all pairs."""
+    n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
+    components = posterior.weights.shape[0] if can_split(posterior) else 1
+    numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
+    what = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
+    check_memory(what, mean.reward.dtype.itemsize * components * numbers, "draws take less (exact.by_draws)")
 
 
 def _prepare(

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.calibration.draws import Draws, draw, reference
+from bayes_mdp.calibration.draws import Draws, check_draws, draw, reference
 from bayes_mdp.calibration.observed import Data, Rows, before_data, observe
 from bayes_mdp.calibration.programs import draw_program
 from bayes_mdp.calibration.runs import Run
@@ -14,8 +15,7 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
-
-MAX_BYTES = 4 * 2**30
+from bayes_mdp.mdp import Log, Transitions
 
 
 def check_posterior(posterior: Any, num_draws: int) -> None:
@@ -40,13 +40,17 @@ def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int
     check_posterior(posterior, num_draws)
     if group not in ("posterior", "prior"):
         raise ValueError(f"group is {group!r}, expected 'posterior' or 'prior'")
+    check_draws(posterior, num_draws, _number_of(data))
     rows, _ = observe(reference(posterior), data)
     if rows is None:
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
-    if 16 * num_draws * rows.outcome.size > MAX_BYTES:
-        most = MAX_BYTES // (16 * rows.outcome.size)
-        raise ValueError(f"num_draws is {num_draws}, expected at most {most} for {rows.outcome.size} transitions")
     return (draw if group == "posterior" else draw_prior)(key, posterior, num_draws), rows
+
+
+def _number_of(data: Data) -> int:
+    """Transitions, where `data` holds them one by one."""
+    data = data.transitions if isinstance(data, Log) else data
+    return int(np.size(data.state)) if isinstance(data, Transitions) else 0
 
 
 def draw_prior(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
@@ -57,6 +61,7 @@ def draw_prior(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
     """
     if not isinstance(posterior, CollapsedPosterior | SampledPosterior):
         return draw(key, before_data(posterior), num_draws)
+    check_draws(posterior, num_draws)
     if not has_prior(posterior):
         raise ValueError("the posterior has no proper prior program (one that was loaded has none), expected one")
     drawn = draw_program(key, program_of(posterior), posterior.space, num_draws)

@@ -1,6 +1,7 @@
 """ArviZ's own answers about draws and predictions, the same call on both generations. Host-side."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +12,10 @@ from bayes_mdp.calibration.beliefs import chains_of, check_posterior, method_of
 from bayes_mdp.calibration.export import to_arviz
 from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.observed import Data
+from bayes_mdp.inference.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
+from bayes_mdp.inference.derived import Scalars, tables_of
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.summary_sites import problems
+from bayes_mdp.inference.summary_sites import notes, problems
 from bayes_mdp.mdp.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LARGE_PARETO_K = 0.7
+MOST_ASKED = 200  # elements of a table that ArviZ, which takes them one by one, is asked about
+COLUMNS = ("r_hat", "ess_bulk", "ess_tail", "moved", "elements")
 
 
 class Loo(NamedTuple):
@@ -46,12 +51,15 @@ class Diagnosis(NamedTuple):
 
     Args:
         method: how the posterior was inferred.
-        sites: a row for each latent site: `r_hat` (rank-normalised, the largest of its elements), `ess_bulk` and
-            `ess_tail` (the smallest), by ArviZ; None where no chains were run.
+        sites: a row for each latent site, continuous or discrete, and for the `transition_probs` and `reward_mean` that
+            follow from the draws: `r_hat` (rank-normalised, the largest of its elements), `ess_bulk` and `ess_tail`
+            (the smallest), by ArviZ; `moved`, how many of its `elements` had more than one value. Of discrete sites the
+            indicators of their values are compared. None where no chains were run.
         num_draws: of all chains, or components; None: no draws.
         divergences: diverging draws; None: not known.
         weights_ess: effective sample size of the weights, of `num_draws`; None: no draws.
         problems: one sentence each: what is wrong, what to do.
+        notes: what the draws cannot show, one sentence each: discrete sites that never moved.
     """
 
     method: str
@@ -60,6 +68,7 @@ class Diagnosis(NamedTuple):
     divergences: int | None
     weights_ess: float | None
     problems: list[str]
+    notes: list[str]
 
     @property
     def trustworthy(self) -> bool:
@@ -77,12 +86,19 @@ class Diagnosis(NamedTuple):
             lines += ["  " + line for line in self.sites.to_string(float_format=lambda x: f"{x:.4g}").splitlines()]
         elif self.method in ("svi", "laplace"):
             lines.append("  an approximation by one optimiser run: no chains to compare")
-        lines += [f"  - {text}" for text in self.problems] or ["No problem was seen."]
+        lines += [f"  - {text}" for text in (*self.problems, *self.notes)]
+        if not self.problems:
+            lines.append("No other problem was seen." if self.notes else "No problem was seen.")
         return "\n".join(lines)
 
 
 def diagnose(posterior: Any) -> Diagnosis:
     """R-hat, effective sample sizes and divergences of a sampled fit, and what they mean.
+
+    Every scalar that follows from the draws is looked at: the elements of all latent sites, the transition
+    probabilities and the mean rewards (of a collapsed posterior: what they are expected to be given the parents). Of
+    tables with more than 200 elements ArviZ is asked about the 200 that are worst by split r-hat or effective sample
+    size.
 
     Args:
         posterior: as `infer` returns it, or a mixture.
@@ -92,42 +108,83 @@ def diagnose(posterior: Any) -> Diagnosis:
     """
     check_posterior(posterior, 1)
     if isinstance(posterior, ConjugatePosterior):
-        return Diagnosis(posterior.method, None, None, None, None, [])
+        return Diagnosis(posterior.method, None, None, None, None, [], [])
     chains = chains_of(posterior)
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
-    sites = None if chains is None else _site_table(chains)
+    sites = None if chains is None else _site_table(chains, tables_of(posterior))
     size = float(posterior.effective_sample_size())
-    return Diagnosis(method_of(posterior), sites, posterior.weights.shape[0], diverging, size, problems(posterior))
+    found = problems(posterior)
+    if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
+        found = [*found, *_by_arviz(sites)]
+    return Diagnosis(method_of(posterior), sites, posterior.weights.shape[0], diverging, size, found, notes(posterior))
 
 
-def _site_table(chains: Any) -> "pd.DataFrame":
+def _site_table(chains: Chains, tables: Mapping[str, Scalars]) -> "pd.DataFrame":
+    """A row for each site and table, by ArviZ on those of its scalars that moved."""
     import pandas as pd
+
+    rows = {name: _site_row(*_scalars(chains, name)) for name in chains.draws}
+    rows |= {name: _table_row(chains, table) for name, table in tables.items() if name not in rows}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
+
+
+def _scalars(chains: Chains, name: str) -> tuple[np.ndarray, int, int]:
+    """The scalars [C N e] of a site that moved; how many elements it has and how many of them moved."""
+    values = np.asarray(chains.draws[name], np.float64).reshape(chains.num_chains, chains.num_samples, -1)
+    moved = (values != values[:1, :1]).any((0, 1))
+    kept = values[..., moved]
+    levels = np.unique(kept) if name in chains.discrete else ()
+    if 2 < len(levels) <= MOST_VALUES:
+        kept = np.concatenate([(kept == level).astype(np.float64) for level in levels], axis=-1)
+        kept = kept[..., (kept != kept[:1, :1]).any((0, 1))]
+    return kept, values.shape[-1], int(moved.sum())
+
+
+def _table_row(chains: Chains, table: Scalars) -> tuple[float, ...]:
+    number = chains.num_chains * chains.num_samples
+    r_hat, size = table.measure(split_r_hat, number), table.measure(effective_size, number)
+    moved = np.flatnonzero(~np.isnan(size) | ~np.isnan(r_hat))
+    asked = moved
+    if len(moved) > MOST_ASKED:
+        by_r_hat, by_size = moved[np.argsort(-r_hat[moved])], moved[np.argsort(size[moved])]
+        asked = np.unique(np.concatenate([by_r_hat[: MOST_ASKED // 2], by_size[: MOST_ASKED // 2]]))
+    return _site_row(table.steady(table.index[asked]), len(table.index), len(moved))
+
+
+def _site_row(values: np.ndarray, elements: int, moved: int) -> tuple[float, ...]:
     import xarray as xr
 
-    draws = {}
-    for name, values in chains.draws.items():
-        if name not in chains.discrete:
-            flat = np.asarray(values, np.float64).reshape(chains.num_chains, chains.num_samples, -1)
-            draws[name] = (("chain", "draw", f"{name}_element"), flat)
-    data = xr.Dataset(draws)
+    if not values.shape[-1]:
+        return (np.nan, np.nan, np.nan, moved, elements)
+    data = xr.Dataset({"x": (("chain", "draw", "element"), values)})
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # What is wrong with a site that does not vary is in `problems`.
+        # What is wrong with too few draws, or a chain that does not move, is in `problems`.
         warnings.simplefilter("ignore")
         r_hat, bulk, tail = arviz().rhat(data), *(arviz().ess(data, method=m) for m in ("bulk", "tail"))
-    rows = {
-        name: {
-            "r_hat": _worst(r_hat[name], np.nanmax),
-            "ess_bulk": _worst(bulk[name], np.nanmin),
-            "ess_tail": _worst(tail[name], np.nanmin),
-        }
-        for name in draws
-    }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"])
+    return _worst(r_hat["x"], np.max), _worst(bulk["x"], np.min), _worst(tail["x"], np.min), moved, elements
 
 
 def _worst(values: Any, reduce: Any) -> float:
     array = np.asarray(values, float)
-    return float(reduce(array)) if np.isfinite(array).any() else float("nan")
+    array = array[~np.isnan(array)]
+    return float(reduce(array)) if array.size else float("nan")
+
+
+def _by_arviz(sites: "pd.DataFrame") -> list[str]:
+    """What the rank-normalised numbers show and the plain ones do not."""
+    worst = sites.loc[sites["r_hat"].fillna(0.0).idxmax()]
+    if worst["r_hat"] > MAX_R_HAT:
+        return [
+            f"the rank-normalised r-hat of {worst.name!r} is {worst['r_hat']:.3f}, above {MAX_R_HAT}: the chains "
+            "differ in scale or tails; give more warm-up and more draws (num_warmup=, num_samples=), or reparametrise"
+        ]
+    least = sites.loc[sites["ess_bulk"].fillna(np.inf).idxmin()]
+    if least["ess_bulk"] < MIN_ESS:
+        return [
+            f"the effective sample size of {least.name!r} is {least['ess_bulk']:.0f}, below {MIN_ESS:.0f}: give more "
+            "draws (num_samples=), or reparametrise"
+        ]
+    return []
 
 
 def summary(draws: "xr.Dataset") -> "pd.DataFrame":

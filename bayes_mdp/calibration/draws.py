@@ -1,5 +1,6 @@
 """Draws of what a posterior believes, at every pair, as arrays of NumPy. Host-side."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +16,13 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.models.world import RewardTable
+from bayes_mdp.planning.memory import check_memory
 
 BLOCK = 50
+NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
+SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
+ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
+PAIR_BYTES = 64  # of the reward of a cell under one draw
 
 
 class Draws(NamedTuple):
@@ -72,7 +78,11 @@ def draw(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
 
     Args:
         posterior: a `ConjugatePosterior` (or the same before data), a mixture of them, or a `SampledPosterior`.
+
+    Raises:
+        ValueError: they would not fit in memory.
     """
+    check_draws(posterior, num_draws)
     if isinstance(posterior, SampledPosterior):
         index, run = choose(generator(key), posterior, posterior.sites, min(num_draws, posterior.num_draws))
         tables = (posterior.transition_probs, posterior.rewards)
@@ -84,6 +94,36 @@ def draw(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
     hyper = posterior.hyper if isinstance(posterior, CollapsedPosterior | Mixture) else {}
     index, run = choose(generator(key_choice), posterior, hyper, num_draws)
     return _leaves(key_leaves, posterior, index)._replace(run=run)
+
+
+def check_draws(posterior: Any, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
+    """Refuse draws that would not fit in memory, before they are made.
+
+    Args:
+        posterior: whose draws; its space is read alone.
+        num_draws: of them.
+        transitions: that each is held against, one by one.
+        beside: bytes that are needed beside each draw.
+
+    Raises:
+        ValueError: the number of draws, the memory that they take, what there is.
+    """
+    pairs = math.prod(posterior.space.shape)
+    table = pairs * posterior.space.n_outcomes
+    sampled = isinstance(posterior, SampledPosterior)
+    by_outcome = posterior.rewards.by_outcome if sampled else reference(posterior).rewards_by_outcome
+    cells = table if by_outcome else pairs
+    made = min(num_draws, posterior.num_draws) if sampled else num_draws
+    # Blocks are joined: what is drawn is there twice for a moment.
+    each = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
+    at_once = 4 * SCRATCH * table * block_size(table) + 16 * 8 * table
+    held = f", {transitions} transitions" if transitions else ""
+    check_memory(f"num_draws is {num_draws}{held}", made * each + at_once, "fewer draws take less")
+
+
+def block_size(table: int) -> int:
+    """How many draws of `table` probabilities are made at once."""
+    return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:
@@ -145,8 +185,9 @@ def _at(posterior: Any, k: Any) -> Any:
 
 def _in_blocks(draw_block: Any, key: PRNGKeyArray, posterior: Any, index: np.ndarray) -> Any:
     """A draw of each of `index`, block by block: one program for any number, and no more memory than is needed."""
-    number = -(-len(index) // BLOCK)
-    places = np.resize(index, (number, BLOCK)).astype(np.int32)
-    keys = jax.random.split(key, (number, BLOCK))
+    size = block_size(math.prod((*posterior.space.shape, posterior.space.n_outcomes)))
+    number = -(-len(index) // size)
+    places = np.resize(index, (number, size)).astype(np.int32)
+    keys = jax.random.split(key, (number, size))
     blocks = [jax.tree.map(np.asarray, draw_block(keys[i], posterior, places[i])) for i in range(number)]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(index)], *blocks)

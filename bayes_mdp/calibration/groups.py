@@ -11,8 +11,8 @@ from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.beliefs import MAX_BYTES, check_posterior, draw_prior, method_of, program_of
-from bayes_mdp.calibration.draws import Draws, draw, generator, reference
+from bayes_mdp.calibration.beliefs import check_posterior, draw_prior, method_of, program_of
+from bayes_mdp.calibration.draws import Draws, check_draws, draw, generator, reference
 from bayes_mdp.calibration.labels import item_coordinates
 from bayes_mdp.calibration.observed import Data, known_rewards, observe, rewards_by_outcome
 from bayes_mdp.calibration.programs import site_dims
@@ -130,19 +130,18 @@ class _Builder:
         return self._dataset({"visit_counts": counts.sum(-1), **held}, ())
 
     def check_size(self, wanted: Collection[str]) -> None:
-        """Refuse what would not fit in `MAX_BYTES`."""
+        """Refuse groups that would not fit in memory, before a draw is made."""
         probs = self._cells.transition_counts.size
         reward = 16 * self._cells.rewards.count.size
-        replicate = 4 * probs + reward if self._rows is None else 8 * self._rows.outcome.size
-        unit = self._cells.tried[0].size if self._unit == "cell" else replicate
-        sizes = {"posterior": 4 * probs + reward, "posterior_predictive": replicate, "log_likelihood": unit}
-        sizes.update(prior=sizes["posterior"], prior_predictive=replicate)
-        per_draw = sum(sizes.get(name, 0) for name in wanted)
-        if self._num_draws * per_draw > MAX_BYTES:
-            raise ValueError(
-                f"num_draws is {self._num_draws}, {self._num_draws * per_draw / 2**30:.1f} GiB in these groups, "
-                f"expected at most {MAX_BYTES // per_draw}, {MAX_BYTES / 2**30:.1f} GiB"
-            )
+        number = 0 if self._rows is None else self._rows.outcome.size
+        replicate = 4 * probs + reward if self._rows is None else 8 * number
+        unit = 8 * self._cells.tried[0].size if self._unit == "cell" else replicate
+        sizes = {"posterior_predictive": replicate, "log_likelihood": unit, "prior_predictive": replicate}
+        # The draws of the prior are others than those of the posterior.
+        sizes["prior"] = 2 * 4 * probs + reward
+        of_rows = number if {"posterior_predictive", "prior_predictive", "log_likelihood"} & set(wanted) else 0
+        beside = float(sum(sizes.get(name, 0) for name in wanted))
+        check_draws(self._posterior, self._num_draws, of_rows, beside)
 
     def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
         rng = generator(self._keys[group])

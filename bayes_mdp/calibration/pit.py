@@ -118,10 +118,12 @@ def loo_pit(posterior: Any, data: Data, *, num_draws: int = 1000, key: PRNGKeyAr
 
 def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
     """Probabilities, not replicates, of the outcomes below the one that was seen: less noise."""
-    probs = draws.transition_probs.astype(np.float64)
-    each = (slice(None), *rows.cell)
-    at = probs[(*each, rows.outcome)]
-    upto = np.cumsum(probs, axis=-1)[(*each, rows.outcome)]
+    pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    upto, at = np.zeros((2, len(draws.transition_probs), which.size))
+    for n, probs in enumerate(draws.transition_probs):  # one draw at a time: all of them at once are large
+        tried = probs[tuple(pairs)].astype(np.float64)
+        upto[n], at[n] = np.cumsum(tried, axis=-1)[which, rows.outcome], tried[which, rows.outcome]
     below, at = ((weights * x.T).sum(1) for x in (upto - at, at))
     return below + rng.random(at.shape) * at
 

@@ -10,6 +10,8 @@ from bayes_mdp.calibration.draws import Draws
 from bayes_mdp.calibration.laws import Law, Moments
 from bayes_mdp.calibration.observed import Cells, Rows
 
+NUMBERS_AT_ONCE = 2**22
+
 
 def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[str, Any]:
     """Per draw and transition [N T], another outcome of the same pair, and another reward."""
@@ -79,13 +81,25 @@ def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]
 def _categorical(
     rng: np.random.Generator, probs: Float[np.ndarray, "N C O"], which: Int[np.ndarray, " T"]
 ) -> Int[np.ndarray, "N T"]:
-    """Index drawn from row `which` of each draw: one search in the laid-out cumulative sums, row r in [r, r + 1]."""
+    """Index drawn from row `which` of each draw: one search in the laid-out cumulative sums, row r in [r, r + 1].
+
+    Some draws at a time: the sums take more memory than the draws.
+    """
+    n, c, o = probs.shape
+    chance = rng.random((n, which.size))
+    size = max(1, NUMBERS_AT_ONCE // (c * o))
+    return np.concatenate([_search(probs[i : i + size], chance[i : i + size], which) for i in range(0, n, size)])
+
+
+def _search(
+    probs: Float[np.ndarray, "N C O"], chance: Float[np.ndarray, "N T"], which: Int[np.ndarray, " T"]
+) -> Int[np.ndarray, "N T"]:
     n, c, o = probs.shape
     cumulative = np.cumsum(probs.astype(np.float64), axis=-1)
     cumulative /= cumulative[..., -1:]
     start = np.arange(n * c, dtype=np.float64).reshape(n, c)
     row = start[:, which]
     # Rounding may not carry a draw into the next row.
-    target = np.minimum(row + rng.random(row.shape), np.nextafter(row + 1.0, 0.0))
+    target = np.minimum(row + chance, np.nextafter(row + 1.0, 0.0))
     found = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
     return found - (row * o).astype(np.int64)

@@ -25,6 +25,7 @@ from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.identity import UnidentifiedError, identity
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.planning.memory import check_memory
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -139,9 +140,15 @@ def run_simulations(
 
 
 def _chunk(design: Design) -> int:
-    """How many simulations run side by side: what memory allows."""
+    """How many simulations run side by side: what memory allows.
+
+    Raises:
+        ValueError: not even one.
+    """
     table = int(np.prod(design.space.shape)) * design.space.n_outcomes
-    return int(np.clip(MAX_NUMBERS // (design.num_draws * (4 * table + design.num_transitions)), 1, CHUNK))
+    numbers = design.num_draws * (4 * table + design.num_transitions)
+    check_memory(f"num_draws is {design.num_draws}", 8.0 * numbers, "fewer draws take less")
+    return int(np.clip(MAX_NUMBERS // numbers, 1, CHUNK))
 
 
 def _dataset(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> "xr.Dataset":

@@ -1,5 +1,6 @@
 """Draws of a prior program, before any data, and the log density of its sites. Host-side."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float, PRNGKeyArray
 from numpyro import handlers
 
-from bayes_mdp.calibration.draws import BLOCK, Draws, of_tables
+from bayes_mdp.calibration.draws import Draws, block_size, of_tables
 from bayes_mdp.calibration.runs import Run
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
@@ -21,12 +22,13 @@ from bayes_mdp.models.world import reward_table, transition_table
 
 def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_draws: int) -> Draws:
     """Independent draws of the program, with every latent site in `run.sites`."""
+    size = block_size(math.prod((*space.shape, space.n_outcomes)))
 
     @jax.jit
     def block(keys: PRNGKeyArray) -> Any:
         return jax.vmap(lambda each: _one(prior, space, each))(keys)
 
-    drawn = [block(jax.random.split(each, BLOCK)) for each in jax.random.split(key, -(-num_draws // BLOCK))]
+    drawn = [block(jax.random.split(each, size)) for each in jax.random.split(key, -(-num_draws // size))]
     probs, rewards, sites = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *drawn)
     return of_tables(probs, rewards, Run(sites))
 

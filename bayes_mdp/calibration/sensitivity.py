@@ -15,7 +15,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration import predictive
 from bayes_mdp.calibration.beliefs import check_posterior
-from bayes_mdp.calibration.draws import Draws, draw, generator, reference
+from bayes_mdp.calibration.draws import Draws, check_draws, draw, generator, reference
 from bayes_mdp.calibration.observed import Data, observe
 from bayes_mdp.calibration.power import sensitivity
 from bayes_mdp.calibration.priors import log_prior_of
@@ -99,6 +99,9 @@ def prior_sensitivity(
     check_posterior(posterior, num_draws)
     key_draws, key_null = jax.random.split(jax.random.key(0) if key is None else key)
     rows, cells = observe(reference(posterior), data)
+    table = float(np.prod((*posterior.space.shape, posterior.space.n_outcomes)))
+    # Ranks of every quantity, under every power.
+    check_draws(posterior, num_draws, 0 if rows is None else rows.outcome.size, 8 * 4 * table)
     draws = draw(key_draws, posterior, num_draws)
     terms = log_prior_of(posterior, draws)
     if rows is None:

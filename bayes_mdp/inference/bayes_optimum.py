@@ -90,6 +90,7 @@ def bayes_optimal(
     objective: Objective,
     initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
     max_hyperstates: int = MAX_HYPERSTATES,
+    max_bytes: int | None = None,
 ) -> BayesOptimal:
     """The Bayes-optimal value: the best expected reward of one episode, learning within it included. Host side.
 
@@ -102,21 +103,25 @@ def bayes_optimal(
         space: of a program; None with a posterior, which has one.
         objective: `Episodic(horizon)`.
         initial: distribution of the first state; None: uniform, and the answer says so.
-        max_hyperstates: refuse problems with more of them. Each takes 8 bytes (more where its counts need more than 64
-            bits).
+        max_hyperstates: refuse problems with more of them: a matter of time.
+        max_bytes: refuse problems that take more memory, by a forecast from the first steps, before it is taken. A
+            hyper-state takes 8 bytes for every 64 bits of its counts (of all leaf rows: kilobytes where states are
+            many), and a number for each action while its step is solved. None: half of the memory that is free.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used: another objective, rewards whose law
-            has infinitely many outcomes, too many hyper-states, a prior without an exact posterior.
+            has infinitely many outcomes, too many hyper-states or too much memory, a prior without an exact posterior.
     """
     horizon = _check_objective(objective)
     check_count("max_hyperstates", max_hyperstates)
+    if max_bytes is not None:
+        check_count("max_bytes", max_bytes)
     posterior = _posterior(prior, space)
     _check_posterior(posterior, horizon)
     start = _start(initial, posterior.space.n_states)
     problem = hyper_problem(posterior, horizon)
     with _counter("counting") as report:
-        layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report)
+        layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
     total = sum(len(codes) for layer in layers for codes in layer)
     with _counter("solving", total) as report:
         q = _first_q(problem, layers, report)

@@ -1,7 +1,8 @@
 """Running a NumPyro kernel, several chains side by side, and saying what is wrong with them."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs, HMCGibbs, init_to_s
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayes_mdp.inference import methods
+from bayes_mdp.inference.derived import Scalars
 from bayes_mdp.inference.trace import unique_names
 from bayes_mdp.models.tracing import traced_alone
 
@@ -24,7 +26,11 @@ SETTLED_R_HAT = 1.1
 MIN_ESS = 100.0
 """Below this the Monte Carlo error of a mean exceeds a tenth of the posterior standard deviation."""
 
+MOST_VALUES = 16
+"""A discrete site with more of them is looked at as a number."""
+
 Model = Callable[[Any], Any]
+NO_TABLES: Mapping[str, Scalars] = MappingProxyType({})
 
 
 class SamplingWarning(UserWarning):
@@ -40,7 +46,7 @@ class Chains(eqx.Module):
         accept_prob: its acceptance probability; None likewise.
         num_steps: its leapfrog steps; None likewise.
         log_density: of its unconstrained values, up to a constant; None likewise.
-        discrete: names of the sites with a discrete support.
+        discrete: names of the sites with a discrete support of several values.
     """
 
     draws: dict[str, Array]
@@ -61,20 +67,62 @@ class Chains(eqx.Module):
         return next(iter(self.draws.values())).shape[1]
 
     def r_hat(self) -> dict[str, Float[np.ndarray, "..."]]:
-        """Split r-hat of every element of every continuous site; nan where it does not vary, or with under 4 draws."""
-        return {name: _split_r_hat(values) for name, values in self._continuous().items()}
+        """Split r-hat of every element of every site; nan where it does not vary, or with under 4 draws.
+
+        Of a discrete site: the largest of those of the indicators of its values, which are labels (as numbers, where
+        there are more than 16); infinite where no chain moves and they differ.
+        """
+        return {name: self._each(name, values, split_r_hat, np.fmax) for name, values in self._numbers().items()}
 
     def ess(self) -> dict[str, Float[np.ndarray, "..."]]:
-        """Effective sample size of every element of every continuous site; nan where it does not vary."""
-        return {name: _ess(values) for name, values in self._continuous().items()}
+        """Effective sample size of every element of every site; nan where it does not vary. Of a discrete site: the
+        least of those of its indicators.
+        """
+        return {name: self._each(name, values, effective_size, np.fmin) for name, values in self._numbers().items()}
 
-    def problems(self) -> list[str]:
-        """What a person must know before these draws are used, one sentence each; empty: nothing was seen."""
+    def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
+        """What a person must know before these draws are used, one sentence each; empty: nothing was seen.
+
+        Args:
+            tables: what else follows from the draws, and must have mixed (`bayes_mdp.inference.derived.tables_of`).
+        """
         stuck = _impossible(self)
-        return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self), *_too_few(self)]
+        return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
+
+    def notes(self) -> list[str]:
+        """What the draws cannot show: discrete sites that had one value in all draws of all chains. One sentence each.
+
+        Where the data leave no doubt about the value that is as it should be; chains that cannot leave the value that
+        they started from look the same. An element that is always the same but for the chain is in `problems`.
+        """
+        found = []
+        for name in self.discrete:
+            values = np.asarray(self.draws[name]) if name in self.draws else np.zeros((1, 0))
+            still = ~_varies(values)
+            if still.any():
+                index = tuple(int(i) for i in np.argwhere(still)[0])
+                found.append(
+                    f"discrete site {_element(name, index)} did not move: it is {values[(0, 0, *index)]} in all "
+                    f"{self.num_chains * self.num_samples} draws ({still.sum()} of {still.size} elements did not); "
+                    "right where the data leave no doubt, which these draws cannot show"
+                )
+        return found
+
+    def _each(self, name: str, values: np.ndarray, statistic: Callable[[Any], Any], worst: Any) -> np.ndarray:
+        if name not in self.discrete:
+            return statistic(values)
+        levels = np.unique(values)
+        if len(levels) > MOST_VALUES:
+            return statistic(values)
+        return worst.reduce([statistic((values == level).astype(np.float64)) for level in levels])
+
+    def _numbers(self) -> dict[str, np.ndarray]:
+        return {k: np.asarray(x, np.float64) for k, x in self.draws.items()}
 
     def _continuous(self) -> dict[str, np.ndarray]:
-        return {k: np.asarray(x, np.float64) for k, x in self.draws.items() if k not in self.discrete}
+        """Whole numbers of a site that is not discrete are a constant: the site can have one value only."""
+        sites = {k: np.asarray(x) for k, x in self.draws.items() if k not in self.discrete}
+        return {k: x.astype(np.float64) for k, x in sites.items() if not np.issubdtype(x.dtype, np.integer)}
 
 
 @traced_alone
@@ -94,7 +142,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
         ValueError: the program has no latent site, two sites of one name, or a discrete site that cannot be enumerated.
         TypeError: `method.kernel` does not return a kernel.
     """
-    discrete, continuous = latent_sites(model, data)
+    discrete, continuous, fixed = latent_sites(model, data)
     if not discrete and not continuous:
         raise ValueError("the program has no latent site, expected something to sample")
     kernel = _kernel(model, method, bool([site for site, enumerated in discrete.items() if not enumerated]))
@@ -116,13 +164,14 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
         {name: samples[name] for name in (*discrete, *continuous) if name in samples},
         **{name: seen.get(name, extra.get(name)) for name in ("diverging", "accept_prob", "num_steps")},
         log_density=None if potential is None else -potential,
-        discrete=tuple(discrete),
+        discrete=tuple(name for name in discrete if name not in fixed),
     )
 
 
 @traced_alone
-def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, and the continuous ones.
+def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, ...], frozenset[str]]:
+    """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, the continuous ones, and the
+    discrete ones that have one value only.
 
     Traced abstractly: nothing is drawn.
 
@@ -137,7 +186,7 @@ def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, .
 
     jax.eval_shape(program, jax.random.key(0))
     latents = [site for site in found if site["type"] == "sample" and not site["is_observed"]]
-    discrete, continuous = {}, []
+    discrete, continuous, fixed = {}, [], set()
     for site in latents:
         if not site["fn"].support.is_discrete:
             continuous.append(site["name"])
@@ -149,7 +198,17 @@ def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, .
                 "that has one (Categorical, Bernoulli, DiscreteUniform), or a kernel of your own"
             )
         discrete[site["name"]] = site["infer"].get("enumerate") == "parallel"
-    return discrete, tuple(continuous)
+        if _num_values(site["fn"]) == 1:
+            fixed.add(site["name"])
+    return discrete, tuple(continuous), frozenset(fixed)
+
+
+def _num_values(law: Any) -> int | None:
+    """How many values a discrete law has; None: that depends on what is traced."""
+    try:
+        return law.enumerate_support(expand=False).shape[0]
+    except NotImplementedError:
+        return None
 
 
 def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str, Any]]:
@@ -195,17 +254,19 @@ def _fields(kernel: MCMCKernel) -> dict[str, str]:
     return {}
 
 
-def _split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
     if values.shape[1] < 4:
         return np.full(values.shape[2:], np.nan)
-    return np.where(_varies(values), split_gelman_rubin(values), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(_varies(values), split_gelman_rubin(values), np.nan)
 
 
-def _ess(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+def effective_size(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
     if values.shape[1] < 2:
         return np.full(values.shape[2:], np.nan)
+    moves = (values != values[:, :1]).any((0, 1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(_varies(values), effective_sample_size(values), np.nan)
+        return np.where(moves, effective_sample_size(values), np.nan)
 
 
 def _varies(values: Float[np.ndarray, "C N ..."]) -> Bool[np.ndarray, "..."]:
@@ -270,16 +331,23 @@ def _divergences(chains: Chains) -> list[str]:
     ]
 
 
-def _disagreement(chains: Chains) -> list[str]:
-    worst, high, total = _worst(chains.r_hat(), MAX_R_HAT)
+def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
+    # Where no chain moves an infinite r-hat has been said already.
+    r_hat = {name: np.where(np.isinf(each), np.nan, each) for name, each in chains.r_hat().items()}
+    worst, high, total = _worst(r_hat, _measured(chains, tables, split_r_hat), MAX_R_HAT)
     if worst is None:
         return []
     name, index, value = worst
-    text = f"r-hat of site {_element(name, index)} is {value:.3f} ({high} of {total} elements above {MAX_R_HAT}): "
-    each = np.asarray(chains.draws[name], np.float64)[(slice(None), slice(None), *index)]
-    settled = [_split_r_hat(chain[None]) for chain in each]
+    what, each = _values_of(chains, tables, name, index)
+    text = f"r-hat of {what} is {value:.3f} ({high} of {total} elements above {MAX_R_HAT}): "
+    means = ", ".join(f"{mean:.3g}" for mean in each.mean(1))
+    if name in chains.discrete:
+        return [
+            text + f"the chains disagree on how probable its values are (means {means}); give more draws "
+            "(num_samples=), or give each value a posterior of its own and join them by bayes_mdp.inference.mixture"
+        ]
+    settled = [split_r_hat(chain[None]) for chain in each]
     if value > SETTLED_R_HAT and not np.any(np.asarray(settled) > SETTLED_R_HAT):
-        means = ", ".join(f"{mean:.3g}" for mean in each.mean(1))
         return [
             text + f"each chain has settled, on another value (means {means}): the posterior has several modes, which "
             "more warm-up will not join; where labels can be swapped (components of a mixture), order them in the "
@@ -291,24 +359,52 @@ def _disagreement(chains: Chains) -> list[str]:
     ]
 
 
-def _too_few(chains: Chains) -> list[str]:
-    worst, low, total = _worst({name: -values for name, values in chains.ess().items()}, -MIN_ESS)
+def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
+    sizes = chains.ess(), _measured(chains, tables, effective_size)
+    sites, others = ({name: -each for name, each in found.items()} for found in sizes)
+    worst, low, total = _worst(sites, others, -MIN_ESS)
     if worst is None:
         return []
     name, index, value = worst
     return [
-        f"the effective sample size of site {_element(name, index)} is {max(-value, 1.0):.0f} of "
+        f"the effective sample size of {_values_of(chains, tables, name, index)[0]} is {max(-value, 1.0):.0f} of "
         f"{chains.num_chains * chains.num_samples} draws ({low} of {total} elements below {MIN_ESS:.0f}): give more "
         "draws (num_samples=), or reparametrise"
     ]
 
 
-def _worst(values: dict[str, np.ndarray], limit: float) -> tuple[tuple[str, tuple[int, ...], float] | None, int, int]:
-    """(site, index, value) of the largest element if it exceeds `limit`, how many do, of how many."""
+def _measured(
+    chains: Chains, tables: Mapping[str, Scalars], statistic: Callable[[Any], Any]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    number = chains.num_chains * chains.num_samples
+    return {name: table.measure(statistic, number) for name, table in tables.items() if name not in chains.draws}
+
+
+def _values_of(
+    chains: Chains, tables: Mapping[str, Scalars], name: str, index: tuple[int, ...]
+) -> tuple[str, Float[np.ndarray, "C N"]]:
+    """A scalar in words, and its draws."""
+    if name in chains.draws:
+        values = np.asarray(chains.draws[name], np.float64)[(slice(None), slice(None), *index)]
+        return f"site {_element(name, index)}", values
+    place = tables[name].index[index]
+    return f"{name}{list(tables[name].element(int(place)))}", tables[name].steady(np.array([place]))[..., 0]
+
+
+def _worst(
+    sites: dict[str, np.ndarray], tables: dict[str, np.ndarray], limit: float
+) -> tuple[tuple[str, tuple[int, ...], float] | None, int, int]:
+    """(name, index, value) of the largest element if it exceeds `limit`, how many do, of how many.
+
+    That of a site, where one does: what follows from it need not be named.
+    """
     worst, above, total = None, 0, 0
-    for name, each in values.items():
-        above, total = above + int((each > limit).sum()), total + each.size
-        if each.size and (each > limit).any():
+    for values in (sites, tables):
+        known = worst is not None
+        for name, each in values.items():
+            above, total = above + int((each > limit).sum()), total + each.size
+            if known or not (each > limit).any():
+                continue
             index = tuple(int(i) for i in np.unravel_index(np.nanargmax(each), each.shape))
             if worst is None or each[index] > worst[2]:
                 worst = (name, index, float(each[index]))

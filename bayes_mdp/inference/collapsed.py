@@ -15,6 +15,7 @@ from bayes_mdp.inference.chains import Chains, run_chains
 from bayes_mdp.inference.collapse import collapsed_model
 from bayes_mdp.inference.compact import Classes, compress, prior_leaves, with_prior_leaves
 from bayes_mdp.inference.componentwise import Componentwise
+from bayes_mdp.inference.derived import tables_of
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.moments import log_rising, statistics
@@ -94,7 +95,7 @@ class CollapsedPosterior(Componentwise):
 
     def problems(self) -> list[str]:
         """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
-        found = [] if self.mcmc is None else self.mcmc.problems()
+        found = [] if self.mcmc is None else self.mcmc.problems(tables_of(self))
         size = float(self.effective_sample_size())
         if not size >= 2.0:
             found.append(

@@ -72,8 +72,16 @@ class Componentwise(eqx.Module):
         return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
 
     def mean_mdp(self) -> MDP:
-        """Posterior mean of the transition probabilities and of the expected rewards."""
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist in a component (normal-gamma concentration <= 1/2); inside a
+                trace it is nan.
+        """
         mdp = self.average(lambda component: component.mean_mdp())
+        if is_concrete(self) and np.isnan(np.asarray(mdp.reward)).any():
+            for k in range(self.num_components):
+                self.component(k).mean_mdp()
         return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)
 
     def visit_counts(self) -> Pairs:

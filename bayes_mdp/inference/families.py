@@ -24,6 +24,8 @@ from bayes_mdp.mdp.validation import check_finite, check_positive
 from bayes_mdp.models.statistics import check_reward_values, log_base_measure
 
 Cells = Float[Array, "*cells"]
+MIN_CONCENTRATION = 0.5
+"""The mean reward of a normal-gamma belief has an expectation above it only."""
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -40,7 +42,7 @@ class RewardBelief(eqx.Module):
 
     @abc.abstractmethod
     def mean(self) -> Cells:
-        """Expected mean reward."""
+        """Expected mean reward; nan where it does not exist."""
 
     @abc.abstractmethod
     def variance(self) -> Cells:
@@ -104,8 +106,8 @@ class NormalGammaBelief(RewardBelief):
         return NormalGammaBelief(self.loc + shift, total, self.concentration + 0.5 * count, rate)
 
     def mean(self) -> Cells:
-        """Expected mean reward."""
-        return self.loc
+        """Expected mean reward, that of a Student-t; nan where concentration <= 1/2 (one degree of freedom)."""
+        return jnp.where(self.concentration > MIN_CONCENTRATION, self.loc, jnp.nan)
 
     def variance(self) -> Cells:
         """Variance of the mean reward, that of a Student-t; inf where concentration <= 1."""

@@ -1,6 +1,7 @@
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -32,10 +33,14 @@ from bayes_mdp.mdp.validation import (
     first_index,
 )
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
+from bayes_mdp.planning.linear import LISTED_DIRECT
+from bayes_mdp.planning.memory import check_memory
 from bayes_mdp.planning.outline import outline
 
 LEVEL = 0.95
-NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses that are held at once: 64 MiB
+NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
+MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
+COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 
 class PolicyValue(eqx.Module):
@@ -125,8 +130,9 @@ def policy_values(
         mdp = outline(keys[0], wide, shapes.reward.shape)
         start, given = read_start(mdp, initial)
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
-        draws = _evaluate_draws(in_chunks(keys, shapes), wide, probs, aim, start)
-        values, gaps, excess, ends = (np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in draws)
+        chunks = in_chunks(keys, shapes, chains=len(policies))
+        draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
+        values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
         if isinstance(objective, AverageReward):
             require_endless(ends)
         require_usable(values, gaps, excess, list(policies), objective)
@@ -181,18 +187,44 @@ def to_float64(tree: Any) -> Any:
     return jax.tree.map(widen, tree)
 
 
-def in_chunks(keys: PRNGKeyArray, draw: Any) -> PRNGKeyArray:
-    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first."""
-    chunk = max(1, NUMBERS_AT_ONCE // sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(draw)))
+def in_chunks(keys: PRNGKeyArray, draw: Any, chains: int = 1) -> PRNGKeyArray:
+    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
+
+    A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
+    chunk serves any number of them.
+
+    Args:
+        keys: of the draws.
+        draw: the shapes of one.
+        chains: how many policies are evaluated in it at once.
+
+    Raises:
+        ValueError: one draw would not fit in memory.
+    """
+    leaves = jax.tree.leaves(draw)
+    n_states, n_actions = max(leaves, key=lambda leaf: len(leaf.shape)).shape[-3:-1]
+    # A chain is solved directly where it is dense, or small.
+    listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
+    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
+    what = f"posterior has draws of {n_states} states and {n_actions} actions"
+    check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
+    most = min(MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers), len(keys))
+    chunk = 1 << (most - 1).bit_length()
+    chunk = chunk if chunk * numbers <= NUMBERS_AT_ONCE and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
-    chunk = -(-len(keys) // rounds)
     return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
+
+
+def over_chunks(function: Callable[..., Any], *chunks: Any) -> Any:
+    """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
+    answers = [jax.tree.map(np.asarray, function(*chunk)) for chunk in zip(*chunks, strict=True)]
+    return jax.tree.map(lambda *parts: np.stack(parts), *answers)
 
 
 @eqx.filter_jit
 def _evaluate_draws(
     keys: PRNGKeyArray, posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
-) -> tuple[Float[Array, "R C P"], Float[Array, "R C P"], Float[Array, "R C 1"], Float[Array, "R C 1"]]:
+) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
     """Values and error bounds of every policy in every draw.
 
     Then, of the draw: how far its rows are from summing to one, and the largest probability of an end.
@@ -206,7 +238,8 @@ def _evaluate_draws(
         values = answers.gain if isinstance(objective, AverageReward) else first @ start
         return values, answers.gap, *row_faults(mdp)
 
-    return jax.lax.map(jax.vmap(one), keys)
+    values, gaps, excess, ends = jax.vmap(one)(keys)
+    return values, gaps, excess, ends
 
 
 def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:

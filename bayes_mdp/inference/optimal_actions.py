@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.inference.judge import (
     describe_objective,
     in_chunks,
+    over_chunks,
     require_endless,
     require_usable,
     row_faults,
@@ -63,9 +64,10 @@ def probability_optimal(
         check_problem(outline(keys[0], wide, draw.reward.shape), objective)
         chunks = in_chunks(keys, draw)
         weight = (np.arange(chunks.size) < num_draws).reshape(chunks.shape)
-        sums, squares, *checks = _share(chunks, jnp.asarray(weight, float), wide, aim)
-        _require_solved([np.asarray(x).reshape(-1, x.shape[-1])[:num_draws] for x in checks], objective)
-        mean, square = (np.asarray(x.sum(0)) / num_draws for x in (sums, squares))
+        parts = over_chunks(lambda keys, weight: _share(keys, weight, wide, aim), chunks, weight.astype(float))
+        sums, squares, *checks = parts
+        _require_solved([x.reshape(-1, x.shape[-1])[:num_draws] for x in checks], objective)
+        mean, square = (x.sum(0) / num_draws for x in (sums, squares))
     error = float(np.sqrt(np.maximum(square - mean**2, 0.0) / (num_draws - 1)).max())
     attributes = {
         "num_draws": num_draws,
@@ -78,9 +80,9 @@ def probability_optimal(
 
 @eqx.filter_jit
 def _share(
-    keys: PRNGKeyArray, weight: Float[Array, "R C"], posterior: CanSample, objective: Objective
+    keys: PRNGKeyArray, weight: Float[Array, " C"], posterior: CanSample, objective: Objective
 ) -> tuple[Array, ...]:
-    """Sums over the draws of each chunk of the shares and of their squares; then checks of every draw."""
+    """Sums over the draws of a chunk of the shares and of their squares; then checks of every draw."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         mdp = posterior.sample(key)
@@ -88,12 +90,8 @@ def _share(
         value = solution.gain if isinstance(objective, AverageReward) else jnp.min(solution.v)
         return shared_out(solution.q), value[None], solution.gap[None], *row_faults(mdp)
 
-    def chunk(inputs: tuple[PRNGKeyArray, Float[Array, " C"]]) -> tuple[Array, ...]:
-        keys, weight = inputs
-        shares, *checks = jax.vmap(one)(keys)
-        return jnp.tensordot(weight, shares, axes=1), jnp.tensordot(weight, shares**2, axes=1), *checks
-
-    return jax.lax.map(chunk, (keys, weight))
+    shares, *checks = jax.vmap(one)(keys)
+    return jnp.tensordot(weight, shares, axes=1), jnp.tensordot(weight, shares**2, axes=1), *checks
 
 
 def shared_out(q: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:

@@ -19,6 +19,7 @@ from bayes_mdp.inference.judge import (
     describe_start,
     describe_unvisited,
     in_chunks,
+    over_chunks,
     policy_value,
     require_usable,
     row_faults,
@@ -121,8 +122,8 @@ def _optimal_values(
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
         chunks = in_chunks(keys, eqx.filter_eval_shape(wide.sample, keys[0]))
-        answers = _solve_draws(chunks, wide, aim, np.array(start))
-        values, gaps, excess = (np.asarray(x).reshape(-1, 1)[:num_draws] for x in answers)
+        answers = over_chunks(lambda chunk: _solve_draws(chunk, wide, aim, np.array(start)), chunks)
+        values, gaps, excess = (x.reshape(-1, 1)[:num_draws] for x in answers)
     require_usable(values, gaps, excess, ["the best policy"], objective)
     return values[:, 0], float(gaps.max())
 
@@ -136,7 +137,7 @@ def _solve_draws(keys: PRNGKeyArray, posterior: CanSample, objective: Objective,
         value = solution.gain if isinstance(objective, AverageReward) else first @ jnp.asarray(start)
         return value, solution.gap, row_faults(mdp)[0][0]
 
-    return jax.lax.map(jax.vmap(one), keys)
+    return jax.vmap(one)(keys)
 
 
 def validity_of(posterior: Any, is_greedy: bool) -> Validity:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference import information, variances
+from bayes_mdp.inference.families import MIN_CONCENTRATION
 from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
@@ -107,12 +108,21 @@ class ConjugatePosterior(eqx.Module):
         return self.transition_probs.sample_next(key, self._with_end(values), step, inflation, pseudo)
 
     def mean_mdp(self) -> MDP:
-        """Posterior mean of the transition probabilities and of the expected rewards."""
-        return self._mdp(self.transition_probs.mean(), self.reward_cells.mean())
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist (normal-gamma concentration <= 1/2); inside a trace it is nan.
+        """
+        mean = self.reward_cells.mean()
+        if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
+            self._refuse(np.isnan(mean), MIN_CONCENTRATION, "expectation")
+            mean = jnp.nan_to_num(mean)  # of illegal pairs, and of outcomes that cannot be
+        return self._mdp(self.transition_probs.mean(), mean)
 
     def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[Array, "*cells"]) -> MDP:
         if self.reward_cells.by_outcome:
-            reward = (rows * reward).sum(-1)
+            # An outcome of probability zero adds nothing, even where its reward has no mean.
+            reward = jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
         probs, ends = (rows[..., :-1], rows[..., -1]) if self.space.ends else (rows, None)
         return MDP(probs, reward, end_probs=ends, legal=self.space.legal)
 
@@ -142,19 +152,20 @@ class ConjugatePosterior(eqx.Module):
     def _variance(self) -> Float[Array, "*cells"]:
         variance = self.reward_cells.variance()
         if is_concrete(variance, self.space):
-            self._refuse_infinite(np.asarray(jnp.isinf(variance)))
+            self._refuse(np.asarray(jnp.isinf(variance)), 1, "variance")
         return variance
 
-    def _refuse_infinite(self, infinite: Any) -> None:
+    def _refuse(self, missing: Any, least: float, moment: str) -> None:
+        """Refuse normal-gamma beliefs about the rewards of legal pairs that have no such moment."""
         if self.reward_cells.by_outcome:
-            infinite = (infinite & (np.asarray(self.transition_probs.mean()) > 0)).any(-1)
+            missing = (missing & (np.asarray(self.transition_probs.mean()) > 0)).any(-1)
         legal = True if self.space.legal is None else self.space.legal
-        index = first_index(infinite & legal)
+        index = first_index(missing & legal)
         if index is not None:
             concentration = np.asarray(self.reward.concentration)[index]
             raise ValueError(
-                f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than 1: "
-                f"the variance of the mean reward of state {self.space.state_names[index[-2]]!r}, "
+                f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than "
+                f"{least}: the {moment} of the mean reward of state {self.space.state_names[index[-2]]!r}, "
                 f"action {self.space.action_names[index[-1]]!r} does not exist"
             )
 

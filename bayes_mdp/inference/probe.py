@@ -4,7 +4,6 @@ Every latent site is one of three things here: a *leaf* (a conjugate site, whose
 *parent* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are known).
 """
 
-import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -95,6 +94,7 @@ class Probe:
         self.sites = tuple(s for s in program.latents if s.name not in self.parents and s.name not in self.held)
         leaves = {site.name: site for site in self.sites if site.family in LEAVES}
         self.layout = Layout({name: site.shape for name, site in leaves.items()})
+        self._depends: dict[int, tuple[Entries, frozenset[str]]] = {}
         positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in leaves.values()]
         unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in leaves.values()]
         none = np.zeros(0, bool)
@@ -151,20 +151,20 @@ class Probe:
 
     def depends(self, entries: Entries) -> frozenset[str]:
         """The latent sites that an array depends on."""
-        element = compact(entries.element)
-        if (element == OPAQUE).any():
+        if id(entries) not in self._depends:
+            self._depends[id(entries)] = entries, self._sites_in(entries)
+        return self._depends[id(entries)][1]
+
+    def _sites_in(self, entries: Entries) -> frozenset[str]:
+        element = compact(entries.element).ravel()
+        if element.min(initial=0) <= OPAQUE:
             return entries.sites
         symbols = (entries.offset, entries.coefficient)
         known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
         others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
-        used = np.unique(element[element >= 0])
-        return others | {self.layout.site(number) for number in self._firsts(used)}
-
-    def _firsts(self, elements: Int[np.ndarray, " N"]) -> list[int]:
-        """One of `elements` for each site that has some of them."""
-        starts = np.cumsum([0, *(int(np.prod(shape)) for shape in self.layout.shapes.values())])
-        places = np.searchsorted(elements, starts)
-        return [int(elements[place]) for place, stop in itertools.pairwise(places) if place < stop]
+        used = np.zeros(self.layout.size + 1, bool)
+        used[element] = True  # the last one stands for "none"
+        return others | {name for name in self.layout.shapes if used[self.layout.elements(name)].any()}
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
         """The parameters of a leaf, checked, in the shape of its rows; where an element scales one, its factor.

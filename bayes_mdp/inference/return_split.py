@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.inference.judge import (
     describe_objective,
     in_chunks,
+    over_chunks,
     read_action_probs,
     read_start,
     require_usable,
@@ -120,8 +121,8 @@ def split_return_variance(
         start, given = read_start(mdp, initial)
         probs = read_action_probs("policy", policy, mdp, objective)
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
-        answers = _split_draws(chunks, wide, probs, aim, start)
-        values, chance, gaps, excess = (np.asarray(x).reshape(-1)[:num_draws] for x in answers)
+        answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start), chunks)
+        values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
     require_usable(values[:, None], gaps[:, None], excess[:, None], ["policy"], objective)
     return _summarise(values, chance, float(gaps.max()), start, given, objective)
 
@@ -164,7 +165,7 @@ def _split_draws(
         value = first @ start
         return value, scatter @ start + ((first - value) ** 2) @ start, answer.gap, row_faults(mdp)[0][0]
 
-    return jax.lax.map(jax.vmap(one), keys)
+    return jax.vmap(one)(keys)
 
 
 def next_worth(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[Array, "*H O"]:

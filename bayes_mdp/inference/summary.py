@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.summary_moments import pair_moments, rewards_seen
-from bayes_mdp.inference.summary_sites import how, problems, site_lines
+from bayes_mdp.inference.summary_sites import how, notes, problems, site_lines
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -166,6 +166,11 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
         found.append("No data: this is the prior.")
     elif untried := int((~tried).sum()):
         found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+    if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
+        found.append(
+            f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "
+            "concentration <= 1/2): what needs it, as the value of a policy does, is refused."
+        )
     if infinite := int(np.isinf(reward_sd).sum()):
         found.append(
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
@@ -185,7 +190,7 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
         found.append("The log evidence is not finite: impossible data, or sums that do not determine it.")
     if exact and _saturated(posterior):
         found.append("Concentrations above 2^24 in float32: one more transition no longer changes them.")
-    found += [text[0].upper() + text[1:] + "." for text in problems(posterior)]
+    found += [text[0].upper() + text[1:] + "." for text in (*problems(posterior), *notes(posterior))]
     return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
 
 

@@ -18,7 +18,7 @@ Pairs = Float[Array, "*H S A"]
 
 
 class PairMoments(NamedTuple):
-    """Means and variances under the posterior; a variance that does not exist is inf (or nan).
+    """Means and variances under the posterior; a mean that does not exist is nan, a variance inf (or nan).
 
     Args:
         probs: mean of the transition probabilities.
@@ -89,13 +89,16 @@ def _of_components(posterior: Componentwise) -> PairMoments:
 
 
 def _of_draws(posterior: SampledPosterior) -> PairMoments:
-    mdps, weights = posterior.mdps, posterior.weights
-    rows = posterior.transition_probs
+    weights, rows, rewards = posterior.weights, posterior.transition_probs, posterior.rewards
+    mean = jax.vmap(lambda each: each.mean)(rewards)
 
     def moments(values: Array) -> tuple[Array, Array]:
         mean = jnp.tensordot(weights, values, axes=1)
         return mean, jnp.tensordot(weights, (values - mean) ** 2, axes=1)
 
-    (probs, probs_variance), (reward, reward_variance) = moments(rows), moments(mdps.reward)
+    (probs, probs_variance), (reward, reward_variance) = (
+        moments(rows),
+        moments((rows * mean).sum(-1) if rewards.by_outcome else mean),
+    )
     share = jnp.full(posterior.space.shape, jnp.nan)
     return PairMoments(probs, probs_variance, reward, reward_variance, share, posterior.visit_counts())

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from bayes_mdp.inference.chains import Chains
 from bayes_mdp.inference.collapsed import CollapsedPosterior
 from bayes_mdp.inference.componentwise import Componentwise
+from bayes_mdp.inference.derived import tables_of
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 
@@ -49,7 +50,7 @@ def problems(posterior: Any) -> list[str]:
     if not isinstance(posterior, Componentwise):
         return []
     chains = posterior.mcmc if isinstance(posterior, CollapsedPosterior) else None
-    found = [] if chains is None else chains.problems()
+    found = [] if chains is None else chains.problems(tables_of(posterior))
     size, number = float(posterior.effective_sample_size()), posterior.num_components
     if isinstance(posterior, CollapsedPosterior) and size < WORN * number:
         found.append(
@@ -57,6 +58,12 @@ def problems(posterior: Any) -> list[str]:
             "posterior away from the draws of the parents; call refit(key)"
         )
     return found
+
+
+def notes(posterior: Any) -> list[str]:
+    """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+    chains = getattr(posterior, "mcmc", None)
+    return [] if chains is None else chains.notes()
 
 
 def site_lines(posterior: Any) -> list[str]:

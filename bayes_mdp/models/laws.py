@@ -45,6 +45,39 @@ def law_at(table: dist.Distribution, index: tuple[Any, ...]) -> dist.Distributio
     )
 
 
+def law_mean(law: dist.Distribution) -> Any:
+    """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro knows of none."""
+    try:
+        mean = jnp.asarray(law.mean)
+    except NotImplementedError:
+        return jnp.full(law.batch_shape, jnp.nan)
+    return jnp.where(jnp.isfinite(mean), mean, jnp.nan)
+
+
+def may_lack_mean(law: dist.Distribution) -> bool:
+    """Whether the mean must be looked at to know that it exists; false for families that always have one."""
+    return not isinstance(unwrap(law), _WITH_MEAN)
+
+
+def never_has_mean(law: dist.Distribution) -> bool:
+    """Whether the family has no mean, whatever its parameters."""
+    return isinstance(unwrap(law), (dist.Cauchy, dist.HalfCauchy, dist.Levy))
+
+
+_WITH_MEAN = (
+    dist.Normal,
+    dist.BernoulliProbs,
+    dist.BernoulliLogits,
+    dist.Poisson,
+    dist.Beta,
+    dist.Gamma,
+    dist.Exponential,
+    dist.Laplace,
+    dist.LogNormal,
+    dist.Uniform,
+)
+
+
 def _map_parameters(
     law: dist.Distribution,
     function: Callable[[Any, tuple[int, ...], int], Any],

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_finite, check_probability_rows, is_concrete
-from bayes_mdp.models.laws import law_at, tabulate, unwrap
+from bayes_mdp.mdp.validation import check_finite, check_probability_rows, first_index, is_concrete
+from bayes_mdp.models.laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
 
 
 def _array(x: Any) -> Any:
@@ -53,8 +53,8 @@ class RewardTable(eqx.Module):
 
     @property
     def mean(self) -> Float[Array, "*cells"]:
-        """Expected reward of every cell."""
-        return self.known if self.law is None else self.law.mean
+        """Expected reward of every cell; nan where the law has none (see `check_mean`)."""
+        return self.known if self.law is None else law_mean(self.law)
 
     def at(self, cell: tuple[Any, ...], outcome: Any) -> Any:
         """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
@@ -118,12 +118,49 @@ def to_mdp(world: World, space: StateActionSpace, initial: Any = None) -> MDP:
     """The hypothesis that `world` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
 
     Raises:
-        ValueError: as `MDP`; a law without a mean (Cauchy) gives a reward that is not finite.
+        ValueError: as `MDP`; a law without a mean (see `check_mean`).
     """
     rows, rewards = transition_table(world, space), reward_table(world, space)
+    check_mean(rewards, space)
     mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
     ends = rows[..., -1] if space.ends else None
     return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal, initial=initial)
+
+
+def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = False) -> None:
+    """Refuse a law without a mean, where a legal pair has one: Cauchy, StudentT with df <= 1, Pareto with alpha <= 1.
+
+    A value is an expected reward: there is none. In a trace, where parameters have no values, only families that never
+    have a mean are refused.
+
+    Args:
+        rewards: the table.
+        space: of its cells.
+        draws: whether the arrays of the law have an axis of draws in front of the cells.
+
+    Raises:
+        ValueError: names the law and the first pair.
+    """
+    if rewards.law is None or not may_lack_mean(rewards.law):
+        return
+    if is_concrete(rewards.law):
+        # A law of draws has the batch shape of one of them.
+        mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
+        missing = np.isnan(np.asarray(mean))
+    elif never_has_mean(rewards.law):
+        missing, draws = np.ones((*space.shape, 1) if rewards.by_outcome else space.shape, bool), False
+    else:
+        return
+    missing = missing.any(-1) if rewards.by_outcome else missing
+    index = first_index(missing if space.legal is None else missing & np.asarray(space.legal))
+    if index is not None:
+        *step, state, action = index[1:] if draws else index
+        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        where = where + (f", step {step[0]}" if step else "") + (f", in draw {index[0]}" if draws else "")
+        raise ValueError(
+            f"reward of {where} has a {type(unwrap(rewards.law)).__name__} law whose mean does not exist, or is not "
+            "known, expected a law that has one (StudentT: df > 1): values are expected rewards"
+        )
 
 
 def broadcast_to_cells(name: str, values: Any, space: StateActionSpace, by_outcome: bool) -> Any:

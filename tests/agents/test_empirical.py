@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bayes_mdp.agents.empirical import ListedTally, Stats, Tally
-from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp import Problem, StateActionSpace, Transitions
 from tests.agents.empirical_models import DISCOUNTED, as_transitions, counted
 from tests.agents.histories import LEGAL, A, H, S, history, problem
 
@@ -98,3 +99,10 @@ def test_what_finds_no_place_is_lost():
     np.testing.assert_array_equal(tally.counts[..., 0], expected.following.sum(-1))
     np.testing.assert_allclose(tally.total, expected.n * expected.reward, rtol=1e-5)
     assert (np.asarray(tally.visits)[~LEGAL] == 0).all()
+
+
+def test_counts_that_would_not_fit_in_memory_are_refused():
+    """A terabyte, before it is asked for; lists of successors are small."""
+    with pytest.raises(ValueError, match=r"^space has 4e?.* counts of next states, about .* GiB .*PrioritizedSweeping"):
+        Tally.empty(StateActionSpace(1_000_000, 4))
+    assert ListedTally.empty(StateActionSpace(1000, 4), 4, 4).counts.shape == (1000, 4, 4)

@@ -15,6 +15,7 @@ from bayes_mdp.agents import covariance, exact
 from bayes_mdp.agents.exact import value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.planning import memory
 from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
 
 NUMBER = 100_000
@@ -225,3 +226,10 @@ def test_samples_are_joint(key):
     assert worst(answer.q_covariance, *moments(draws)) < Z
     diagonal = np.asarray(answer.q_covariance) * np.eye(2)
     assert worst(diagonal, *moments(draws)) > 2 * Z
+
+
+def test_covariances_that_would_not_fit_in_memory_are_refused(monkeypatch):
+    case, objective = CASES["acyclic"]()
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**10)
+    with pytest.raises(ValueError, match=r"^posterior has \d+ states, .*draws take less \(exact.by_draws\)"):
+        value_covariance(case.posterior, case.policy, objective)

@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 """LOO-PIT against leaving out in closed form, and against ArviZ; faults it must see."""
 
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import predictive, to_arviz
+from bayes_mdp.calibration import draws as calibration_draws
+from bayes_mdp.calibration import predictive, predictive_check, to_arviz
 from bayes_mdp.calibration.beliefs import draws_and_rows
 from bayes_mdp.calibration.generation import pareto_smoothed
 from bayes_mdp.calibration.pit import Pit, _next_state, _reward, loo_pit
@@ -20,6 +22,7 @@ from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.rewards import reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.planning import memory
 from tests.calibration.beliefs import sampled, transitions
 
 SPACE = StateActionSpace(2, 1)
@@ -86,6 +89,34 @@ def test_predictions_of_the_wrong_width_are_seen(noise, fault):
     assert found.variables["next_state"].uniform
     reward = found.variables["reward"]
     assert not reward.uniform and fault in reward.fault
+
+
+@pytest.mark.parametrize("check", [loo_pit, predictive_check])
+def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkeypatch):
+    """A thousand draws of a hundred million probabilities: the kernel ended the process."""
+    monkeypatch.setattr(calibration_draws, "draw", lambda *_: pytest.fail("draws were made"))
+    posterior, data = _belief(1.0)
+    large = replace(posterior, space=StateActionSpace(2000, 25))
+    with pytest.raises(
+        ValueError, match=r"^num_draws is 1000, 300 transitions, about .* GiB of memory, expected at most"
+    ):
+        check(large, data, num_draws=1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**22)
+    with pytest.raises(ValueError, match=r"expected at most 2 MiB \(half of what is free\): fewer draws take less"):
+        check(posterior, data, num_draws=100)
+
+
+def test_few_draws_of_large_tables_are_made_at_once():
+    assert calibration_draws.block_size(16) == calibration_draws.BLOCK
+    assert calibration_draws.block_size(714 * 25 * 714) == 1
+
+
+def test_outcomes_drawn_some_draws_at_a_time_are_those_of_all(monkeypatch):
+    rng = np.random.default_rng(0)
+    probs, which = rng.dirichlet(np.ones(4), (30, 5)), rng.integers(0, 5, 200)
+    whole = predictive._categorical(np.random.default_rng(1), probs, which)
+    monkeypatch.setattr(predictive, "NUMBERS_AT_ONCE", 60)
+    np.testing.assert_array_equal(predictive._categorical(np.random.default_rng(1), probs, which), whole)
 
 
 def test_a_shift_is_told_from_a_width():

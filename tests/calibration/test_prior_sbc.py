@@ -18,6 +18,7 @@ from bayes_mdp.inference.fitting import Fit, fit_for
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
 from bayes_mdp.models.world import RewardTable, World
+from bayes_mdp.planning import memory
 from tests.calibration import twins
 
 NUM, DRAWS, STEPS = 2048, 60, 12
@@ -198,3 +199,10 @@ def test_another_fit_can_be_judged():
     result = sbc(jax.random.key(0), known_rows, ONE_ACTION, method=ignorant, quantities=quantities, num_transitions=30)
     assert set(result.failures) == {"log_likelihood"}
     assert result.at(0.5).false_alarm == 0.5
+
+
+def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**12)
+    design = Design(None, StateActionSpace(3, 2), 100, 50, None, None, Discounted(0.9))
+    with pytest.raises(ValueError, match=r"^num_draws is 100, about .* MiB of memory, expected at most .* fewer draws"):
+        module._chunk(design)

@@ -2,6 +2,7 @@
 
 # pyright: reportArgumentType=false
 
+import tracemalloc
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference import hyperstates
 from bayes_mdp.inference.families import BetaBelief
 from bayes_mdp.inference.layered import conjugate_posterior
-from bayes_mdp.inference.rewards import reward_cells
+from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.models import priors
 
@@ -190,6 +191,69 @@ def test_memory_stays_bounded_while_a_layer_is_merged(monkeypatch):
     assert max(largest) < 6000
 
 
+def dense(n_states, n_actions, horizon):
+    """Unknown rows everywhere, known rewards."""
+    rows = dirichlet_rows(np.ones((n_states * n_actions, n_states)), (n_states, n_actions, n_states))
+    space = bm.StateActionSpace(n_states, n_actions)
+    return conjugate_posterior(rows, known_rewards(np.ones((n_states, n_actions))), space), bm.Episodic(horizon)
+
+
+def test_what_would_take_too_much_memory_is_refused_before_it_is_taken():
+    """30 states: 2880 bytes for each hyper-state. Twenty million of them, which were allowed, are 54 GiB."""
+    posterior, objective = dense(30, 4, 50)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"about 2\.8e\+11 hyper-states of \d+ bytes each, about .* GiB of memory"):
+            bm.bayes_optimal(posterior, objective=bm.Episodic(6), max_bytes=2**34)
+        with pytest.raises(ValueError, match=r"over 1e\+30 hyper-states of 2880 bytes each, about over a million GiB"):
+            bm.bayes_optimal(posterior, objective=objective)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_that_was_not_foreseen_is_refused_while_it_is_taken(monkeypatch):
+    """The forecast may be wrong; what is in use is counted all the same."""
+    monkeypatch.setattr(hyperstates, "forecast", lambda *_: hyperstates.Forecast(1.0, 1.0))
+    posterior, objective = dense(10, 4, 5)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"expected at most 16 MiB \(max_bytes\): a shorter horizon"):
+            bm.bayes_optimal(posterior, objective=objective, max_bytes=2**24)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("name", "horizon"), [("two_state", 20), ("bandit", 40), ("tied", 7)])
+def test_the_memory_foreseen_is_about_the_memory_taken(name, horizon):
+    problem = hyperstates.hyper_problem(BELIEF_OF(name), horizon)
+    starts = np.arange(problem.n_states)
+    layers = hyperstates.enumerate_hyperstates(problem, starts, 10**7, lambda _: None)
+    sizes = np.cumsum([hyperstates._size(layer) for layer in layers])
+    early = layers[: int(np.searchsorted(sizes, sizes[-1] / 64)) + 1]
+    widest = max(hyperstates._num_branches(problem, state) for state in starts)
+    foreseen = hyperstates.forecast(problem, early, widest)
+    assert foreseen.hyperstates == pytest.approx(sizes[-1], rel=0.15)
+    tracemalloc.start()
+    try:
+        bm.bayes_optimal(BELIEF_OF(name), objective=bm.Episodic(horizon))
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken < foreseen.bytes < 2.2 * taken
+
+
+def test_few_hyperstates_that_a_forecast_takes_for_many_are_solved():
+    """Only the first rows are unknown: layers grow at first, and no longer."""
+    rows = np.array([[0, -1], [1, -1]])
+    known = np.broadcast_to([1.0, 0.0], (2, 2, 2))
+    belief = dirichlet_rows(np.ones((2, 2)), (2, 2, 2), row=rows, known=known)
+    posterior = conjugate_posterior(belief, known_rewards(np.eye(2)), S2)
+    answer = bm.bayes_optimal(posterior, objective=bm.Episodic(12), max_bytes=2**22)
+    assert answer.num_hyperstates < 5000
+
+
 @pytest.mark.parametrize(
     ("prior", "law"),
     [
@@ -213,6 +277,7 @@ def test_rewards_with_infinitely_many_outcomes_are_refused(prior, law):
         ({"space": None}, TypeError, "space is a NoneType, expected a StateActionSpace"),
         ({"initial": [0.5, 0.6]}, ValueError, "initial sums to 1.1, expected"),
         ({"initial": [1.0]}, ValueError, r"initial has shape \(1,\), expected \(2,\)"),
+        ({"max_bytes": 0}, ValueError, "max_bytes is 0, expected an integer of at least 1"),
         ({"max_hyperstates": 0}, ValueError, "max_hyperstates is 0, expected an integer of at least 1"),
         (
             {"prior": fresh, "space": bm.StateActionSpace(2, 2, horizon=5)},

@@ -8,7 +8,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.inference.chains import MAX_R_HAT, Chains, SamplingWarning, run_chains, warn_of
+from bayes_mdp.inference.chains import MAX_R_HAT, Chains, SamplingWarning, latent_sites, run_chains, warn_of
+from bayes_mdp.inference.derived import Scalars
 from bayes_mdp.inference.methods import NUTS
 
 C, N = 4, 500
@@ -77,13 +78,66 @@ def test_impossible_data():
     assert "site 'x' has draws that are not finite" in nan
 
 
+def labels(*probs):
+    """Independent draws of a label, each chain with its own probability of 1."""
+    return np.random.default_rng(3).random((C, N)) < np.array(probs)[:, None]
+
+
 def test_discrete_sites():
-    """They have no r-hat; one that is stuck on one value everywhere is a fact, on different values it is not."""
+    """One that is stuck on one value everywhere is told, on different values it is a problem."""
     label = np.broadcast_to(np.array([0, 1, 1, 1])[:, None], (C, N))
     same = Chains({"label": np.ones((C, N), int)}, discrete=("label",))
-    assert same.problems() == [] and same.r_hat() == {}
+    assert same.problems() == [] and np.isnan(same.r_hat()["label"])
+    (note,) = same.notes()
+    assert note.startswith("discrete site 'label' did not move: it is 1 in all 2000 draws (1 of 1 elements did not)")
     (sentence,) = Chains({"label": label}, discrete=("label",)).problems()
     assert "'label' never changed" in sentence and "[0, 1, 1, 1]" in sentence
+    assert Chains({"label": label}, discrete=("label",)).notes() == []
+
+
+def test_discrete_sites_of_chains_that_disagree():
+    """Chain means of .39 to .50: the standard error of one is .022. Where they agree there is nothing to say."""
+    agree = Chains({"label": labels(0.45, 0.45, 0.45, 0.45).astype(int)}, discrete=("label",))
+    assert agree.problems() == [] and agree.notes() == []
+    assert 0.99 < agree.r_hat()["label"] < MAX_R_HAT and agree.ess()["label"] > 0.7 * C * N
+    differ = Chains({"label": labels(0.36, 0.42, 0.46, 0.52)}, discrete=("label",))
+    (sentence,) = differ.problems()
+    assert "r-hat of site 'label' is 1.0" in sentence and "the chains disagree on how probable" in sentence
+
+
+def test_labels_are_no_numbers():
+    """Values 0 and 2 in half of the chains, 1 in the others: the means agree, the shares do not."""
+    apart = np.where(labels(0.5, 0.5, 0.5, 0.5), 2, 0)
+    apart[:2] = np.where(labels(0.98, 0.98, 0.98, 0.98)[:2], 1, apart[:2])
+    assert any("r-hat of site 'label'" in text for text in Chains({"label": apart}, discrete=("label",)).problems())
+
+
+def test_a_label_that_hardly_moves_has_few_effective_draws():
+    slow = np.repeat(labels(0.5, 0.5, 0.5, 0.5)[:, : N // 50], 50, axis=1)
+    (*_, few) = Chains({"label": slow.astype(int)}, discrete=("label",)).problems()
+    assert "effective sample size of site 'label'" in few
+
+
+def test_a_known_constant_is_no_statement():
+    """An integer site that is not discrete has one value only."""
+    chains = healthy(discrete=())
+    chains.draws["only"] = np.full((C, N), 7)
+    assert chains.problems() == [] and chains.notes() == []
+
+
+def test_what_follows_from_the_draws_is_looked_at():
+    """Both sites agree in all chains; their product does not."""
+    rng = np.random.default_rng(0)
+    one, sign = rng.normal(size=(C, N)), np.array([1, 1, -1, -1])[:, None]
+    chains = Chains({"one": one, "other": sign * one + 0.1 * rng.normal(size=(C, N))})
+    assert chains.problems() == []
+    product = chains.draws["one"] * chains.draws["other"]
+    still = 1 / 3 + 1e-9 * rng.normal(size=(C, N))
+    both = np.stack([still, product], axis=-1)
+    table = Scalars(np.arange(2), lambda places: both[..., places], lambda place: (0, place))
+    found = chains.problems({"transition_probs": table})
+    assert "r-hat of transition_probs[0, 1] is" in found[0] and "1 of 4 elements above" in found[0]
+    assert table.steady(np.arange(2))[..., 0].any() == np.False_
 
 
 def test_warnings():
@@ -128,6 +182,17 @@ def _coin(data):
     bias = numpyro.sample("bias", dist.Categorical(probs=np.array([0.5, 0.5])))
     probs = np.array([0.3, 0.6])
     numpyro.factor("seen", data[0] * jax.numpy.log(probs)[bias] + data[1] * jax.numpy.log(1 - probs)[bias])
+
+
+def _one_value(data):
+    numpyro.sample("only", dist.Categorical(probs=np.array([1.0])))
+    numpyro.sample("coin", dist.Bernoulli(0.5))
+    numpyro.sample("die", dist.DiscreteUniform(1, 6))
+
+
+def test_a_site_of_one_value_is_told_apart():
+    discrete, continuous, fixed = latent_sites(_one_value, 0.0)
+    assert list(discrete) == ["only", "coin", "die"] and continuous == () and fixed == {"only"}
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 
 from bayes_mdp.inference.families import NormalGammaBelief
 from bayes_mdp.inference.layered import conjugate_posterior
+from bayes_mdp.inference.mixtures import mixture
 from bayes_mdp.inference.rewards import KnownRewards, known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Counts, StateActionSpace, Transitions
@@ -258,6 +259,38 @@ def test_variance_that_does_not_exist_names_the_pair():
     assert np.isinf(jax.jit(lambda p: p.bellman_variance(jnp.zeros(1), 0.9))(prior)[0, 1])
     seen = prior.update(Transitions([0], [1], [0.0], [0]))
     assert np.isfinite(seen.reward_variance()).all()
+
+
+def test_an_expectation_that_does_not_exist_names_the_pair():
+    """Concentration 1/2: a Student-t with one degree of freedom. Its location was handed out as the expected reward."""
+    belief = NormalGammaBelief(np.ones(2), np.ones(2), np.array([2.0, 0.5]), np.ones(2))
+    rows = dirichlet_rows(np.ones((2, 1)), (1, 2, 1))
+    space = StateActionSpace(1, 2, actions=("stay", "go"))
+    prior = conjugate_posterior(rows, reward_cells(belief, (1, 2)), space)
+    sentence = r"concentration\[0, 1\] is 0.5, expected a number greater than 0.5: the expectation of .* action 'go'"
+    with pytest.raises(ValueError, match=sentence):
+        prior.mean_mdp()
+    with pytest.raises(ValueError, match=sentence):
+        mixture([prior, prior]).mean_mdp()
+    with pytest.raises(ValueError, match="greater than 1: the variance"):
+        prior.reward_variance()
+    traced = jax.jit(lambda p: p.reward_cells.mean())(prior)
+    np.testing.assert_array_equal(traced, [[1.0, np.nan]])
+    assert "1 pair whose mean reward does not exist" in str(prior)
+    seen = prior.update(Transitions([0], [1], [0.0], [0]))
+    np.testing.assert_allclose(seen.mean_mdp().reward, [[1.0, 0.5]])
+    legal = StateActionSpace(1, 2, legal=np.array([[True, False]]))
+    kept = conjugate_posterior(rows, reward_cells(belief, (1, 2)), legal).mean_mdp()
+    assert np.isfinite(np.asarray(kept.reward)).all() and kept.reward[0, 0] == 1.0
+
+
+def test_an_outcome_that_cannot_be_needs_no_mean():
+    belief = NormalGammaBelief(np.ones(2), np.ones(2), np.array([2.0, 0.5]), np.ones(2))
+    cells = reward_cells(belief, (1, 1, 2), by_outcome=True)
+    rows = dirichlet_rows(np.array([[1.0, 0.0]]), (1, 1, 2))
+    posterior = conjugate_posterior(rows, cells, StateActionSpace(1, 1, ends=True))
+    np.testing.assert_allclose(posterior.mean_mdp().reward, [[1.0]])
+    np.testing.assert_allclose(jax.jit(lambda p: p.mean_mdp().reward)(posterior), [[1.0]])
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def test_table_in_the_text_is_aligned(x64):
     [
         (lambda: _posterior(data=None), "No data: this is the prior."),
         (lambda: _posterior(concentration=0.5), "5 pairs with an infinite variance of the mean reward"),
+        (lambda: _posterior(concentration=0.5), "3 pairs whose mean reward does not exist"),
     ],
 )
 def test_warnings(x64, posterior, warning):

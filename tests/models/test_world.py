@@ -127,8 +127,20 @@ def test_the_mdp_has_the_mean_reward_of_each_pair():
 
 
 def test_a_law_without_a_mean_is_no_mdp():
-    with pytest.raises(ValueError, match=r"reward\[0, 0\] is nan, expected a finite number"):
+    """The law and the pair are named, also where the mean that NumPyro gives is infinite (df <= 1) or not there."""
+    with pytest.raises(ValueError, match=r"^reward of state 0, action 0 has a Cauchy law whose mean does not exist"):
         to_mdp(World(UNIFORM, dist.Cauchy(jnp.zeros((3, 2)), 1.0)), SPACE)
+    df = jnp.array([[3.0, 2.0], [1.5, 1.0], [0.5, 4.0]])
+    with pytest.raises(
+        ValueError, match=r"^reward of state 1, action 1 has a StudentT law .*expected a law that has one"
+    ):
+        to_mdp(World(UNIFORM, dist.StudentT(df, 0.0, 1.0)), SPACE)
+    with pytest.raises(ValueError, match=r"^reward of state 0, action 0 has a FoldedDistribution law"):
+        to_mdp(World(UNIFORM, dist.FoldedDistribution(dist.Normal(jnp.zeros((3, 2)), 1.0))), SPACE)
+    legal = StateActionSpace(3, 2, ends=True, legal=np.array(df > 1))
+    assert jnp.isfinite(to_mdp(World(UNIFORM, dist.StudentT(jnp.maximum(df, 1.1), 0.0, 1.0)), legal).reward).all()
+    with pytest.raises(ValueError, match="has a Cauchy law"):
+        jax.jit(lambda loc: to_mdp(World(UNIFORM, dist.Cauchy(loc, 1.0)), SPACE).reward)(jnp.zeros((3, 2)))
 
 
 def test_a_world_passes_transformations():

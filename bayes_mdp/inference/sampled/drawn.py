@@ -1,12 +1,14 @@
 """What an algorithm hands over: draws, and what shows whether they can be trusted."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.inference.chains import Chains
+from bayes_mdp.inference.chains import NO_TABLES, Chains
+from bayes_mdp.inference.derived import Scalars
 
 WINDOW = 0.25
 """Share of the steps of an optimiser that is compared with the share before it."""
@@ -32,10 +34,14 @@ class Drawn(eqx.Module):
     mcmc: Chains | None
     losses: Float[Array, " K"] | None
 
-    def problems(self) -> list[str]:
-        """What a person must know before these draws are used, one sentence each. Host side."""
+    def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
+        """What a person must know before these draws are used, one sentence each. Host side.
+
+        Args:
+            tables: as for `Chains.problems`.
+        """
         if self.mcmc is not None:
-            return self.mcmc.problems()
+            return self.mcmc.problems(tables)
         return _optimiser(self.losses) + _degenerate(self.sites)
 
 

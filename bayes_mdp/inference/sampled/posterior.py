@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.chains import Chains
+from bayes_mdp.inference.derived import tables_of
 from bayes_mdp.inference.rejuvenate import systematic
 from bayes_mdp.inference.sampled.drawn import Drawn
 from bayes_mdp.inference.sampled.recipe import Recipe
@@ -21,7 +22,7 @@ from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import unmasked
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.statistics import check_rewards
-from bayes_mdp.models.world import RewardTable, World, to_mdp
+from bayes_mdp.models.world import RewardTable, World, check_mean, to_mdp
 
 SHARE = 0.5
 
@@ -81,7 +82,12 @@ class SampledPosterior(WeightedDraws):
 
     @property
     def mdps(self) -> MDP:  # type: ignore[override]
-        """The hypothesis of every draw, with a leading axis N on every array."""
+        """The hypothesis of every draw, with a leading axis N on every array.
+
+        Raises:
+            ValueError: a reward law without a mean (see `bayes_mdp.models.world.check_mean`).
+        """
+        check_mean(self.rewards, self.space, draws=True)
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
     def _mdp(self, rows: Float[Array, "*H S A O"], rewards: RewardTable) -> MDP:
@@ -89,7 +95,12 @@ class SampledPosterior(WeightedDraws):
         return to_mdp(World(rows, reward), self.space)
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
-        """Hypotheses drawn from the draws by weight, with replacement."""
+        """Hypotheses drawn from the draws by weight, with replacement.
+
+        Raises:
+            ValueError: as `mdps`.
+        """
+        check_mean(self.rewards, self.space, draws=True)
         index = jax.random.categorical(key, jnp.asarray(self.log_weights), shape=sample_shape)
         make = self._mdp
         for _ in sample_shape:
@@ -246,7 +257,7 @@ class SampledPosterior(WeightedDraws):
 
     def problems(self) -> list[str]:
         """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
-        found = Drawn(self.sites, self.mcmc, self.losses).problems()
+        found = Drawn(self.sites, self.mcmc, self.losses).problems(tables_of(self))
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
             found.append(

@@ -47,7 +47,7 @@ def fit_guide(key: PRNGKeyArray, model: Any, guide: Any, seen: Any, method: SVI 
     Raises:
         ValueError: discrete latent sites; a guide that misses a site.
     """
-    discrete, latents = latent_sites(model, seen)
+    discrete, latents, _ = latent_sites(model, seen)
     if discrete:
         raise ValueError(
             f"site {next(iter(discrete))!r} is discrete, which {type(method).__name__} cannot do, expected continuous "

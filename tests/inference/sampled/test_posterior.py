@@ -10,16 +10,20 @@ compared in units of their standard error (delta method: sum of squared weights 
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
+from bayes_mdp.inference.judge import policy_value
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.sampled.drawn import Drawn
 from bayes_mdp.inference.sampled.posterior import from_draws
 from bayes_mdp.inference.sampled.recipe import recipe_for
-from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Transitions
+from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Discounted, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanNameTies, CanRefit
+from bayes_mdp.models.world import RewardTable
 
 N = 20_000
 learn = jax.jit(lambda belief, data, weight: belief.update(data, weight))
@@ -184,3 +188,37 @@ def test_problems_and_text(normal):
     text = str(one).splitlines()
     assert text[0] == "Posterior over 2 states x 2 actions" and "effective sample size 1 of 20000" in str(one)
     assert "call refit(key)" in " ".join(map(str.strip, text))
+
+
+def under_law(student, law, *parameters):
+    """Few draws, with another law of rewards, as a program gives it."""
+    few = student.thinned(jax.random.key(0), 20)
+    rewards = jax.vmap(lambda *each: RewardTable(law(*each), None, False))(*parameters, few.sites["loc"])
+    return replace(few, rewards=jax.tree.map(np.asarray, rewards))
+
+
+def test_a_law_without_a_mean_is_refused_where_a_mean_is_needed(student, key):
+    """It was nan, or infinite, in silence; what has been learnt can still be printed."""
+    cauchy = under_law(student, lambda loc: dist.Cauchy(loc, jnp.ones((2, 2))))
+    for needs in (
+        cauchy.mean_mdp,
+        cauchy.reward_variance,
+        lambda: cauchy.sample(key),
+        lambda: jax.jit(lambda belief: belief.sample(key))(cauchy),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^reward of state 0, action 0.* has a Cauchy law whose mean does not exist"
+        ):
+            needs()
+    with pytest.raises(ValueError, match="Cauchy law whose mean does not exist"):
+        policy_value(key, cauchy, np.zeros(2, int), Discounted(0.9), num_draws=2)
+    assert "4 pairs whose mean reward does not exist" in str(cauchy)
+
+    def student_t(df, loc):
+        return dist.StudentT(df, loc, jnp.ones((2, 2)))
+
+    df = np.full((20, 2, 2), 3.0, np.float32)
+    df[7, 1, 0] = 1.0
+    with pytest.raises(ValueError, match="state 1, action 0, in draw 7 has a StudentT law"):
+        under_law(student, student_t, df).mean_mdp()
+    assert np.isfinite(np.asarray(under_law(student, student_t, df + 1).mean_mdp().reward)).all()
