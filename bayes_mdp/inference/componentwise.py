@@ -79,7 +79,7 @@ class Componentwise(eqx.Module):
                 trace it is nan.
         """
         mdp = self.average(lambda component: component.mean_mdp())
-        if is_concrete(self) and np.isnan(np.asarray(mdp.reward)).any():
+        if is_concrete(self, mdp.reward) and np.isnan(np.asarray(mdp.reward)).any():
             for k in range(self.num_components):
                 self.component(k).mean_mdp()
         return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)

@@ -118,7 +118,7 @@ def improper(space):
 @pytest.mark.parametrize(
     ("prior", "sentence"),
     [
-        (offset, "site 'shift' .*the Normal law of the reward depends on it"),
+        (offset, "site 'shift' .*neither one element of it nor free of it"),
         (which_row, "site 'kind' .*the transition law depends on it"),
         (improper, "'level' .ImproperUniform. cannot be normalised"),
     ],

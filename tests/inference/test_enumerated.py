@@ -1,0 +1,132 @@
+"""Exact mixtures over the values of discrete sites: weights, evidence, updates, files, ArviZ, runs."""
+
+# pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from branching_programs import DATA, SPACE, Branching
+from scipy.special import betaln
+
+import bayes_mdp as bm
+from bayes_mdp.inference.fitting import fit_for
+from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.models import World
+
+KEY = jax.random.key(0)
+PROGRAM = Branching(("coin",), "is one", "where", "rows")
+
+
+def posterior_of(prior=PROGRAM, data=DATA, space=SPACE) -> Mixture:
+    posterior = bm.infer(KEY, prior, data, space=space)
+    assert isinstance(posterior, Mixture) and posterior.method == "mixture"
+    return posterior
+
+
+def test_weights_and_evidence_are_bayes_rule():
+    posterior, truth = posterior_of(), PROGRAM.truth()
+    assert float(posterior.weights @ posterior.hyper["hidden0"]) == pytest.approx(truth["signal"], abs=1e-6)
+    assert posterior.log_evidence == pytest.approx(truth["evidence"], rel=1e-9)
+    before = posterior_of(data=None)
+    np.testing.assert_allclose(before.weights, [0.7, 0.3], rtol=1e-6)
+    assert before.log_evidence == pytest.approx(0.0, abs=1e-9)
+
+
+def test_one_at_a_time_is_all_at_once():
+    """By `update`, by counts, and by the compiled fit that many data sets share."""
+    once, before = posterior_of(), posterior_of(data=None)
+    found = [before.update(DATA), posterior_of(data=bm.Counts.of(DATA, SPACE))]
+    fit = fit_for(PROGRAM, SPACE)
+    found.append(jax.jit(lambda data: fit(KEY, fit.summarise(data)))(DATA))
+    for other in found:
+        np.testing.assert_allclose(other.weights, once.weights, rtol=2e-5)
+        np.testing.assert_allclose(other.mean_mdp().transition_probs, once.mean_mdp().transition_probs, rtol=1e-5)
+        np.testing.assert_allclose(float(other.log_evidence), once.log_evidence, rtol=1e-5)
+
+
+def known_or_not(space):
+    """A regime in which state 0 never leaves, or a Dirichlet row."""
+    stuck = numpyro.sample("stuck", dist.Bernoulli(0.25))
+    with space.plates():
+        rows = numpyro.sample("transition", dist.Dirichlet(jnp.ones(2)))
+        paid = numpyro.sample("paid", dist.Beta(1.0, 1.0))
+    return World(jnp.where(stuck, jnp.eye(2)[:, None, :], rows), dist.Bernoulli(paid))
+
+
+def test_a_value_that_the_data_rule_out_has_weight_zero():
+    stays = bm.Transitions([0] * 5, [0] * 5, [0.0] * 5, [0] * 5)
+    evidence = np.exp(betaln(6, 1) - betaln(1, 1))
+    expected = 0.25 / (0.25 + 0.75 * evidence)
+    assert float(posterior_of(known_or_not, stays).weights[1]) == pytest.approx(expected, rel=1e-6)
+    leaves = bm.Transitions([0] * 5, [0] * 5, [0.0] * 5, [0, 0, 1, 0, 0])
+    assert np.asarray(posterior_of(known_or_not, leaves).weights).tolist() == [1.0, 0.0]
+    after = posterior_of(known_or_not, stays).update(leaves)
+    assert np.asarray(after.weights).tolist() == [1.0, 0.0]
+
+
+def test_data_that_no_value_can_hold_are_refused():
+    def never(space):
+        stuck = numpyro.sample("stuck", dist.Bernoulli(0.25))
+        row = jnp.where(stuck, jnp.eye(2), 1.0 * jnp.eye(2))[:, None, :]
+        with space.plates():
+            paid = numpyro.sample("paid", dist.Beta(1.0 + stuck, 1.0))
+        return World(row, dist.Bernoulli(paid))
+
+    with pytest.raises(ValueError, match="outcome"):
+        bm.infer(KEY, never, bm.Transitions([0], [0], [0.0], [1]), space=SPACE)
+
+
+def several(space):
+    """A kind for each state, a coin whose probability the first kind decides, and a factor on the coin."""
+    with numpyro.plate("states", 2):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.5, 0.3, 0.2])))
+    coin = numpyro.sample("coin", dist.Bernoulli(jnp.where(kind[0] == 2, 0.9, 0.1)))
+    numpyro.factor("taste", jnp.where(coin == 1, jnp.log(2.0), 0.0))
+    with space.plates():
+        rows = numpyro.sample("transition", dist.Dirichlet(1.0 + kind[:, None, None] * jnp.ones((2, 1, 2))))
+        paid = numpyro.sample("paid", dist.Beta(1.0, jnp.where(coin == 1, 5.0, 1.0)))
+    return World(rows, dist.Bernoulli(paid))
+
+
+def test_several_sites_and_a_factor():
+    """Against sums by hand over the 18 joint values."""
+    data = bm.Transitions([0, 0, 0, 1], [0] * 4, [1.0, 0.0, 0.0, 1.0], [0, 1, 0, 0])
+    posterior = posterior_of(several, data)
+    assert posterior.num_components == 18
+    weight = {}
+    for first in range(3):
+        for second in range(3):
+            for coin in range(2):
+                prior = (0.5, 0.3, 0.2)[first] * (0.5, 0.3, 0.2)[second]
+                odds = 0.9 if first == 2 else 0.1
+                prior *= 2.0 * odds if coin else 1.0 - odds
+                rows = betaln(1 + first + 2, 1 + first + 1) - betaln(1 + first, 1 + first)
+                rows += betaln(1 + second + 1, 1 + second) - betaln(1 + second, 1 + second)
+                b = 5.0 if coin else 1.0
+                rewards = betaln(2, b + 2) - betaln(1, b) + betaln(2, b) - betaln(1, b)
+                weight[first, second, coin] = prior * np.exp(rows + rewards)
+    total = sum(weight.values())
+    assert posterior.log_evidence == pytest.approx(np.log(total), rel=1e-9)
+    expected = sum(w for (_, _, coin), w in weight.items() if coin) / total
+    assert float(posterior.weights @ posterior.hyper["coin"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_it_is_saved_shown_and_run(tmp_path):
+    posterior = posterior_of(known_or_not, bm.Transitions([0], [0], [1.0], [0]))
+    bm.save(posterior, tmp_path / "p.bmdp")
+    again = bm.load(tmp_path / "p.bmdp")
+    assert isinstance(again, Mixture) and again.log_evidence == posterior.log_evidence
+    np.testing.assert_array_equal(again.hyper["stuck"], posterior.hyper["stuck"])
+    shown = " ".join(str(posterior).split())
+    assert "exact, over the values of 'stuck'" in shown and "stuck 0.4 " in shown
+    tree = bm.to_arviz(posterior, key=KEY, num_draws=500)
+    drawn = tree["posterior"]["stuck"].to_numpy()
+    assert abs(drawn.mean() - 0.4) < 6 * np.sqrt(0.24 / 500)  # false alarm 2e-9
+    env = bm.models.random_environment(KEY, bm.models.dirichlet_bernoulli(), SPACE)
+    result = bm.run(
+        bm.agents.PSRL(), env, prior=known_or_not, objective=bm.Discounted(0.9), num_steps=10, num_seeds=2, key=KEY
+    )
+    assert result.sizes["seed"] == 2
