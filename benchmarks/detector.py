@@ -1,6 +1,6 @@
 """Seconds that `infer` takes to prove a prior: `OPENBLAS_NUM_THREADS=1 python benchmarks/detector.py`.
 
-Dense Dirichlet rows and normal-gamma rewards, A = 4. Tracing, detection and certificate of a first program, and of a
+Dense Dirichlet rows and normal-gamma rewards, A = 4. Tracing, reading the data flow, detection and certificate of a first program, and of a
 second one of the same shape (other constants, so that it is compiled too). CPU time of the process; what JAX spent on
 compilation is stated apart. Floors beyond compilation: 0.3 s for the detector, 1 s for the certificate.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from bayes_mdp.inference.certify import certify
 from bayes_mdp.inference.detect import detect
+from bayes_mdp.inference.probe import Probe
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma
@@ -42,9 +43,9 @@ def prove(size: int, which: str, concentration: float) -> None:
     """The three steps for one program."""
     space, prior = StateActionSpace(size, ACTIONS), dirichlet_normal_gamma(concentration, loc=concentration)
     program = timed(f"trace, S = {size}, {which}", lambda: trace_program(prior, space))
-    rng = np.random.default_rng(0)
-    detected = timed(f"detect, S = {size}, {which}", lambda: detect(program, rng))
-    timed(f"certify, S = {size}, {which}", lambda: certify(program, detected, rng))
+    probe = timed(f"data flow, S = {size}, {which}", lambda: Probe(program))
+    detected = timed(f"detect, S = {size}, {which}", lambda: detect(probe))
+    timed(f"certify, S = {size}, {which}", lambda: certify(program, detected, np.random.default_rng(0)))
 
 
 if __name__ == "__main__":

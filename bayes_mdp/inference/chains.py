@@ -89,17 +89,20 @@ class Chains(eqx.Module):
         stuck = _impossible(self)
         return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
 
-    def notes(self) -> list[str]:
+    def notes(self, *, whole: bool = False) -> list[str]:
         """What the draws cannot show: discrete sites that had one value in all draws of all chains. One sentence each.
 
         Where the data leave no doubt about the value that is as it should be; chains that cannot leave the value that
         they started from look the same. An element that is always the same but for the chain is in `problems`.
+
+        Args:
+            whole: only sites none of whose elements moved: there a branch of the program may have gone unseen.
         """
         found = []
         for name in self.discrete:
             values = np.asarray(self.draws[name]) if name in self.draws else np.zeros((1, 0))
             still = ~_varies(values)
-            if still.any():
+            if still.all() if whole else still.any():
                 index = tuple(int(i) for i in np.argwhere(still)[0])
                 found.append(
                     f"discrete site {_element(name, index)} did not move: it is {values[(0, 0, *index)]} in all "
@@ -221,9 +224,10 @@ def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str,
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(chains: Any) -> None:
-    """One `SamplingWarning` for each of `chains.problems()`. Host side."""
-    for problem in chains.problems():
+def warn_of(posterior: Any) -> None:
+    """One `SamplingWarning` for each of `posterior.problems()`, and for each discrete site that never moved. Host side."""
+    stuck = [] if posterior.mcmc is None else posterior.mcmc.notes(whole=True)
+    for problem in (*posterior.problems(), *stuck):
         warnings.warn(problem, SamplingWarning, stacklevel=3)
 
 
