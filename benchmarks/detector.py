@@ -1,8 +1,9 @@
 """Seconds that `infer` takes to prove a prior: `OPENBLAS_NUM_THREADS=1 python benchmarks/detector.py`.
 
-Dense Dirichlet rows and normal-gamma rewards, A = 4. Tracing, reading the data flow, detection and certificate of a first program, and of a
-second one of the same shape (other constants, so that it is compiled too). CPU time of the process; what JAX spent on
-compilation is stated apart. Floors beyond compilation: 0.3 s for the detector, 1 s for the certificate.
+Dense Dirichlet rows and normal-gamma rewards, A = 4. Tracing, reading the data flow, detection and certificate of a
+first program, and of a second one of the same shape (other constants, so that it is compiled too). CPU time of the
+process; what JAX spent on compilation is stated apart. Floors beyond compilation: 0.3 s for the detector, 1 s for the
+certificate.
 """
 
 import time
