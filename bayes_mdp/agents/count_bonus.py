@@ -14,10 +14,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.optimism import blank_plan, effective_horizon
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 

@@ -13,11 +13,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of, table_shape
 from bayes_mdp.agents.optimism import check_inside, effective_horizon, warn_of_lost_optimism
-from bayes_mdp.agents.policies import Greedy, check_fraction
+from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Objective, Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import (
+    check_finite,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    is_concrete,
+    require,
+)
 
 
 def local_uncertainty(visits: Any, *, theta: Any, sigma_max: Any, horizon: Any) -> Any:

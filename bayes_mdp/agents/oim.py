@@ -42,6 +42,7 @@ class OIM(ModelBased):
 
     def __check_init__(self) -> None:
         check_value("v_max", self.v_max)
+        check_planner(self.planner)
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equations above."""

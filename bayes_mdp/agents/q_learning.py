@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.validation import check_fraction
 
 
 class EpsilonGreedyQ(eqx.Module):

@@ -28,11 +28,11 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import UsesRows, check_not_negative, check_thompson, gaussian_policy, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import Episodic, FirstExit, Objective, Problem, Validity
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.validation import check_name, is_concrete
+from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")

@@ -18,10 +18,9 @@ from bayes_mdp.agents.optimism import check_inside, has_variances, reward_moment
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_name, check_not_negative, check_positive, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
@@ -156,8 +155,7 @@ class UCBVI(eqx.Module):
             value = getattr(self, name)
             if value is not None and is_concrete(value):
                 check_positive(name, value)
-        if is_concrete(self.min_reward):
-            require(~(np.asarray(self.min_reward) <= 0), "min_reward", self.min_reward, "a number, zero or less")
+        check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:
         """Values H, no plan yet.

@@ -13,6 +13,7 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.predictive import log_gain
 from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.validation import check_shape, is_concrete, require
 
 
@@ -50,6 +51,7 @@ class Mixture(Componentwise):
         Raises:
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
+        check_weighted(transitions, weight)
         if is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         if jnp.ndim(transitions.state) == 0:
