@@ -238,9 +238,8 @@ def check_weighted(data: Any, weight: Any) -> None:
         given = as_array("weight", weight, "numbers")
         check_not_negative("weight", given if given.dtype == bool else weight)
     if jnp.shape(weight) not in ((), shape):
-        raise ValueError(
-            f"weight has shape {jnp.shape(weight)}, expected {' or '.join(dict.fromkeys(('()', str(shape))))}"
-        )
+        expected = f"() or {shape}" if shape else "()"
+        raise ValueError(f"weight has shape {jnp.shape(weight)}, expected {expected}")
 
 
 def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:

@@ -16,6 +16,7 @@ from bayes_mdp.mdp.validation import (
     check_count,
     check_finite,
     check_index,
+    check_initial,
     check_memory,
     check_probabilities,
     check_probability_rows,
@@ -39,13 +40,6 @@ def _successor(values: Any) -> Any:
 
 
 _ENDS, _INITIAL = partial(_floats_or_none, "end_probs"), partial(_floats_or_none, "initial")
-
-
-def _initial_state_checks(initial: Any, n_states: int) -> None:
-    if initial is not None:
-        check_shape("initial", initial, (n_states,), "state")
-        if is_concrete(initial):
-            check_probability_rows("initial", initial)
 
 
 class _Hypothesis(eqx.Module):
@@ -85,7 +79,7 @@ class _Hypothesis(eqx.Module):
             if is_concrete(self.legal):
                 exists = np.asarray(self.legal).any(-1)  # numpy: the mask of a layer is looked at inside a scan
                 require(~exists, "legal", exists, "at least one legal action in every state")
-        _initial_state_checks(self.initial, size[-2])
+        check_initial(self.initial, size[-2])
         if is_concrete(self.reward):
             check_finite("reward", self.reward)
 

@@ -18,11 +18,17 @@ from bayes_mdp.mdp.validation import (
     check_count,
     check_names,
     check_shape,
+    check_type,
     require,
 )
 
 END = "end"
 PLATE_NAMES = ("step", "state", "action")
+
+
+def check_space(space: Any, name: str = "space") -> None:
+    """Raise a TypeError unless it is a `StateActionSpace`."""
+    check_type(name, space, StateActionSpace, "a StateActionSpace")
 
 
 def _mask(name: str, values: Any) -> np.ndarray | None:

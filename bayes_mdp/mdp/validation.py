@@ -173,6 +173,14 @@ def check_that(name: str, values: Any, holds: Callable[[np.ndarray], Any], expec
         require(~np.asarray(holds(array), bool), name, array, expected)
 
 
+def check_number(name: str, value: Any, holds: Callable[[Any], Any], expected: str) -> None:
+    """One real number, not traced, for which `holds` is true."""
+    array = as_real(name, value, expected)
+    if array.shape:
+        raise ValueError(f"{name} has shape {array.shape}, expected {expected}")
+    require(~np.asarray(holds(array), bool), name, array, expected)
+
+
 def check_fraction(name: str, values: Any) -> None:
     """Every entry, where it can be seen, lies in [0, 1]."""
     check_that(name, values, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
@@ -265,6 +273,17 @@ def check_probability_rows(name: str, rows: Any, extra: Any = None) -> None:
     if index is not None:
         what = "" if extra is None else " together with its end probability"
         raise ValueError(f"{at(name, index)} sums to {total[index]:.8g}{what}, expected a row that sums to 1")
+
+
+def check_initial(initial: Any, n_states: int, name: str = "initial") -> None:
+    """None, or a distribution of the first state: [S], looked into where it is not traced."""
+    if initial is None:
+        return
+    if is_concrete(initial):
+        initial = as_real(name, initial, "probabilities")
+    check_shape(name, initial, (n_states,), "state")
+    if is_concrete(initial):
+        check_probability_rows(name, initial)
 
 
 def check_index(name: str, values: Any, size: int, what: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE
+from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, as_mask, check_count, described
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.rounding import Rounding
 
@@ -36,7 +36,19 @@ def backward_induction(
         legal: which actions exist; the others get -inf.
         policy: probabilities of actions to average over; None: the best action.
         dtype: of the values.
+
+    Raises:
+        TypeError, ValueError: a backup that cannot be called, a size that is no integer of at least 1, a mask of
+            another shape.
     """
+    if not callable(backup):
+        raise TypeError(f"backup is {described(backup)}, expected a function of values and step")
+    check_count("horizon", horizon)
+    check_count("n_states", n_states)
+    if legal is not None:
+        legal = as_mask("legal", legal)
+        if legal.ndim != 2 or legal.shape[0] != n_states:
+            raise ValueError(f"legal has shape {legal.shape}, expected ({n_states}, A) (state, action)")
     probs = None if policy is None else jnp.asarray(policy)
 
     def step(values: Float[Array, " S"], layer: Any) -> Any:
