@@ -1,6 +1,8 @@
 """What a person asks `run` for, as one record, and the checks of it."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
 from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.inference.methods import Method
+from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
     AverageReward,
     CanUpdate,
@@ -20,7 +23,17 @@ from bayes_mdp.mdp import (
     Objective,
     StateActionSpace,
 )
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import (
+    check_bool,
+    check_count,
+    check_key,
+    check_name,
+    check_not_negative,
+    check_type,
+    described,
+)
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -149,16 +162,50 @@ def check_case(case: Case) -> None:
     _check_target(case)
 
 
+def check_agent(agent: Any, name: str = "agent") -> None:
+    """Raise a TypeError unless it is an agent."""
+    if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
+        raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
+
+
+def check_options(options: Any) -> None:
+    """Refuse options of another type.
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+    """
+    check_type("options", options, RunOptions, "RunOptions")
+    check_type("options.space", options.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
+    check_bool("options.progress", options.progress)
+    check_not_negative("options.snapshot_seconds", options.snapshot_seconds)
+    if not isinstance(options.method, Method):
+        check_name("options.method", options.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+
+
+def check_path(path: Any) -> None:
+    """Refuse a path that is none, or lies in no folder that exists.
+
+    Raises:
+        TypeError, FileNotFoundError: one sentence.
+    """
+    if path is None:
+        return
+    check_type("path", path, (str, os.PathLike), "a path")
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+
+
 def check_request(case: Case) -> None:
     """Refuse what no environment could do.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
     """
-    if not isinstance(case.objective, Objective):
-        raise TypeError(f"objective is {case.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    check_agent(case.agent)
+    check_objective(case.objective)
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
+    check_options(case.options)
     check_count("num_checkpoints", case.options.num_checkpoints)
     check_count("num_particles", case.options.num_particles)
     check_count("table_rows", case.options.table_rows)
@@ -205,6 +252,7 @@ def check_sizes(case: Case) -> None:
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     own = getattr(case.prior, "space", space)
+    check_space(own, "prior.space")
     if own.shape != space.shape or own.ends != space.ends:
         raise ValueError(
             f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
-from bayes_mdp.experiments.case import Case, RunOptions
+from bayes_mdp.experiments.case import Case, RunOptions, check_options, check_path
 from bayes_mdp.experiments.cells import Cells, folder_of
 from bayes_mdp.experiments.compare_agents import listed_by_name, named_agents
 from bayes_mdp.experiments.compare_levels import Levels, levels_of
@@ -24,6 +24,7 @@ from bayes_mdp.experiments.leaderboard import leaderboard
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
+from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def compare(
     check_count("num_seeds", num_seeds, 2)
     players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    check_path(path)
+    check_options(options)
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
@@ -110,6 +111,8 @@ def named_tasks(envs: Any, objective: Objective | None, length: int | None, prio
     """
     if length is not None:
         check_count("length", length)
+    if objective is not None:
+        check_objective(objective)
     named = envs if isinstance(envs, Mapping) else listed_by_name("envs", envs, _named_env)
     if not named:
         raise ValueError("envs is empty, expected at least one")

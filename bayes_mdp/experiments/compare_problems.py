@@ -40,10 +40,7 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.env, Environment):
             raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
-        if not isinstance(self.objective, Objective):
-            raise TypeError(
-                f"objective is {self.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit"
-            )
+        check_objective(self.objective)
         check_count("length", self.length)
 
     @property

@@ -97,8 +97,7 @@ def reproduce(
     check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    check_path(path)
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
     options = _options(name, reproduction, scale, options or {})

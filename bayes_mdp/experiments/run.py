@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.account import cumulative_regret
-from bayes_mdp.experiments.case import Case, RunOptions, check_case
+from bayes_mdp.experiments.case import Case, RunOptions, check_agent, check_case, check_path
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.execute import execute
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
@@ -16,6 +16,7 @@ from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
+from bayes_mdp.mdp.objectives import check_objective
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -101,8 +102,9 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
-    if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
+    check_path(path)
+    check_agent(agent)
+    check_objective(objective)
     if case.in_trials:
         result = run_trials(case, path)
     else:

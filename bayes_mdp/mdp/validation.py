@@ -192,6 +192,12 @@ def check_bool(name: str, value: Any) -> None:
         raise TypeError(f"{name} is {_short(repr(value))}, expected True or False")
 
 
+def check_callable(name: str, value: Any) -> None:
+    """None, or a function."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is {described(value)}, expected a function or None")
+
+
 def check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> None:
     """An instance of `kinds`; `expected` ends the sentence."""
     if not isinstance(value, kinds):
