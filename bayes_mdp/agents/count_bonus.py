@@ -108,10 +108,10 @@ class CountBonus(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
-        for name in ("scale", "reward_sd", "unvisited"):
-            value = getattr(self, name)
-            if value is not None:
-                check_not_negative(name, value)
+        check_not_negative("scale", self.scale)
+        check_not_negative("reward_sd", self.reward_sd)
+        if self.unvisited is not None:
+            check_not_negative("unvisited", self.unvisited)
         check_name("schedule", self.schedule, SCHEDULES)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> CountBonusState:

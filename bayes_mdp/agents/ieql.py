@@ -78,9 +78,11 @@ class IEQLPlus(eqx.Module):
         check_inside("theta", self.theta)
         check_fraction("learning_rate", self.learning_rate)
         check_not_negative("rate_power", self.rate_power)
-        for name in ("max_reward", "min_reward", "initial_value"):
-            if getattr(self, name) is not None and is_concrete(getattr(self, name)):
+        for name in ("max_reward", "min_reward"):
+            if is_concrete(getattr(self, name)):
                 check_finite(name, getattr(self, name))
+        if self.initial_value is not None and is_concrete(self.initial_value):
+            check_finite("initial_value", self.initial_value)
         if self.sigma_max is not None and is_concrete(self.sigma_max):
             check_positive("sigma_max", self.sigma_max)
         if is_concrete(self.max_reward, self.min_reward):

@@ -15,7 +15,19 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.choice import prob_best_factored, prob_best_joint
-from bayes_mdp.mdp.validation import as_mask, as_real, check_fraction, check_shape, check_that, is_concrete, require
+from bayes_mdp.mdp.validation import (
+    as_indices,
+    as_mask,
+    as_real,
+    check_finite,
+    check_fraction,
+    check_index,
+    check_not_negative,
+    check_shape,
+    check_that,
+    is_concrete,
+    require,
+)
 from bayes_mdp.planning.solution import best_action
 
 
@@ -86,6 +98,11 @@ class Greedy(_Table):
 
     def __init__(self, q: Any, legal: Any = None, *, best: Any = None) -> None:
         self.q = masked(q, legal)
+        if best is not None and not isinstance(best, jax.Array):
+            best = jnp.asarray(as_indices("best", best, "action"))
+            check_index("best", best, self.n_actions, "action")
+        if best is not None:
+            check_shape("best", best, self.q.shape[:-1], "(step,) state")
         self.best = best_action(self.q) if best is None else best
 
     def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
@@ -205,6 +222,9 @@ class GaussianThompson(_Table):
 
     def __init__(self, mean: Any, sd: Any = None, *, factor: Any = None, noise: Any = None, legal: Any = None) -> None:
         self.mean = masked(mean, legal)
+        for name, given in (("sd", sd), ("factor", factor), ("noise", noise)):
+            if given is not None and not isinstance(given, jax.Array) and is_concrete(given):
+                (check_not_negative if name == "sd" else check_finite)(name, given)
         self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")

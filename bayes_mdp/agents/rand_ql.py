@@ -103,7 +103,8 @@ class RandQL(eqx.Module):
         check_bool("sampled", self.sampled)
         for name in ("inflation", "prior_transitions", "max_reward"):
             value = getattr(self, name)
-            if value is not None and is_concrete(value):
+            optional = name == "prior_transitions"
+            if not (optional and value is None) and is_concrete(value):
                 check_positive(name, value)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Ensemble:

@@ -146,9 +146,9 @@ def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs
 def _check_options(q_max: Any, form: str) -> None:
     check_name("form", form, FORMS)
     if q_max is not None:
-        if np.shape(q_max):
-            raise ValueError(f"q_max has shape {np.shape(q_max)}, expected one number")
         check_not_negative("q_max", q_max)
+        if jnp.shape(q_max):
+            raise ValueError(f"q_max has shape {jnp.shape(q_max)}, expected one number")
 
 
 def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:

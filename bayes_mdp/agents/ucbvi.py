@@ -151,10 +151,11 @@ class UCBVI(eqx.Module):
         check_name("bonus", self.bonus, BONUSES)
         check_not_negative("bonus_scale", self.bonus_scale)
         check_inside("delta", self.delta)
-        for name in ("num_episodes", "max_reward"):
-            value = getattr(self, name)
-            if value is not None and is_concrete(value):
-                check_positive(name, value)
+        if self.num_episodes is not None:
+            whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
+            check_that("num_episodes", self.num_episodes, whole, "an integer of at least 1")
+        if is_concrete(self.max_reward):
+            check_positive("max_reward", self.max_reward)
         check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:

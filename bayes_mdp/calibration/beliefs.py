@@ -1,7 +1,9 @@
 """What differs between kinds of posteriors when they are shown to ArviZ. Host-side."""
 
+import math
 from typing import Any
 
+import jax
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.draws import Draws, draw, reference
@@ -14,6 +16,7 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
+from bayes_mdp.mdp.validation import check_count, check_key, check_memory, check_name, described
 
 MAX_BYTES = 4 * 2**30
 
@@ -23,12 +26,25 @@ def check_posterior(posterior: Any, num_draws: int) -> None:
 
     Raises:
         TypeError: no posterior of this package with rows and reward laws.
-        ValueError: no draws.
+        ValueError: no draws, or more than fit into memory.
     """
     if not isinstance(posterior, ConjugatePosterior | Componentwise | SampledPosterior):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it, or a mixture")
-    if num_draws < 1:
-        raise ValueError(f"num_draws is {num_draws}, expected at least 1")
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+    check_count("num_draws", num_draws)
+    check_memory(
+        "num_draws", num_draws, 8.0 * num_draws * posterior.space.n_outcomes * math.prod(posterior.space.shape)
+    )
+
+
+def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
+    """`key`, or `jax.random.key(0)` for None.
+
+    Raises:
+        TypeError: no typed key.
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    return key
 
 
 def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int, group: str) -> tuple[Draws, Rows]:
@@ -38,8 +54,7 @@ def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int
         ValueError, TypeError: as `to_arviz`; data that are sums.
     """
     check_posterior(posterior, num_draws)
-    if group not in ("posterior", "prior"):
-        raise ValueError(f"group is {group!r}, expected 'posterior' or 'prior'")
+    check_name("group", group, ("posterior", "prior"))
     rows, _ = observe(reference(posterior), data)
     if rows is None:
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")

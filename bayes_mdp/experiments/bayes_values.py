@@ -13,7 +13,7 @@ from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.validation import check_count, check_dataset, check_key
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,6 +88,7 @@ def bayes_values(
 
 def describe_bayes_values(result: "xr.Dataset") -> str:
     """The agents in words, best mean first."""
+    check_dataset("result", result)
     order = np.argsort(-result["value"].values, kind="stable")
     names = [str(name) for name in result["agent"].values]
     width, attrs = max(5, *map(len, names)), result.attrs

@@ -1,8 +1,6 @@
 """What a person asks `run` for, as one record, and the checks of it."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +60,9 @@ class RunOptions:
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
         table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
             listed (`SimulatedEnvironment`).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
     """
 
     space: StateActionSpace | None = None
@@ -74,6 +75,17 @@ class RunOptions:
     refit_every: int | None = None
     target: Any = None
     table_rows: int = 2**18
+
+    def __post_init__(self) -> None:
+        check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
+        for name in ("num_checkpoints", "num_particles", "table_rows"):
+            check_count(f"options.{name}", getattr(self, name))
+        if self.refit_every is not None:
+            check_count("options.refit_every", self.refit_every)
+        check_bool("options.progress", self.progress)
+        check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
+        if not isinstance(self.method, Method):
+            check_name("options.method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
 @dataclass(frozen=True)
@@ -168,33 +180,6 @@ def check_agent(agent: Any, name: str = "agent") -> None:
         raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
 
 
-def check_options(options: Any) -> None:
-    """Refuse options of another type.
-
-    Raises:
-        TypeError, ValueError: one sentence about the option at fault.
-    """
-    check_type("options", options, RunOptions, "RunOptions")
-    check_type("options.space", options.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
-    check_bool("options.progress", options.progress)
-    check_not_negative("options.snapshot_seconds", options.snapshot_seconds)
-    if not isinstance(options.method, Method):
-        check_name("options.method", options.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
-
-
-def check_path(path: Any) -> None:
-    """Refuse a path that is none, or lies in no folder that exists.
-
-    Raises:
-        TypeError, FileNotFoundError: one sentence.
-    """
-    if path is None:
-        return
-    check_type("path", path, (str, os.PathLike), "a path")
-    if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path is {str(path)!r}, expected a file in a folder that exists")
-
-
 def check_request(case: Case) -> None:
     """Refuse what no environment could do.
 
@@ -205,12 +190,7 @@ def check_request(case: Case) -> None:
     check_objective(case.objective)
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
-    check_options(case.options)
-    check_count("num_checkpoints", case.options.num_checkpoints)
-    check_count("num_particles", case.options.num_particles)
-    check_count("table_rows", case.options.table_rows)
-    if case.options.refit_every is not None:
-        check_count("refit_every", case.options.refit_every)
+    check_type("options", case.options, RunOptions, "RunOptions")
     _check_length(case)
     check_name("regret", case.regret, REGRETS)
     if case.prior is None and not isinstance(case.agent, Learner):

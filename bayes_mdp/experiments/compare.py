@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import Learner
-from bayes_mdp.experiments.case import Case, RunOptions, check_options, check_path
+from bayes_mdp.experiments.case import Case, RunOptions
 from bayes_mdp.experiments.cells import Cells, folder_of
 from bayes_mdp.experiments.compare_agents import listed_by_name, named_agents
 from bayes_mdp.experiments.compare_levels import Levels, levels_of
@@ -25,7 +25,7 @@ from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_path, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +88,7 @@ def compare(
     players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
     check_path(path)
-    check_options(options)
+    check_type("options", options, RunOptions, "RunOptions")
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)

@@ -15,6 +15,7 @@ import numpy as np
 
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
 from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
+from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count
 
 NOISE = 0.1

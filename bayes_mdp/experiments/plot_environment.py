@@ -10,7 +10,7 @@ from bayes_mdp.experiments.environment_graph import Graph, graph_of, is_line, or
 from bayes_mdp.experiments.environment_map import draw_map, map_size
 from bayes_mdp.experiments.environment_path import draw_over_time, draw_path, draw_path_beneath
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
-from bayes_mdp.mdp.validation import check_finite, check_index
+from bayes_mdp.mdp.validation import check_finite, check_index, check_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,6 +191,7 @@ def _jumps(env: Any, indices: np.ndarray | None, points: np.ndarray, longest: fl
     """Bool[T-1]: the moves that are no part of a way."""
     length = np.linalg.norm(np.diff(points, axis=0), axis=-1)
     if longest is not None:
+        check_number("longest", longest, lambda x: x > 0, "a number greater than zero")
         return length > longest
     jumps, starts = np.zeros(len(length), bool), np.zeros(len(length), bool)
     if indices is not None and isinstance(env, Environment):

@@ -16,7 +16,7 @@ from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import write_beside
-from bayes_mdp.mdp.validation import check_key, check_name
+from bayes_mdp.mdp.validation import check_key, check_name, check_path
 
 if TYPE_CHECKING:
     import xarray as xr

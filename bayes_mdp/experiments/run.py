@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.account import cumulative_regret
-from bayes_mdp.experiments.case import Case, RunOptions, check_agent, check_case, check_path
+from bayes_mdp.experiments.case import Case, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.execute import execute
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
@@ -17,6 +17,7 @@ from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_path
 
 if TYPE_CHECKING:
     import xarray as xr

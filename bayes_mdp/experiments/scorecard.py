@@ -18,7 +18,7 @@ from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.scorecard_methods import METHODS, Claimed, claims, greedy_policy, values
 from bayes_mdp.experiments.scorecard_problems import CLASSES, ScoredClass, observe, scored_class
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,6 +84,7 @@ def _check(key: Any, classes: tuple[str, ...], methods: tuple[str, ...], num_mdp
     check_count("num_mdps", num_mdps, 2)
     check_count("num_draws", num_draws, 2)
     for name, given, known in (("classes", classes, CLASSES), ("methods", methods, METHODS)):
+        check_type(name, given, (tuple, list), f"a tuple of {name}")
         for one in given:
             if one not in known:
                 raise ValueError(f"{name} holds {one!r}, expected some of {', '.join(known)}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bayes_mdp.mdp.validation import check_callable, check_count, check_number
+from bayes_mdp.mdp.validation import check_callable, check_count, check_number, check_type
 
 _RATE = "a finite number greater than zero"
 
@@ -88,3 +88,8 @@ class Laplace:
 
 
 Method = NUTS | SVI | Laplace
+
+
+def check_sampler(sampler: Any) -> None:
+    """Raise a TypeError unless it is the options of chains."""
+    check_type("sampler", sampler, NUTS, "NUTS(...)")

@@ -24,6 +24,7 @@ from bayes_mdp.mdp.validation import (
     check_shape,
     check_type,
     check_width,
+    described,
     first_index,
     is_concrete,
     require,
@@ -216,6 +217,8 @@ def check_transitions(transitions: Transitions, space: Any, weight: Any = 1.0) -
         ValueError, TypeError: one sentence: the argument, the first offending row, what was there and expected.
     """
     check_weighted(transitions, weight)
+    if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
+        raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
     kept = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
     if kept is not None:
         _check_values(kept, space)

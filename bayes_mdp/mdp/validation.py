@@ -1,9 +1,10 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -196,6 +197,53 @@ def check_callable(name: str, value: Any) -> None:
     """None, or a function."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} is {described(value)}, expected a function or None")
+
+
+def check_path(path: Any, name: str = "path") -> None:
+    """Refuse a path that is none, or lies in no folder that exists.
+
+    Raises:
+        TypeError, FileNotFoundError: one sentence.
+    """
+    if path is None:
+        return
+    check_type(name, path, (str, os.PathLike), "a path")
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"{name} is {str(path)!r}, expected a file in a folder that exists")
+
+
+def check_dataset(name: str, value: Any, *variables: str) -> None:
+    """An xarray Dataset that holds these variables.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    if not hasattr(value, "data_vars"):
+        raise TypeError(f"{name} is {described(value)}, expected a Dataset")
+    missing = [variable for variable in variables if variable not in value]
+    if missing:
+        raise ValueError(f"{name} has no variable {missing[0]!r}, expected a Dataset with {', '.join(variables)}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """An integer from 0 to 2^32 - 1: a larger one is another's seed, of which JAX takes the last 32 bits."""
+    check_count(name, value, 0)
+    if value >= 2**32:
+        raise ValueError(f"{name} is {value}, expected an integer from 0 to {2**32 - 1}")
+
+
+def check_functions(name: str, functions: Any) -> None:
+    """None, or a mapping from names to functions.
+
+    Raises:
+        TypeError: one sentence.
+    """
+    if functions is None:
+        return
+    check_type(name, functions, Mapping, "a mapping from names to functions")
+    for key, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name}[{key!r}] is {described(function)}, expected a function")
 
 
 def check_type(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> None:

@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, as_mask, check_count, described
+from bayes_mdp.mdp.validation import (
+    ROW_SUM_TOLERANCE,
+    as_mask,
+    check_count,
+    check_probability_rows,
+    described,
+    is_concrete,
+)
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.rounding import Rounding
 
@@ -49,7 +56,13 @@ def backward_induction(
         legal = as_mask("legal", legal)
         if legal.ndim != 2 or legal.shape[0] != n_states:
             raise ValueError(f"legal has shape {legal.shape}, expected ({n_states}, A) (state, action)")
+    if policy is not None and is_concrete(policy):
+        check_probability_rows("policy", policy)
     probs = None if policy is None else jnp.asarray(policy)
+    if probs is not None and (probs.ndim not in (2, 3) or probs.shape[-2] != n_states):
+        raise ValueError(
+            f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
+        )
 
     def step(values: Float[Array, " S"], layer: Any) -> Any:
         q = backup(values, layer)

@@ -1,0 +1,51 @@
+"""Whatever is put in place of an argument of a public name, the answer is one sentence of this package."""
+
+import traceback
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+import bayes_mdp
+from tests import bad_calls
+
+PACKAGE = Path(bayes_mdp.__file__).parent
+BY_NAME = {name: list(calls) for name, calls in groupby(bad_calls.bad_calls(), key=lambda call: call.name)}
+
+
+def fault(call: bad_calls.BadCall) -> str | None:
+    """What is wrong with the answer to a bad call; None: nothing."""
+    if callable(call.value) and getattr(call.value, "__module__", "") == bad_calls.__name__:
+        call = call._replace(make=lambda make=call.make, value=call.value: make.func(*make.args[:2], value()))
+    try:
+        call.make()
+    except (ValueError, TypeError, OSError) as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = str(error)
+        of_system = isinstance(error, OSError) and error.errno is not None  # no such file
+        if PACKAGE not in Path(frame.filename).parents and not of_system:
+            return f"raised in {frame.filename}:{frame.lineno}: {type(error).__name__}: {message[:150]}"
+        if "\n" in message or not message:
+            return f"not one sentence: {message[:150]!r}"
+        if not any(word in message for word in call.word.split("|")):
+            return f"does not name {call.word!r}: {message[:200]}"
+        return None
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:150]}"
+    return "accepted"
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_bad_argument_gets_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("s,a,s2\n0,0,1\n1,1,0\n")
+    faults = {str(call): found for call in BY_NAME[name] if (found := fault(call)) is not None}
+    assert not faults, "\n".join(f"{call}: {found}" for call, found in faults.items())
+
+
+def test_every_public_name_is_tried():
+    listed = {call.name for call in bad_calls.CALLS}
+    exempt = {name for names in bad_calls.EXEMPT.values() for name in names.split()}
+    assert not listed & exempt
+    assert listed | exempt >= bad_calls.public_names()
+    assert sum(map(len, BY_NAME.values())) >= 400
