@@ -4,7 +4,6 @@
 and why. Values are made when they are asked for: nothing is compiled when this module is imported.
 """
 
-import datetime
 import inspect
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -520,7 +519,7 @@ CALLS = [
     Call("experiments.plot_scorecard", {"result": value(None)}, {"result": [3, None, "x"]}),
     Call("experiments.scores_of", {"result": value(None)}, {"result": [3, None, "x"]}),
         Call("experiments.scorecard", {"key": key}, {"key": TYPED_KEY, "classes": [3, None, ("nosuch",), "cyclic"], "methods": [3, None, ("nosuch",), "UBE ratio"]}, {"classes": "class", "methods": "method"}),
-    Call("experiments.bayes_values", {"agents": lambda: {"psrl": agent()}, "prior": posterior, "space": space, "objective": lambda: target("Episodic")(2), "initial": value([0.5, 0.5]), "key": key}, {
+    Call("experiments.bayes_values", {"agents": lambda: {"psrl": agent()}, "prior": prior, "space": space, "objective": lambda: target("Episodic")(2), "initial": value([0.5, 0.5]), "key": key}, {
         "agents": [3, None, {}, {"a": 3}], "prior": [3, "x"], "space": SPACE, "objective": OBJECTIVE, "initial": [*INITIAL, None], "key": TYPED_KEY, "num_seeds": COUNT,
     }),
     Call("experiments.describe_bayes_values", {"result": value(None)}, {"result": [3, None, "x"]}),
@@ -573,7 +572,7 @@ _OPTIONS: dict[str, list[Any]] = {
     "q_max": NOT_NEGATIVE,
     "form": WORD,
     "delta": INSIDE,
-    "num_episodes": COUNT,
+    "num_episodes": without(COUNT, [1]),
     "bonus": WORD,
     "bonus_scale": NOT_NEGATIVE,
     "span": NOT_NEGATIVE,
@@ -634,3 +633,74 @@ EXEMPT = {
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
 }
+
+
+# ------------------------------------------------------------------------------------------------- command lines
+_BAD_COUNT = ["0", "-1", "2.5", "x", "", "nan", "1e12", str(2**70)]
+_BAD_SEED = ["-1", "2.5", "x", "", str(2**32), str(2**70)]
+_BAD_SHARE = ["-0.1", "1.5", "nan", "x", "", "inf"]
+_NO_FOLDER = "no/such/folder/file.nc"
+_BAD_OBJECTIVE = {"--discount": ["1", *_BAD_SHARE], "--horizon": _BAD_COUNT}
+_BAD_PRIOR = ["nosuch", "known_rewards", "nosuch:prior", "json:nosuch", "json:__name__", ":"]
+_COLUMNS = ("--state", "--action", "--next-state")
+_FIT = ["fit", "log.csv", "--state", "s", "--action", "a", "--next-state", "s2"]
+
+COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
+    (_FIT, {
+        **_BAD_OBJECTIVE, **{name: ["nosuch", ""] for name in (*_COLUMNS, "--reward", "--terminated", "--truncated", "--episode", "--step")},
+        "--prior": _BAD_PRIOR, "--method": ["nosuch", ""], "--seed": _BAD_SEED, "--draws": _BAD_COUNT,
+        "--save": [_NO_FOLDER], "--netcdf": [_NO_FOLDER], "--figure": [_NO_FOLDER],
+    }),
+    ([*_FIT, "--horizon", "2"], {"--draws": ["1", "2000000000"]}),
+    (_FIT, {"--horizon": ["2000000000"]}),
+    (["calibrate", "dirichlet_bernoulli", "--states", "2", "--actions", "2"], {
+        **_BAD_OBJECTIVE, "--states": _BAD_COUNT, "--actions": _BAD_COUNT, "--simulations": [*_BAD_COUNT, "9"], "--draws": [*_BAD_COUNT, "9"],
+        "--transitions": _BAD_COUNT, "--false-alarm": ["0", "1", *_BAD_SHARE], "--seed": _BAD_SEED, "--method": ["nosuch"],
+        "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER], "--state": ["s"], "--log": ["log.csv"],
+    }),
+    (["run", "psrl", "chain", "--steps", "3"], {
+        **_BAD_OBJECTIVE, "--steps": _BAD_COUNT, "--seeds": _BAD_COUNT, "--seed": _BAD_SEED, "--prior": _BAD_PRIOR,
+        "--replan": ["0", "-1", "2.5", "nosuch", "", "\u00b2"], "--regret": ["nosuch"], "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER], "--episodes": ["3"],
+    }),
+    (["run", "psrl", "chain", "--horizon", "3"], {"--episodes": [*_BAD_COUNT, "2000000000"]}),
+    (["train", "dqn", "deep_sea:4", "--steps", "3"], {
+        "--steps": _BAD_COUNT, "--seeds": _BAD_COUNT, "--seed": _BAD_SEED, "--envs": _BAD_COUNT, "--replay": [*_BAD_COUNT, "1"],
+        "--set": ["nosuch=1", "learning", "learning.batch_size=x", "learning.batch_size=0", "=", "trunk=nosuch"], "--evaluate-every": _BAD_COUNT,
+        "--device": ["nosuch"], "--out": ["no/such/folder"], "--figure": [_NO_FOLDER], "--film": [_NO_FOLDER],
+    }),
+    (["train", "dqn", "deep_sea:4", "--steps", "3", "--evaluate-every", "1"], {
+        "--evaluate-steps": _BAD_COUNT, "--evaluate-epsilon": _BAD_SHARE, "--evaluate-envs": _BAD_COUNT,
+    }),
+    (["evaluate", "no/such/folder"], {"--seed": _BAD_SEED, "--evaluate-steps": _BAD_COUNT, "--out": [_NO_FOLDER]}),
+    (["compare"], {
+        "--agents": ["nosuch", "", ",", "psrl,psrl"], "--envs": ["nosuch", "", ","], "--seeds": ["1", *_BAD_COUNT], "--seed": _BAD_SEED, "--constants": ["nosuch"],
+    }),
+    (["reproduce", "ube-fig2"], {"--seed": _BAD_SEED, "--frames": ["1", *_BAD_COUNT], "--games": ["pong"], "--agents": ["nosuch"]}),
+    (["scorecard"], {"--seed": _BAD_SEED, "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER]}),
+    (["demo"], {"--seed": _BAD_SEED}),
+    (["levels"], {"--seeds": _BAD_COUNT}),
+]  # fmt: skip
+"""A command line that is accepted (or would be, with its files), and the bad values of its options."""
+
+LINES = [
+    [], ["nosuch"], ["run"], ["run", "psrl"], ["run", "nosuch", "chain", "--steps", "3"], ["run", "psrl", "nosuch", "--steps", "3"], ["run", "psrl", "chain"],
+    ["run", "psrl", "chain:3", "--steps", "3"], ["run", "psrl", "deep_sea:x", "--steps", "3"], ["run", "psrl", "deep_sea:1", "--steps", "3"],
+    ["run", "psrl", "deep_sea:1000000000", "--steps", "3"], ["run", "psrl", "garnet:99999999999999999999", "--steps", "3"],
+    ["run", "psrl", "racetrack:nosuch", "--steps", "3"], ["run", "psrl", "NoSuch-v1", "--steps", "3"], ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--horizon", "3"],
+    ["fit"], ["fit", "nosuch.csv", *_FIT[2:]], ["fit", "log.csv"], ["fit", "junk.gz", *_FIT[2:]], ["fit", "junk.zip", *_FIT[2:]], ["fit", "junk.xz", *_FIT[2:]],
+    ["fit", "junk.bz2", *_FIT[2:]], ["fit", "junk.csv", *_FIT[2:]], ["fit", "twice.csv", *_FIT[2:]], ["fit", "empty.csv", *_FIT[2:]], ["fit", "junk.parquet", *_FIT[2:]],
+    ["fit", ".", *_FIT[2:]], ["calibrate"], ["calibrate", "nosuch", "--states", "2", "--actions", "2"], ["calibrate", "dirichlet_normal"],
+    ["calibrate", "dirichlet_normal", "--log", "log.csv"], ["calibrate", "dirichlet_normal", "--states", "2", "--actions", "2", "--by-step"],
+    ["train"], ["train", "nosuch", "deep_sea:4", "--steps", "3"], ["train", "dqn", "nosuch", "--steps", "3"], ["train", "dqn", "deep_sea:x", "--steps", "3"],
+    ["train", "dqn", "deep_sea:1", "--steps", "3"], ["train", "dqn", "deep_sea:4"], ["evaluate"], ["evaluate", "no/such/folder"], ["reproduce"], ["reproduce", "nosuch"],
+    ["list", "--measure"], ["list", "nosuch"], ["scorecard", "nosuch"], ["demo", "nosuch"], ["levels", "nosuch"],
+]  # fmt: skip
+
+
+def bad_lines() -> Iterator[list[str]]:
+    """Command lines that must be refused."""
+    yield from LINES
+    for base, bad in COMMANDS:
+        for option, values in bad.items():
+            for text in values:
+                yield [*base, f"{option}={text}"]

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import add_command, check_folders, save_figure
+from bayes_mdp.cli.options import add_command, check_folders, count, save_figure, seed
 
 _COMMAND = "command.json"
 _ENV_HELP = "deep_sea:20, cartpole, another name of `list`, gymnax:NAME, atari:GAME or gymnasium:ID"
@@ -18,17 +18,17 @@ def add_train(commands: Any) -> None:
     )
     parser.add_argument("agent", help="a deep agent of `list`")
     parser.add_argument("env", metavar="ENV[:ARGUMENT]", help=_ENV_HELP)
-    parser.add_argument("--steps", type=int, required=True, help="environment steps of each seed")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, trained side by side")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
-    parser.add_argument("--envs", type=int, default=1, help="environments of each seed, side by side")
-    parser.add_argument("--replay", type=int, default=100_000, help="transitions remembered, of each seed")
+    parser.add_argument("--steps", type=count, required=True, help="environment steps of each seed")
+    parser.add_argument("--seeds", type=count, default=1, help="number of seeds, trained side by side")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
+    parser.add_argument("--envs", type=count, default=1, help="environments of each seed, side by side")
+    parser.add_argument("--replay", type=count, default=100_000, help="transitions remembered, of each seed")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent, e.g. beta=0.1, "
         "learning.batch_size=32, trunk=mlp:64,64 | minatar | nature; may be repeated"
     )  # fmt: skip
     _add_evaluation(parser)
-    parser.add_argument("--evaluate-every", type=int, help="environment steps between evaluations (default: none)")
+    parser.add_argument("--evaluate-every", type=count, help="environment steps between evaluations (default: none)")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX finds)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="checkpoints and curves; the same command goes on")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the learning curve")
@@ -36,9 +36,9 @@ def add_train(commands: Any) -> None:
 
 
 def _add_evaluation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--evaluate-steps", type=int, default=10_000, help="environment steps of one evaluation")
+    parser.add_argument("--evaluate-steps", type=count, default=10_000, help="environment steps of one evaluation")
     parser.add_argument("--evaluate-epsilon", type=float, default=0.05, help="share of random actions in it")
-    parser.add_argument("--evaluate-envs", type=int, default=8, help="environments side by side in it")
+    parser.add_argument("--evaluate-envs", type=count, default=8, help="environments side by side in it")
 
 
 def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
@@ -124,7 +124,7 @@ def add_evaluate(commands: Any) -> None:
     parser = add_command(commands, "evaluate", _evaluate, "play what `train` has learnt, without learning")
     parser.add_argument("folder", type=Path, help="the folder that `train --out` wrote")
     _add_evaluation(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file of the scores")
 
 
@@ -146,8 +146,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     result = evaluate_agent(
         training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)
     )
-    for seed, (mean, number) in enumerate(zip(result["mean_score"].values, result["episodes"].values, strict=True)):
-        print(f"seed {seed}: mean score {mean:.6g} of {number} episodes")
+    for number_of_seed, (mean, number) in enumerate(
+        zip(result["mean_score"].values, result["episodes"].values, strict=True)
+    ):
+        print(f"seed {number_of_seed}: mean score {mean:.6g} of {number} episodes")
     if arguments.out:
         save_result(result, arguments.out)
         print(f"result: {arguments.out}")

@@ -10,7 +10,7 @@ from bayes_mdp.experiments.environment_graph import Graph, graph_of, is_line, or
 from bayes_mdp.experiments.environment_map import draw_map, map_size
 from bayes_mdp.experiments.environment_path import draw_over_time, draw_path, draw_path_beneath
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
-from bayes_mdp.mdp.validation import check_finite, check_index, check_number
+from bayes_mdp.mdp.validation import as_names, check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,6 +137,8 @@ def _picture(env: Any) -> Picture | None:
 
 def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
     mdp = env.mdp
+    if step is not None:
+        check_count("step", step, 0)
     if step is not None and not 0 <= step < (mdp.horizon or 1):
         raise ValueError(f"step is {step}, expected an index from 0 to {(mdp.horizon or 1) - 1}")
     return graph_of(mdp, env.picture, _names("states", states, mdp.n_states), step)
@@ -145,6 +147,8 @@ def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
 def _names(argument: str, names: Sequence[Any] | None, number: int, before: str = "") -> list[str]:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
+    names = as_names(names)
+    check_type(argument, names, tuple, "a sequence of names")
     if len(names) != number:
         raise ValueError(f"{argument} has {len(names)} names, expected {number}")
     return [str(name) for name in names]

@@ -16,7 +16,7 @@ from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import write_beside
-from bayes_mdp.mdp.validation import check_key, check_name, check_path
+from bayes_mdp.mdp.validation import check_key, check_name, check_path, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -100,7 +100,7 @@ def reproduce(
     check_path(path)
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
-    options = _options(name, reproduction, scale, options or {})
+    options = _options(name, reproduction, scale, {} if options is None else options)
     configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
     cells = _cells(path, configuration, key) if reproduction.in_cells else None
     result = reproduction.run(key=key, **options, **({} if cells is None else {"cells": cells}))
@@ -128,9 +128,10 @@ def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any) -> 
 
 
 def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mapping[str, Any]) -> dict[str, Any]:
+    check_type("options", changed, Mapping, "a mapping from options to values")
     known = reproduction.options(scale)
     for option in changed:
-        check_name(f"option of {name}", option, known)
+        check_name(f"options of {name}", option, known)
     return known | dict(changed)
 
 

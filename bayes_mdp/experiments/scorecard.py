@@ -66,8 +66,8 @@ def scorecard(
     Raises:
         ValueError, TypeError: an unknown class or method, a number below 2, no typed key.
     """
-    classes, methods = tuple(classes), tuple(methods)
     _check(key, classes, methods, num_mdps, num_draws)
+    classes, methods = tuple(classes), tuple(methods)
     columns: dict[tuple[str, str], dict[str, Any]] = {}
     with Progress(num_mdps, len(classes)) as bar:
         for number, kind in enumerate(classes):

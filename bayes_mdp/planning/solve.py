@@ -106,7 +106,7 @@ def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
     check_objective(objective)
     if isinstance(objective, Episodic):
         size = float(objective.horizon) * mdp.n_states * mdp.n_actions
-        check_memory("objective.horizon", objective.horizon, size * mdp.reward.dtype.itemsize)
+        check_memory("objective.horizon", objective.horizon, 2 * size * mdp.reward.dtype.itemsize)
         if mdp.horizon not in (None, objective.horizon):
             raise ValueError(f"objective has horizon {objective.horizon}, expected {mdp.horizon}, that of the MDP")
     elif mdp.horizon is not None:
