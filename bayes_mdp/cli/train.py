@@ -146,10 +146,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     result = evaluate_agent(
         training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)
     )
-    for number_of_seed, (mean, number) in enumerate(
-        zip(result["mean_score"].values, result["episodes"].values, strict=True)
-    ):
-        print(f"seed {number_of_seed}: mean score {mean:.6g} of {number} episodes")
+    scores = zip(result["mean_score"].values, result["episodes"].values, strict=True)
+    for i, (mean, number) in enumerate(scores):
+        print(f"seed {i}: mean score {mean:.6g} of {number} episodes")
     if arguments.out:
         save_result(result, arguments.out)
         print(f"result: {arguments.out}")

@@ -51,6 +51,9 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise TypeError(f"names is {described(names)}, expected a list of names of agents")
     names = tuple(names)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
     for name in names:
         check_name("agent", name, AGENTS)
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
