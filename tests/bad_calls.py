@@ -1027,7 +1027,7 @@ CALLS = [
     Call(
         "train",
         {
-            "agent": lambda: target("agents.neural.DQN")(),
+            "agent": target("agents.neural.DQN"),
             "env": lambda: target("envs.deep_sea_observed")(4),
             "num_steps": value(3),
             "key": key,

@@ -19,7 +19,7 @@ from bayes_mdp.planning.transition_sets import L1Ball
 
 def _none_where_zero(width: Any) -> Any:
     """A width that is known to be zero as None: then no row is looked for."""
-    zero = width is None or (isinstance(width, (int, float, np.ndarray, Array)) and is_concrete(width))
+    zero = width is None or (isinstance(width, (int, float, np.ndarray, np.generic, Array)) and is_concrete(width))
     zero = zero and (width is None or (np.ndim(width) == 0 and np.asarray(width) == 0))
     return None if zero else width
 

@@ -39,8 +39,8 @@ def add_command(
 
 
 def count(text: str) -> int:
-    """An integer of at least 1 that a count in JAX can hold."""
-    return _integer(text, 1, 2**31 - 1)
+    """An integer that a count in JAX can hold; whether it is large enough is for the library to say."""
+    return _integer(text, -(2**31), 2**31 - 1)
 
 
 def seed(text: str) -> int:
