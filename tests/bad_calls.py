@@ -748,7 +748,7 @@ CALLS = [
     Call(
         "policy_value",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": _POLICY, "initial": INITIAL},
+        {**_BAD_JUDGE, "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]], "initial": [[1.0], [NAN, 1.0], "first"]},
         {"posterior": "policy_value"},
     ),
     Call(
@@ -756,8 +756,8 @@ CALLS = [
         {**_JUDGE, "policies": lambda: {"a": [0, 1]}},
         {
             **_BAD_JUDGE,
-            "policies": [3, None, {}, [0, 1], {"a": "greedy"}, {"a": [0, 2]}],
-            "initial": INITIAL,
+            "policies": [3, None, {}, [0, 1], {"a": "greedy"}],
+            "initial": [[1.0]],
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
@@ -765,13 +765,13 @@ CALLS = [
     Call(
         "expected_value_of_perfect_information",
         _JUDGE,
-        {**_BAD_JUDGE, "policy": optional(_POLICY), "initial": INITIAL},
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
         {"posterior": "posterior"},
     ),
     Call(
         "split_return_variance",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": _POLICY, "initial": INITIAL},
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
         {"posterior": "posterior"},
     ),
     Call(
@@ -1120,7 +1120,7 @@ CALLS = [
         {"mean": "q|mean"},
     ),
     Call("agents.EverySteps", {"num_steps": value(3)}, {"num_steps": COUNT}),
-    Call("agents.Geometric", {"factor": value(2.0)}, {"factor": [1.0, 0.5, *NUMBER]}),
+    Call("agents.Geometric", {"factor": value(2.0)}, {"factor": [1.0, 0.5, *without(NUMBER, DATE)]}),
     Call("agents.When", {"function": value(lambda moment: True)}, {"function": [3, None, "x"]}),
     Call(
         "agents.PrioritizedSweeping",

@@ -234,8 +234,8 @@ class GaussianThompson(_Table):
             ("factor", factor, (*shape, n_actions)),
             ("noise", noise, shape),
         ):
-            if array is not None and jnp.shape(array) != expected:
-                raise ValueError(f"{name} has shape {jnp.shape(array)}, expected {expected}")
+            if array is not None and np.shape(array) != expected:
+                raise ValueError(f"{name} has shape {np.shape(array)}, expected {expected}")
 
     def hold(self, key: PRNGKeyArray) -> "GaussianThompson":
         """The same policy with one draw of q, held from now on."""

@@ -44,8 +44,10 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_prior
+    from bayes_mdp.mdp.validation import check_count
 
     check_folders(arguments.save, arguments.netcdf, arguments.figure)
+    check_count("--draws", arguments.draws, 2)
     objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
     log = log_of(arguments)

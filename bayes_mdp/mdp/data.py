@@ -240,9 +240,9 @@ def check_weighted(data: Any, weight: Any) -> None:
         # A mask is a weight.
         given = as_array("weight", weight, "numbers")
         check_not_negative("weight", given if given.dtype == bool else weight)
-    if jnp.shape(weight) not in ((), shape):
+    if np.shape(weight) not in ((), shape):
         expected = f"() or {shape}" if shape else "()"
-        raise ValueError(f"weight has shape {jnp.shape(weight)}, expected {expected}")
+        raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
 
 
 def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:

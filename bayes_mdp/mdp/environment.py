@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
@@ -41,8 +42,8 @@ class NormalReward(eqx.Module):
             check_finite("mean", self.mean)
         if self.scale is not None:
             check_not_negative("scale", self.scale)
-            if jnp.shape(self.scale) not in ((), jnp.shape(self.mean)):
-                raise ValueError(f"scale has shape {jnp.shape(self.scale)}, expected () or {jnp.shape(self.mean)}")
+            if np.shape(self.scale) not in ((), np.shape(self.mean)):
+                raise ValueError(f"scale has shape {np.shape(self.scale)}, expected () or {np.shape(self.mean)}")
 
     def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
         """One reward (see `RewardLaw`)."""
