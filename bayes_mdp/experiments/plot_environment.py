@@ -147,11 +147,11 @@ def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
 def _names(argument: str, names: Sequence[Any] | None, number: int, before: str = "") -> list[str]:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
-    names = as_names(names)
-    check_type(argument, names, tuple, "a sequence of names")
-    if len(names) != number:
-        raise ValueError(f"{argument} has {len(names)} names, expected {number}")
-    return [str(name) for name in names]
+    given: Any = as_names(names)
+    check_type(argument, given, tuple, "a sequence of names")
+    if len(given) != number:
+        raise ValueError(f"{argument} has {len(given)} names, expected {number}")
+    return [str(name) for name in given]
 
 
 def _visited(env: Any, drawn: str, states: Any) -> tuple[np.ndarray | None, np.ndarray]:

@@ -79,7 +79,7 @@ def scorecard(
     return _to_dataset(columns, classes, methods, {**size, "key": describe_key(key), "versions": versions()})
 
 
-def _check(key: Any, classes: tuple[str, ...], methods: tuple[str, ...], num_mdps: int, num_draws: int) -> None:
+def _check(key: Any, classes: Any, methods: Any, num_mdps: int, num_draws: int) -> None:
     check_key("key", key)
     check_count("num_mdps", num_mdps, 2)
     check_count("num_draws", num_draws, 2)

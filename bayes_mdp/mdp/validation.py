@@ -102,7 +102,7 @@ def as_floats(name: str, values: Any) -> Any:
     return jnp.asarray(array, dtype=float)
 
 
-def check_width(name: str, array: np.ndarray) -> None:
+def check_width(name: str, array: Any) -> None:
     """No finite entry is infinite in JAX's default width."""
     largest = np.finfo(jax.dtypes.canonicalize_dtype(float)).max
     if array.dtype.kind in "iuf" and array.dtype.itemsize > 4 and array.size:

@@ -53,9 +53,10 @@ def backward_induction(
     check_count("horizon", horizon)
     check_count("n_states", n_states)
     if legal is not None:
-        legal = as_mask("legal", legal)
-        if legal.ndim != 2 or legal.shape[0] != n_states:
-            raise ValueError(f"legal has shape {legal.shape}, expected ({n_states}, A) (state, action)")
+        mask: Any = as_mask("legal", legal)
+        legal = mask
+        if mask.ndim != 2 or mask.shape[0] != n_states:
+            raise ValueError(f"legal has shape {mask.shape}, expected ({n_states}, A) (state, action)")
     if policy is not None and is_concrete(policy):
         check_probability_rows("policy", policy)
     probs = None if policy is None else jnp.asarray(policy)
