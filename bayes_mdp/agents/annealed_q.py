@@ -4,14 +4,13 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_fraction, check_that, is_concrete
 
 
 class TimedTable(eqx.Module):
@@ -46,9 +45,8 @@ class AnnealedQ(eqx.Module):
         check_fraction("epsilon", self.epsilon)
         if is_concrete(self.initial_q):
             check_finite("initial_q", self.initial_q)
-        if is_concrete(self.half_life):
-            half_life = np.asarray(self.half_life)
-            require(~(half_life > 0), "half_life", half_life, "a number greater than zero (infinity: epsilon stays)")
+        expected = "a number greater than zero (infinity: epsilon stays)"
+        check_that("half_life", self.half_life, lambda x: x > 0, expected)
 
     @property
     def _rule(self) -> Any:

@@ -13,8 +13,8 @@ from bayes_mdp.agents.mean_model import plan_for_rewards
 from bayes_mdp.agents.optimism import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.validation import check_not_negative
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]

@@ -15,9 +15,8 @@ from bayes_mdp.agents.optimism import NeedsConcentrations, effective_horizon, ro
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import discount_of
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
-from bayes_mdp.mdp.validation import check_finite, is_concrete
+from bayes_mdp.mdp.validation import check_finite, check_not_negative, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 

@@ -8,15 +8,13 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import Place, first_table, moved_towards, place_of, table_shape
-from bayes_mdp.agents.policies import Greedy, check_fraction
+from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_fraction, check_not_negative, check_that, is_concrete
 
 
 class BonusTables(eqx.Module):
@@ -50,9 +48,8 @@ class _BonusQ(eqx.Module):
         for name in ("scale", "initial_bonus"):
             check_not_negative(name, getattr(self, name))
         check_fraction("learning_rate", self.learning_rate)
-        if is_concrete(self.half_life):
-            half_life = np.asarray(self.half_life)
-            require(~(half_life > 0), "half_life", half_life, "a number greater than zero (infinity: kappa stays)")
+        expected = "a number greater than zero (infinity: kappa stays)"
+        check_that("half_life", self.half_life, lambda x: x > 0, expected)
         if is_concrete(self.initial_q):
             check_finite("initial_q", self.initial_q)
 

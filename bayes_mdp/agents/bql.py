@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import place_of, table_shape
@@ -13,7 +12,7 @@ from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import best_action
 
 _UPDATES = {"mixture": mixture_update, "moment": moment_update}
@@ -58,9 +57,8 @@ class BQL(eqx.Module):
             if is_concrete(getattr(self, name)):
                 (check_finite if name == "loc" else check_positive)(name, getattr(self, name))
         least = max(1.0 if self.update == "moment" else 0.0, 0.5 if self.choose == "vpi" else 0.0)
-        if is_concrete(self.concentration):
-            wide = np.asarray(self.concentration)
-            require(wide <= least, "concentration", wide, f"more than {least} for {self.update!r} and {self.choose!r}")
+        expected = f"more than {least} for {self.update!r} and {self.choose!r}"
+        check_that("concentration", self.concentration, lambda x: x > least, expected)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> ReturnBelief:
         """The prior of every pair; loc is -inf where an action is illegal.

@@ -16,7 +16,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import UsesDraws, check_thompson, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import CanSample, Objective, Problem, Validity
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.validation import check_bool, check_count
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.solution import Solution
 
@@ -107,6 +107,7 @@ class ThompsonByDraws(UsesDraws):
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws, 2)
+        check_bool("joint", self.joint)
         check_thompson(self.scale, self.noise)
 
     def plan(

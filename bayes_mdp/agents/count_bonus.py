@@ -14,10 +14,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.optimism import blank_plan, effective_horizon
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
@@ -109,10 +108,10 @@ class CountBonus(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
-        for name in ("scale", "reward_sd", "unvisited"):
-            value = getattr(self, name)
-            if value is not None:
-                check_not_negative(name, value)
+        check_not_negative("scale", self.scale)
+        check_not_negative("reward_sd", self.reward_sd)
+        if self.unvisited is not None:
+            check_not_negative("unvisited", self.unvisited)
         check_name("schedule", self.schedule, SCHEDULES)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> CountBonusState:

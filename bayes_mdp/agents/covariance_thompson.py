@@ -11,6 +11,7 @@ from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.thompson import UsesRows, check_thompson, plan_for_mean
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.validation import check_bool
 from bayes_mdp.planning.solution import Solution
 
 
@@ -38,6 +39,7 @@ class CovarianceThompson(UsesRows):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_bool("joint", self.joint)
         check_thompson(self.scale, self.noise)
 
     def plan(

@@ -14,11 +14,11 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
 from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split, check_objective
-from bayes_mdp.agents.policies import Greedy, check_fraction
+from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
-from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.mdp.validation import check_fraction, check_that
 from bayes_mdp.planning.solution import best_action
 
 
@@ -70,9 +70,8 @@ class E3(eqx.Module):
     def __check_init__(self) -> None:
         check_num_visits(self.num_visits)
         check_fraction("threshold", self.threshold)
-        if is_concrete(self.num_explore):
-            steps = np.asarray(self.num_explore)
-            require(~((steps >= 1) & (steps % 1 == 0)), "num_explore", steps, "an integer of at least 1")
+        whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
+        check_that("num_explore", self.num_explore, whole, "an integer of at least 1")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> E3State:
         """Nothing has been seen.

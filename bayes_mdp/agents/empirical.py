@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.planning.memory import check_memory
+from bayes_mdp.mdp.memory import check_memory
 
 COPIES = 6  # of the counts: two models made of them, and what a step keeps of both
 REMEDY = "a planner that lists the successors seen (PrioritizedSweeping) takes less"

@@ -8,10 +8,11 @@ from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.validation import check_fraction
 
 
 class EpsilonGreedyModel(ModelBased):
@@ -36,6 +37,7 @@ class EpsilonGreedyModel(ModelBased):
 
     def __check_init__(self) -> None:
         check_fraction("epsilon", self.epsilon)
+        check_planner(self.planner)
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The empirical model."""

@@ -26,9 +26,9 @@ from bayes_mdp.agents.propagated import (
 from bayes_mdp.agents.uncertainty import uncertainty_dataset
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.condensation import condensation
-from bayes_mdp.planning.memory import check_memory
 from bayes_mdp.planning.policies import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation
 

@@ -41,7 +41,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.validation import check_bool, check_count
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import check_problem
@@ -256,6 +256,7 @@ class ExactUBE(UsesDraws):
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws, 2)
+        check_bool("clip", self.clip)
         check_thompson(self.scale, self.noise)
 
     def plan(

@@ -8,18 +8,16 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
-from bayes_mdp.agents.policies import check_fraction, lookup
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
+from bayes_mdp.agents.policies import lookup
 from bayes_mdp.agents.replan import ReplanRule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.validation import check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import best_action
 
 
@@ -77,16 +75,14 @@ class ExplorationReward(ModelBased):
 
     def __check_init__(self) -> None:
         check_not_negative("v_max", self.v_max)
+        check_planner(self.planner)
         if is_concrete(self.scale):
             check_positive("scale", self.scale)
         if self.explore_prob is not None:
             check_fraction("explore_prob", self.explore_prob)
-        discount = self.bonus_discount
-        if discount is not None and is_concrete(discount):
-            values = np.asarray(discount)
-            require(
-                ~((values >= 0) & (values < 1)), "bonus_discount", values, "a number from 0 up to, but not including, 1"
-            )
+        if self.bonus_discount is not None:
+            expected = "a number from 0 up to, but not including, 1"
+            check_that("bonus_discount", self.bonus_discount, lambda x: (x >= 0) & (x < 1), expected)
 
     @abc.abstractmethod
     def cost(self, stats: Stats) -> Any:

@@ -15,9 +15,9 @@ from bayes_mdp.agents.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanMean, CanSpread, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_not_negative
 
 Pairs = Float[Array, "*H S A"]
 

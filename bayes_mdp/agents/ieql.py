@@ -13,11 +13,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of, table_shape
 from bayes_mdp.agents.optimism import check_inside, effective_horizon, warn_of_lost_optimism
-from bayes_mdp.agents.policies import Greedy, check_fraction
+from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Objective, Problem, Transitions
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import (
+    check_finite,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    is_concrete,
+    require,
+)
 
 
 def local_uncertainty(visits: Any, *, theta: Any, sigma_max: Any, horizon: Any) -> Any:
@@ -72,9 +78,11 @@ class IEQLPlus(eqx.Module):
         check_inside("theta", self.theta)
         check_fraction("learning_rate", self.learning_rate)
         check_not_negative("rate_power", self.rate_power)
-        for name in ("max_reward", "min_reward", "initial_value"):
-            if getattr(self, name) is not None and is_concrete(getattr(self, name)):
+        for name in ("max_reward", "min_reward"):
+            if is_concrete(getattr(self, name)):
                 check_finite(name, getattr(self, name))
+        if self.initial_value is not None and is_concrete(self.initial_value):
+            check_finite("initial_value", self.initial_value)
         if self.sigma_max is not None and is_concrete(self.sigma_max):
             check_positive("sigma_max", self.sigma_max)
         if is_concrete(self.max_reward, self.min_reward):

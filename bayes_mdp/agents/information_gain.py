@@ -19,9 +19,9 @@ from bayes_mdp.agents.mean_model import plan_for_rewards
 from bayes_mdp.agents.optimism import blank_plan
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanInform, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_bool, check_not_negative
 from bayes_mdp.planning.solution import Solution
 
 
@@ -43,6 +43,7 @@ class InformationGain(eqx.Module):
 
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
+        check_bool("rewards", self.rewards)
         if not isinstance(self.rewards, bool):
             raise TypeError(f"rewards is {self.rewards!r}, expected True or False (exploration only)")
 

@@ -15,9 +15,8 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents.k_model import KModel, soften
 from bayes_mdp.agents.mean_model import MeanModel
 from bayes_mdp.agents.temperature import minimise, require_choice
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import MDP
-from bayes_mdp.mdp.validation import check_finite, check_positive, check_shape, require
+from bayes_mdp.mdp.validation import check_finite, check_not_negative, check_positive, check_shape, require
 
 
 def bayes_regret_bound(

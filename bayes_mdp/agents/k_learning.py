@@ -19,7 +19,7 @@ from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.temperature import minimise, require_choice, schedule
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
 
 TEMPERATURES = ("optimal", "schedule")
 
@@ -154,8 +154,8 @@ class KLearning(eqx.Module):
         if not isinstance(self.temperature, TemperatureRule):
             _check_tau("temperature", self.temperature)
         check_options(self.bonus, self.span, self.noise)
-        if self.num_states is not None and self.num_states < 1:
-            raise ValueError(f"num_states is {self.num_states}, expected an integer of at least 1")
+        if self.num_states is not None:
+            check_count("num_states", self.num_states)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> KLearningState:
         """No plan yet.

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Episodic
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_name, check_not_negative
 
 BONUSES = ("paper", "posterior")
 

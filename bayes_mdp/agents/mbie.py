@@ -11,16 +11,16 @@ from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.mbie_eb import interval_bonus
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_inside, check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
-from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
 from bayes_mdp.planning.transition_sets import L1Ball
 
 
 def _none_where_zero(width: Any) -> Any:
     """A width that is known to be zero as None: then no row is looked for."""
-    zero = width is None or (is_concrete(width) and np.ndim(width) == 0 and np.asarray(width) == 0)
+    zero = width is None or (isinstance(width, (int, float, np.ndarray, np.generic, Array)) and is_concrete(width))
+    zero = zero and (width is None or (np.ndim(width) == 0 and np.asarray(width) == 0))
     return None if zero else width
 
 
@@ -61,6 +61,7 @@ class MBIE(ModelBased):
     def __check_init__(self) -> None:
         check_not_negative("reward_width", self.reward_width)
         check_value("v_max", self.v_max)
+        check_planner(self.planner)
         if self.transition_width is None:
             return
         check_not_negative("transition_width", self.transition_width)

@@ -13,9 +13,9 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
+from bayes_mdp.mdp.validation import check_not_negative
 
 
 def wilson_upper(share: Any, n: Any, z: Any) -> Any:
@@ -85,6 +85,7 @@ class MBIEWS(ModelBased):
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
         check_value("v_max", self.v_max)
+        check_planner(self.planner)
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equation above."""

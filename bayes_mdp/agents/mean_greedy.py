@@ -6,10 +6,11 @@ import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents.mean_model import no_plan, plan_for_rewards
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_fraction
 from bayes_mdp.planning.solution import Solution
 
 

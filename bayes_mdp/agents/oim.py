@@ -9,7 +9,7 @@ from jaxtyping import Array
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 
 
@@ -42,6 +42,7 @@ class OIM(ModelBased):
 
     def __check_init__(self) -> None:
         check_value("v_max", self.v_max)
+        check_planner(self.planner)
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equations above."""

@@ -14,7 +14,7 @@ from bayes_mdp.agents.premise import total_variance
 from bayes_mdp.agents.propagated import over_components
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Discounted, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.validation import check_finite, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_that, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
@@ -26,9 +26,7 @@ def check_inside(name: str, value: Any) -> None:
     Raises:
         ValueError: as said.
     """
-    if is_concrete(value):
-        array = np.asarray(value)
-        require(~((array > 0) & (array < 1)), name, array, "a number between 0 and 1")
+    check_that(name, value, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
 
 
 def check_value(name: str, value: Any) -> None:

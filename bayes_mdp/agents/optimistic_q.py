@@ -10,10 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.policies import Greedy, check_fraction
+from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.q_learning import EpsilonGreedyQ
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.validation import check_fraction
 
 
 class OptimisticQ(eqx.Module):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents.empirical import ListedTally, Local, Stats, Tally
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_that, check_type
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.prioritized_sweeping import Backup, Sweeps, backed_up, pass_on
 from bayes_mdp.planning.solution import Solution, best_action
@@ -83,6 +83,11 @@ class ExactState(eqx.Module):
 
     tally: Tally
     plans: tuple[Solution, ...]
+
+
+def check_planner(planner: Any) -> None:
+    """Raise a TypeError unless it is one of the two."""
+    check_type("planner", planner, (ExactPlanner, PrioritizedSweeping), "ExactPlanner() or PrioritizedSweeping()")
 
 
 class ExactPlanner(eqx.Module):
@@ -235,8 +240,7 @@ class PrioritizedSweeping(eqx.Module):
         for name in ("max_successors", "max_predecessors"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if is_concrete(self.threshold) and not np.all(np.asarray(self.threshold) >= 0):
-            raise ValueError(f"threshold is {self.threshold}, expected a number, zero or greater")
+        check_that("threshold", self.threshold, lambda x: x >= 0, "a number, zero or greater")
 
     def init(self, agent: Explores, problem: Problem) -> SweptState:
         """Nothing counted; the values are those of a model that has seen nothing.

@@ -15,7 +15,19 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.choice import prob_best_factored, prob_best_joint
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import (
+    as_indices,
+    as_mask,
+    as_real,
+    check_finite,
+    check_fraction,
+    check_index,
+    check_not_negative,
+    check_shape,
+    check_that,
+    is_concrete,
+    require,
+)
 from bayes_mdp.planning.solution import best_action
 
 
@@ -23,12 +35,20 @@ def masked(q: Any, legal: Any) -> Float[Array, "*H S A"]:
     """`q` with -inf where `legal` [S A] is false.
 
     Raises:
-        ValueError: `q` is not [S A] or [H S A].
+        ValueError: `q` is not [S A] or [H S A], or nan; `legal` is not [S A].
+        TypeError: `q` is no array of numbers, `legal` not one of booleans.
     """
+    if is_concrete(q) and not isinstance(q, jax.Array):
+        q = as_real("q", q, "a number")
+        require(np.isnan(q), "q", q, "a number")
     q = jnp.asarray(q)
     if q.ndim not in (2, 3):
         raise ValueError(f"q has shape {q.shape}, expected [state, action] or [step, state, action]")
-    return q if legal is None else jnp.where(legal, q, -jnp.inf)
+    if legal is None:
+        return q
+    legal = as_mask("legal", legal)
+    check_shape("legal", legal, q.shape[-2:], "state, action")
+    return jnp.where(legal, q, -jnp.inf)
 
 
 def lookup(table: Any, axes: int, state: Any, step: Any) -> Any:
@@ -78,6 +98,11 @@ class Greedy(_Table):
 
     def __init__(self, q: Any, legal: Any = None, *, best: Any = None) -> None:
         self.q = masked(q, legal)
+        if best is not None and not isinstance(best, jax.Array):
+            best = jnp.asarray(as_indices("best", best, "action"))
+            check_index("best", best, self.n_actions, "action")
+        if best is not None:
+            check_shape("best", best, self.q.shape[:-1], "(step,) state")
         self.best = best_action(self.q) if best is None else best
 
     def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
@@ -107,8 +132,7 @@ class Boltzmann(_Table):
 
     def __init__(self, q: Any, temperature: Any, legal: Any = None) -> None:
         self.q, self.temperature = masked(q, legal), temperature
-        if is_concrete(temperature) and not np.all(np.asarray(temperature) > 0):
-            raise ValueError(f"temperature is {temperature}, expected a number greater than 0")
+        check_that("temperature", temperature, lambda x: x > 0, "a number greater than 0")
 
     def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
         """An action."""
@@ -198,6 +222,9 @@ class GaussianThompson(_Table):
 
     def __init__(self, mean: Any, sd: Any = None, *, factor: Any = None, noise: Any = None, legal: Any = None) -> None:
         self.mean = masked(mean, legal)
+        for name, given in (("sd", sd), ("factor", factor), ("noise", noise)):
+            if given is not None and not isinstance(given, jax.Array) and is_concrete(given):
+                (check_not_negative if name == "sd" else check_finite)(name, given)
         self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")
@@ -207,8 +234,8 @@ class GaussianThompson(_Table):
             ("factor", factor, (*shape, n_actions)),
             ("noise", noise, shape),
         ):
-            if array is not None and jnp.shape(array) != expected:
-                raise ValueError(f"{name} has shape {jnp.shape(array)}, expected {expected}")
+            if array is not None and np.shape(array) != expected:
+                raise ValueError(f"{name} has shape {np.shape(array)}, expected {expected}")
 
     def hold(self, key: PRNGKeyArray) -> "GaussianThompson":
         """The same policy with one draw of q, held from now on."""
@@ -255,9 +282,3 @@ def _log_prob_of_two(mean: Any, factor: Any, action: Any) -> Any:
     sure = (spread == 0) | ~jnp.isfinite(gap)
     inside = norm.logcdf(jnp.where(sure, 0.0, gap / jnp.where(spread == 0, 1.0, spread)))
     return jnp.where(sure, jnp.where(certain, 0.0, -jnp.inf), inside)
-
-
-def check_fraction(name: str, value: Any) -> None:
-    """Raise a ValueError unless every entry of `value`, where it can be seen, lies in [0, 1]."""
-    if is_concrete(value) and not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= 1)):
-        raise ValueError(f"{name} is {value}, expected a number from 0 to 1")

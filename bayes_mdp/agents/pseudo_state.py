@@ -18,10 +18,9 @@ from bayes_mdp.agents.learner import episode_length
 from bayes_mdp.agents.mean_model import mean_model
 from bayes_mdp.agents.optimism import reward_spread
 from bayes_mdp.agents.propagated import require_variances
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanMean, CanSampleNext, CanSpread, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_count, check_finite, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_finite, check_not_negative, check_positive, is_concrete
 
 
 class PseudoDraws(eqx.Module):

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.validation import check_finite, check_fraction, is_concrete
 
 
 class EpsilonGreedyQ(eqx.Module):
@@ -36,6 +37,8 @@ class EpsilonGreedyQ(eqx.Module):
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
+        if is_concrete(self.initial_q):
+            check_finite("initial_q", self.initial_q)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "*H S A"]:
         """The table at first, -inf where an action is illegal.

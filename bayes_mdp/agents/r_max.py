@@ -10,10 +10,10 @@ from jaxtyping import Array
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
 from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.mdp.validation import check_bool, check_that
 
 
 class RMax(ModelBased):
@@ -47,6 +47,8 @@ class RMax(ModelBased):
     def __check_init__(self) -> None:
         check_value("v_max", self.v_max)
         check_num_visits(self.num_visits)
+        check_bool("freeze", self.freeze)
+        check_planner(self.planner)
         if self.freeze and not isinstance(self.planner, ExactPlanner):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for RMax with freeze")
@@ -76,6 +78,4 @@ def check_num_visits(value: Any) -> None:
     Raises:
         ValueError: as said.
     """
-    if is_concrete(value):
-        array = np.asarray(value)
-        require(~((array >= 1) & np.isfinite(array)), "num_visits", array, "a number of at least 1")
+    check_that("num_visits", value, lambda x: (x >= 1) & np.isfinite(x), "a number of at least 1")

@@ -16,7 +16,7 @@ from bayes_mdp.agents.learner import episode_length, place_of
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
 
 
 def learning_rates(
@@ -100,9 +100,11 @@ class RandQL(eqx.Module):
 
     def __check_init__(self) -> None:
         check_count("num_tables", self.num_tables)
+        check_bool("sampled", self.sampled)
         for name in ("inflation", "prior_transitions", "max_reward"):
             value = getattr(self, name)
-            if value is not None and is_concrete(value):
+            optional = name == "prior_transitions"
+            if not (optional and value is None) and is_concrete(value):
                 check_positive(name, value)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Ensemble:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from bayes_mdp.mdp import Episodic, Moment, Objective
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_count, check_name, check_that, described
 
 DEFAULT_PERIOD = 20
 _LAST_TIME = 2**31 - 1
@@ -44,10 +44,7 @@ class EverySteps(eqx.Module):
     num_steps: int = eqx.field(static=True)
 
     def __check_init__(self) -> None:
-        if isinstance(self.num_steps, bool) or not isinstance(self.num_steps, (int, np.integer)):
-            raise TypeError(f"num_steps is {self.num_steps!r}, expected an integer of at least 1")
-        if self.num_steps < 1:
-            raise ValueError(f"num_steps is {self.num_steps}, expected an integer of at least 1")
+        check_count("num_steps", self.num_steps)
 
     @property
     def period(self) -> int:
@@ -107,8 +104,8 @@ class Geometric(eqx.Module):
     factor: float = eqx.field(static=True)
 
     def __check_init__(self) -> None:
-        if not (math.isfinite(self.factor) and self.factor >= 1.001):
-            raise ValueError(f"factor is {self.factor}, expected a finite number of at least 1.001")
+        expected = "a finite number of at least 1.001"
+        check_that("factor", self.factor, lambda x: np.isfinite(x) & (x >= 1.001), expected)
 
     @property
     def period(self) -> None:
@@ -129,6 +126,10 @@ class When(eqx.Module):
     """Plan when a function of the `Moment` says so."""
 
     function: Callable[[Moment], Any] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"function is {described(self.function)}, expected a function of the Moment")
 
     @property
     def period(self) -> None:
@@ -153,10 +154,12 @@ def as_rule(replan: Any) -> ReplanRule | None:
         check_name("replan", replan, words, ", or a number of steps")
         return words[replan]()
     if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool):
+        check_count("replan", replan)
         return EverySteps(int(replan))
     if callable(replan):
         return When(replan)
-    raise TypeError(f"replan is {replan!r}, expected a rule, a number of steps, 'episode', 'doubling' or a function")
+    expected = "a rule, a number of steps, 'episode', 'doubling' or a function"
+    raise TypeError(f"replan is {described(replan)}, expected {expected}")
 
 
 def rule_for(replan: ReplanRule | None, objective: Objective) -> ReplanRule:

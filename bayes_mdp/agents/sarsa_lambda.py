@@ -4,8 +4,8 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from bayes_mdp.agents.policies import check_fraction
 from bayes_mdp.agents.trial import TrialLearner
+from bayes_mdp.mdp.validation import check_fraction
 
 
 class SarsaLambda(TrialLearner):

@@ -15,11 +15,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import first_table, moved_towards, place_of
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.policies import Boltzmann, check_fraction
+from bayes_mdp.agents.policies import Boltzmann
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_finite, check_fraction, check_positive, is_concrete
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
 

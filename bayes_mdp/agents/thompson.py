@@ -4,7 +4,6 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.optimism import blank_plan
@@ -13,7 +12,7 @@ from bayes_mdp.agents.premise import require_rows
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name, is_concrete, require
+from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
@@ -28,20 +27,6 @@ def check_thompson(scale: Any, noise: str) -> None:
     """
     check_not_negative("scale", scale)
     check_name("noise", noise, NOISES)
-
-
-def check_not_negative(name: str, value: Any) -> None:
-    """Refuse what is no finite number (or array of such, for a sweep), zero or greater. A traced one passes.
-
-    Raises:
-        ValueError, TypeError: as said.
-    """
-    if not is_concrete(value):
-        return
-    array, expected = np.asarray(value), "a finite number, zero or greater"
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} is {value!r}, expected {expected}")
-    require(~(np.isfinite(array) & (array >= 0)), name, array, expected)
 
 
 class PlansForMean(eqx.Module):

@@ -15,10 +15,10 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.learner import Place, first_table, moved_towards, place_of
-from bayes_mdp.agents.policies import EpsilonGreedy, check_fraction
+from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import EveryTrial, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, check_finite, is_concrete
+from bayes_mdp.mdp.validation import check_bool, check_count, check_finite, check_fraction, is_concrete
 
 
 class Tables(eqx.Module):
@@ -170,6 +170,8 @@ class TrialLearner(eqx.Module):
         if is_concrete(self.initial_q):
             check_finite("initial_q", self.initial_q)
         check_count("trial_steps", self.trial_steps)
+        check_bool("frozen", self.frozen)
+        check_bool("bootstrap", self.bootstrap)
 
     @property
     @abc.abstractmethod

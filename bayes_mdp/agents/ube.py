@@ -28,11 +28,11 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import UsesRows, check_not_negative, check_thompson, gaussian_policy, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, check_thompson, gaussian_policy, plan_for_mean
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import Episodic, FirstExit, Objective, Problem, Validity
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.validation import check_name, is_concrete
+from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
@@ -146,9 +146,9 @@ def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs
 def _check_options(q_max: Any, form: str) -> None:
     check_name("form", form, FORMS)
     if q_max is not None:
-        if np.shape(q_max):
-            raise ValueError(f"q_max has shape {np.shape(q_max)}, expected one number")
         check_not_negative("q_max", q_max)
+        if jnp.shape(q_max):
+            raise ValueError(f"q_max has shape {jnp.shape(q_max)}, expected one number")
 
 
 def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:

@@ -11,9 +11,8 @@ from bayes_mdp.agents.learner import episode_length, place_of
 from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_not_negative, check_positive, is_concrete
 
 
 class OptimisticTable(eqx.Module):

@@ -18,10 +18,9 @@ from bayes_mdp.agents.optimism import check_inside, has_variances, reward_moment
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_name, check_not_negative, check_positive, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
@@ -152,12 +151,12 @@ class UCBVI(eqx.Module):
         check_name("bonus", self.bonus, BONUSES)
         check_not_negative("bonus_scale", self.bonus_scale)
         check_inside("delta", self.delta)
-        for name in ("num_episodes", "max_reward"):
-            value = getattr(self, name)
-            if value is not None and is_concrete(value):
-                check_positive(name, value)
-        if is_concrete(self.min_reward):
-            require(~(np.asarray(self.min_reward) <= 0), "min_reward", self.min_reward, "a number, zero or less")
+        if self.num_episodes is not None:
+            whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
+            check_that("num_episodes", self.num_episodes, whole, "an integer of at least 1")
+        if is_concrete(self.max_reward):
+            check_positive("max_reward", self.max_reward)
+        check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:
         """Values H, no plan yet.

@@ -9,13 +9,11 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.agents.ucrl2 import (
     episode_number,
     known_pairs,
@@ -24,7 +22,7 @@ from bayes_mdp.agents.ucrl2 import (
 )
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_not_negative, check_that, is_concrete
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.transition_sets import Box, outcome_probs
 
@@ -92,9 +90,7 @@ def _root(sd: Any) -> Any:
 
 
 def _check_epsilon(epsilon: Any) -> None:
-    if is_concrete(epsilon):
-        array = np.asarray(epsilon)
-        require(~((array > 0) & (array <= 1)), "epsilon", array, "a number greater than 0 and at most 1")
+    check_that("epsilon", epsilon, lambda x: (x > 0) & (x <= 1), "a number greater than 0 and at most 1")
 
 
 def confidence_set(

@@ -14,10 +14,9 @@ from bayes_mdp.agents.mean_model import no_plan
 from bayes_mdp.agents.optimism import check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import check_not_negative
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, CanSpread, Episodic, FirstExit, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_name, is_concrete
+from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs

@@ -1,7 +1,9 @@
 """What differs between kinds of posteriors when they are shown to ArviZ. Host-side."""
 
+import math
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -16,6 +18,8 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, described
 
 
 def check_posterior(posterior: Any, num_draws: int) -> None:
@@ -23,12 +27,24 @@ def check_posterior(posterior: Any, num_draws: int) -> None:
 
     Raises:
         TypeError: no posterior of this package with rows and reward laws.
-        ValueError: no draws.
+        ValueError: no draws, or more than fit into memory.
     """
     if not isinstance(posterior, ConjugatePosterior | Componentwise | SampledPosterior):
-        raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it, or a mixture")
-    if num_draws < 1:
-        raise ValueError(f"num_draws is {num_draws}, expected at least 1")
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+    check_count("num_draws", num_draws)
+    numbers = num_draws * posterior.space.n_outcomes * math.prod(posterior.space.shape)
+    check_memory(f"num_draws is {num_draws}", 8.0 * numbers, "fewer draws take less")
+
+
+def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
+    """`key`, or `jax.random.key(0)` for None.
+
+    Raises:
+        TypeError: no typed key.
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    return key
 
 
 def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int, group: str) -> tuple[Draws, Rows]:
@@ -38,8 +54,7 @@ def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int
         ValueError, TypeError: as `to_arviz`; data that are sums.
     """
     check_posterior(posterior, num_draws)
-    if group not in ("posterior", "prior"):
-        raise ValueError(f"group is {group!r}, expected 'posterior' or 'prior'")
+    check_name("group", group, ("posterior", "prior"))
     check_draws(posterior, num_draws, _number_of(data))
     rows, _ = observe(reference(posterior), data)
     if rows is None:

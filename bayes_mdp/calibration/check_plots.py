@@ -11,6 +11,7 @@ from scipy import stats
 
 from bayes_mdp.calibration.check_result import Check
 from bayes_mdp.calibration.ecdf import simultaneous_band
+from bayes_mdp.mdp.validation import check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ LEVEL = 0.95
 
 def plot_check(check: Check) -> "Figure":
     """All pictures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal)."""
+    check_type("check", check, Check, "a Check")
     from matplotlib.figure import Figure
 
     pictures = [plot_recovery, plot_ecdf, plot_coverage, plot_z_score]

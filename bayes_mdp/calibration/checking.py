@@ -25,7 +25,9 @@ from bayes_mdp.inference.methods import Method
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, StateActionSpace, Transitions
 from bayes_mdp.mdp.files import check_file
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number, check_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -104,8 +106,12 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     kept = None if path is None else _kept_beside(path)
     for name, count in (("num_simulations", num_simulations), ("num_draws", num_draws)):
         check_count(name, count, 10)
-    if not 0 < false_alarm < 1:
-        raise ValueError(f"false_alarm is {false_alarm}, expected a probability between 0 and 1")
+    check_number("false_alarm", false_alarm, lambda x: 0 < x < 1, "a probability between 0 and 1")
+    check_space(space)
+    check_functions("quantities", quantities)
+    check_path(path)
+    if objective is not None:
+        check_objective(objective)
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))
     objective = _objective(objective, space)
     source = _source(data, space, num_transitions, behaviour)

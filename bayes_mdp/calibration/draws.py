@@ -15,8 +15,8 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.models.world import RewardTable
-from bayes_mdp.planning.memory import check_memory
 
 BLOCK = 50
 NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once

@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.beliefs import check_posterior, draw_prior, method_of, program_of
+from bayes_mdp.calibration.beliefs import check_posterior, draw_prior, key_or_first, method_of, program_of
 from bayes_mdp.calibration.draws import Draws, check_draws, draw, generator, reference
 from bayes_mdp.calibration.labels import item_coordinates
 from bayes_mdp.calibration.observed import Data, known_rewards, observe, rewards_by_outcome
@@ -52,7 +52,7 @@ def groups(
     check_posterior(posterior, num_draws)
     if log_likelihood not in UNITS and ("log_likelihood" in wanted or log_likelihood is not None):
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition' or 'cell'")
-    builder = _Builder(posterior, num_draws, jax.random.key(0) if key is None else key, log_likelihood, data)
+    builder = _Builder(posterior, num_draws, key_or_first(key), log_likelihood, data)
     builder.check_size(wanted)
     return {name: getattr(builder, name)() for name in wanted}
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration import ecdf, predictive
-from bayes_mdp.calibration.beliefs import draws_and_rows
+from bayes_mdp.calibration.beliefs import draws_and_rows, key_or_first
 from bayes_mdp.calibration.diagnostics import LARGE_PARETO_K
 from bayes_mdp.calibration.draws import Draws, generator
 from bayes_mdp.calibration.generation import pareto_smoothed
@@ -102,7 +102,7 @@ def loo_pit(posterior: Any, data: Data, *, num_draws: int = 1000, key: PRNGKeyAr
     Raises:
         ValueError, TypeError: as `to_arviz`; data that are sums.
     """
-    key_draws, key_numbers = jax.random.split(jax.random.key(0) if key is None else key)
+    key_draws, key_numbers = jax.random.split(key_or_first(key))
     draws, rows = draws_and_rows(key_draws, posterior, data, num_draws, "posterior")
     log_weights, pareto_k = pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)
     weights = np.exp(log_weights)

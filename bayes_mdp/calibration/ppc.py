@@ -14,12 +14,13 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.beliefs import draws_and_rows
+from bayes_mdp.calibration.beliefs import draws_and_rows, key_or_first
 from bayes_mdp.calibration.draws import generator
 from bayes_mdp.calibration.observed import Data
 from bayes_mdp.calibration.statistics import REWARDS, TRANSITIONS, Sample, Statistic, previous_states
 from bayes_mdp.mdp import Log, StateActionSpace
 from bayes_mdp.mdp.labels import pair_axes
+from bayes_mdp.mdp.validation import check_functions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -160,7 +161,8 @@ def predictive_check(
     Raises:
         ValueError, TypeError: as `to_arviz`; data that are sums; a statistic that changes its shape.
     """
-    key_draws, key_replicates = jax.random.split(jax.random.key(0) if key is None else key)
+    check_functions("statistics", statistics)
+    key_draws, key_replicates = jax.random.split(key_or_first(key))
     draws, rows = draws_and_rows(key_draws, posterior, data, num_draws, group)
     made = predictive.replicate_rows(generator(key_replicates), draws, rows)
     transitions: Any = data.transitions if isinstance(data, Log) else data

@@ -23,9 +23,11 @@ from bayes_mdp.inference.methods import NUTS, Method
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.identity import UnidentifiedError, identity
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
-from bayes_mdp.mdp.validation import check_count, check_key
-from bayes_mdp.planning.memory import check_memory
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -81,6 +83,11 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     check_key("key", key)
     for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):
         check_count(f"num_{name}", value)
+    check_space(space)
+    check_functions("quantities", quantities)
+    check_path(path)
+    if objective is not None:
+        check_objective(objective)
     if objective is None:
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:

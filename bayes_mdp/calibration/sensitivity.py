@@ -14,13 +14,14 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.beliefs import check_posterior
+from bayes_mdp.calibration.beliefs import check_posterior, key_or_first
 from bayes_mdp.calibration.draws import Draws, check_draws, draw, generator, reference
 from bayes_mdp.calibration.observed import Data, observe
 from bayes_mdp.calibration.power import sensitivity
 from bayes_mdp.calibration.priors import log_prior_of
 from bayes_mdp.mdp import MDP, StateActionSpace
-from bayes_mdp.mdp.objectives import AverageReward, Objective
+from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
+from bayes_mdp.mdp.validation import check_functions
 from bayes_mdp.planning import solve
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ def prior_sensitivity(
         TypeError: as `to_arviz`; a mixture.
     """
     check_posterior(posterior, num_draws)
-    key_draws, key_null = jax.random.split(jax.random.key(0) if key is None else key)
+    check_functions("quantities", quantities)
+    if objective is not None:
+        check_objective(objective)
+    key_draws, key_null = jax.random.split(key_or_first(key))
     rows, cells = observe(reference(posterior), data)
     table = float(np.prod((*posterior.space.shape, posterior.space.n_outcomes)))
     # Ranks of every quantity, under every power.

@@ -12,9 +12,11 @@ from bayes_mdp.cli.options import (
     add_method,
     add_objective,
     check_outputs,
+    count,
     log_of,
     objective_of,
     save_figure,
+    seed,
 )
 
 TEXT = "simulate truths from a prior (or from its posterior after a log), infer each again, and compare"
@@ -24,21 +26,21 @@ def add_calibrate(commands: Any) -> None:
     """The parser."""
     parser = add_command(commands, "calibrate", _calibrate, TEXT, resumes=True)
     parser.add_argument("prior", help="a name of `list`, or MODULE:FUNCTION")
-    parser.add_argument("--states", type=int, help="number of states")
-    parser.add_argument("--actions", type=int, help="number of actions")
+    parser.add_argument("--states", type=count, help="number of states")
+    parser.add_argument("--actions", type=count, help="number of actions")
     parser.add_argument("--ends", action="store_true", help="transitions can end an episode")
     parser.add_argument("--by-step", action="store_true", help="rows depend on the step of the episode (--horizon)")
     parser.add_argument("--log", metavar="FILE", help="check around this log (CSV or Parquet, columns as for `fit`)")
     add_columns(parser, required=False)
     add_method(parser)
     add_objective(parser)
-    parser.add_argument("--simulations", type=int, default=200, help="number of truths that are drawn and inferred")
-    parser.add_argument("--draws", type=int, default=200, help="number of draws of each posterior")
-    parser.add_argument("--transitions", type=int, help="number of transitions of each (default: ten for each pair)")
+    parser.add_argument("--simulations", type=count, default=200, help="number of truths that are drawn and inferred")
+    parser.add_argument("--draws", type=count, default=200, help="number of draws of each posterior")
+    parser.add_argument("--transitions", type=count, help="number of transitions of each (default: ten for each pair)")
     parser.add_argument(
         "--false-alarm", type=float, default=0.01, metavar="PROBABILITY", help="that a calibrated posterior is refused"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of every random number")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
     parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file; a killed check resumes from beside it")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the five pictures")
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import add_command, save_figure
+from bayes_mdp.cli.options import add_command, count, save_figure, seed
 
 TEXT = "a leaderboard: agents on small problems, interquartile means with intervals, ranks, a figure"
 
@@ -14,7 +14,7 @@ def add_compare(commands: Any) -> None:
     parser = add_command(commands, "compare", _compare, TEXT, resumes=True)
     parser.add_argument("--agents", metavar="A,B,...", help="names of `list`, or 'all' (default: all)")
     parser.add_argument("--envs", metavar="X,Y,...", help="names of problems, or 'all' (default: five of six)")
-    parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
+    parser.add_argument("--seeds", type=count, default=10, help="number of seeds")
     parser.add_argument("--quick", action="store_true", help="fewer agents and problems, where none are named")
     parser.add_argument(
         "--constants",
@@ -23,7 +23,7 @@ def add_compare(commands: Any) -> None:
         help="'scaled': small enough to learn in short runs; 'default': those of each agent, often its theorem's",
     )
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-compare"), help="folder for NetCDF and figure")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
 
 
 def _compare(arguments: argparse.Namespace) -> None:

@@ -11,9 +11,11 @@ from bayes_mdp.cli.options import (
     add_method,
     add_objective,
     check_outputs,
+    count,
     log_of,
     objective_of,
     save_figure,
+    seed,
 )
 
 
@@ -25,8 +27,8 @@ def add_fit(commands: Any) -> None:
     parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
     add_method(parser)
     add_objective(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the draws")
-    parser.add_argument("--draws", type=int, default=2000, help="number of posterior draws for the policies' values")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the draws")
+    parser.add_argument("--draws", type=count, default=2000, help="number of posterior draws for the policies' values")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -42,8 +44,10 @@ def _fit(arguments: argparse.Namespace) -> int:
 
     import bayes_mdp as bm
     from bayes_mdp.experiments.named import find_prior
+    from bayes_mdp.mdp.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=[arguments.log])
+    check_count("--draws", arguments.draws, 2)
     objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
     log = log_of(arguments)

@@ -40,11 +40,31 @@ def add_command(
     return parser
 
 
+def count(text: str) -> int:
+    """An integer that a count in JAX can hold; whether it is large enough is for the library to say."""
+    return _integer(text, -(2**31), 2**31 - 1)
+
+
+def seed(text: str) -> int:
+    """An integer that is a seed: JAX would take the last 32 bits of a larger one, and so repeat another's."""
+    return _integer(text, 0, 2**32 - 1)
+
+
+def _integer(text: str, least: int, most: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from {least} to {most}")
+    return value
+
+
 def add_objective(parser: argparse.ArgumentParser) -> None:
     """--discount, --horizon or --first-exit."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--discount", type=float, help="judge by the discounted sum of rewards")
-    group.add_argument("--horizon", type=int, help="judge by the sum of rewards over episodes of so many steps")
+    group.add_argument("--horizon", type=count, help="judge by the sum of rewards over episodes of so many steps")
     group.add_argument("--first-exit", action="store_true", help="judge by the undiscounted sum of rewards to the end")
 
 

@@ -4,7 +4,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import UNEXPECTED, add_command, add_objective, check_outputs, objective_of, save_figure
+from bayes_mdp.cli.options import (
+    UNEXPECTED,
+    add_command,
+    add_objective,
+    check_outputs,
+    count,
+    objective_of,
+    save_figure,
+    seed,
+)
 
 
 def add_demo(commands: Any) -> None:
@@ -13,7 +22,7 @@ def add_demo(commands: Any) -> None:
         commands, "demo", _demo, "the whole sentence on FrozenLake: log, prior, posterior, policies, agents"
     )
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-demo"), help="folder for what it writes")
-    parser.add_argument("--seed", type=int, default=0, help="seed of every random number")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -32,10 +41,10 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
     add_objective(parser)
     length = parser.add_mutually_exclusive_group(required=True)
-    length.add_argument("--steps", type=int, help="number of steps")
-    length.add_argument("--episodes", type=int, help="number of episodes")
-    parser.add_argument("--seeds", type=int, default=20, help="number of seeds")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    length.add_argument("--steps", type=count, help="number of steps")
+    length.add_argument("--episodes", type=count, help="number of episodes")
+    parser.add_argument("--seeds", type=count, default=20, help="number of seeds")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--replan", help="a number of steps, 'episode' or 'doubling' (default: the agent's)")
     parser.add_argument("--regret", choices=("objective", "average", "oracle_run", "bayes"), help="which regret")
     parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file; a killed run resumes from beside it")
@@ -101,7 +110,7 @@ def add_levels(commands: Any) -> None:
     parser = add_command(
         commands, "levels", _levels, "agents on RiverSwim and Chain beside the learning levels to expect"
     )
-    parser.add_argument("--seeds", type=int, default=100, help="number of seeds")
+    parser.add_argument("--seeds", type=count, default=100, help="number of seeds")
 
 
 def _levels(arguments: argparse.Namespace) -> None:
@@ -117,11 +126,11 @@ def add_reproduce(commands: Any) -> None:
     )
     parser.add_argument("name", help="a name of `list`")
     parser.add_argument("--full", action="store_true", help="at the scale of the paper")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
     parser.add_argument("--games", metavar="GAME,GAME", help="of Atari (ube-table1)")
     parser.add_argument("--agents", metavar="AGENT,AGENT", help="agents to train (ube-table1, ube-fig5)")
-    parser.add_argument("--frames", type=int, help="frames of each training (ube-table1, ube-fig5)")
+    parser.add_argument("--frames", type=count, help="frames of each training (ube-table1, ube-fig5)")
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import UNEXPECTED, add_command, check_outputs, save_figure
+from bayes_mdp.cli.options import UNEXPECTED, add_command, check_outputs, save_figure, seed
 
 TEXT = "score methods that state an uncertainty of values, in MDPs drawn from priors (code 1: not as stored)"
 
@@ -13,7 +13,7 @@ def add_scorecard(commands: Any) -> None:
     """The parser."""
     parser = add_command(commands, "scorecard", _scorecard, TEXT)
     parser.add_argument("--quick", action="store_true", help="fewer MDPs and draws: some verdicts stay undecided")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores (NetCDF)")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw claimed against true coverage")
 

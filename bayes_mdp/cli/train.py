@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import add_command, check_outputs, save_figure
+from bayes_mdp.cli.options import add_command, check_outputs, count, save_figure, seed
 
 _COMMAND = "command.json"
 _NOTED = ("agent", "set", "env", "envs")
@@ -19,17 +19,17 @@ def add_train(commands: Any) -> None:
     )
     parser.add_argument("agent", help="a deep agent of `list`")
     parser.add_argument("env", metavar="ENV[:ARGUMENT]", help=_ENV_HELP)
-    parser.add_argument("--steps", type=int, required=True, help="environment steps of each seed")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds, trained side by side")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
-    parser.add_argument("--envs", type=int, default=1, help="environments of each seed, side by side")
-    parser.add_argument("--replay", type=int, default=100_000, help="transitions remembered, of each seed")
+    parser.add_argument("--steps", type=count, required=True, help="environment steps of each seed")
+    parser.add_argument("--seeds", type=count, default=1, help="number of seeds, trained side by side")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
+    parser.add_argument("--envs", type=count, default=1, help="environments of each seed, side by side")
+    parser.add_argument("--replay", type=count, default=100_000, help="transitions remembered, of each seed")
     parser.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the agent, e.g. beta=0.1, "
         "learning.batch_size=32, trunk=mlp:64,64 | minatar | nature; may be repeated"
     )  # fmt: skip
     _add_evaluation(parser)
-    parser.add_argument("--evaluate-every", type=int, help="environment steps between evaluations (default: none)")
+    parser.add_argument("--evaluate-every", type=count, help="environment steps between evaluations (default: none)")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX finds)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="checkpoints and curves; the same command goes on")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the learning curve")
@@ -37,9 +37,9 @@ def add_train(commands: Any) -> None:
 
 
 def _add_evaluation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--evaluate-steps", type=int, default=10_000, help="environment steps of one evaluation")
+    parser.add_argument("--evaluate-steps", type=count, default=10_000, help="environment steps of one evaluation")
     parser.add_argument("--evaluate-epsilon", type=float, default=0.05, help="share of random actions in it")
-    parser.add_argument("--evaluate-envs", type=int, default=8, help="environments side by side in it")
+    parser.add_argument("--evaluate-envs", type=count, default=8, help="environments side by side in it")
 
 
 def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
@@ -177,7 +177,7 @@ def add_evaluate(commands: Any) -> None:
         "--env", metavar="ENV[:ARGUMENT]", help="the environment that was trained in: needed where it imports a module"
     )
     _add_evaluation(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the key")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, metavar="FILE", help="NetCDF file of the scores")
 
 
@@ -196,8 +196,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     result = evaluate_agent(
         training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)
     )
-    for seed, (mean, number) in enumerate(zip(result["mean_score"].values, result["episodes"].values, strict=True)):
-        print(f"seed {seed}: mean score {mean:.6g} of {number} episodes")
+    scores = zip(result["mean_score"].values, result["episodes"].values, strict=True)
+    for i, (mean, number) in enumerate(scores):
+        print(f"seed {i}: mean score {mean:.6g} of {number} episodes")
     if arguments.out:
         save_result(result, arguments.out)
         print(f"result: {arguments.out}")

@@ -5,7 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_bool, check_count
 
 COST = 0.01
 
@@ -31,6 +32,8 @@ def bsuite_deep_sea(size: int = 10, *, stochastic: bool = False, mapping_seed: i
         ValueError: `size` below 2, `mapping_seed` negative. TypeError: one of them is no integer.
     """
     check_count("size", size, 2)
+    check_bool("stochastic", stochastic)
+    check_memory(f"size is {size}", 100.0 * size**2)
     rows = columns = np.arange(size)
     right = action_right(size, mapping_seed)[..., None] == np.arange(2)  # [N, N, 2]
     up, down = np.minimum(columns + 1, size - 1), np.maximum(columns - 1, 0)

@@ -37,6 +37,9 @@ class CartPole(eqx.Module):
 
     max_steps: int = eqx.field(default=500, static=True)
 
+    def __check_init__(self) -> None:
+        check_count("max_steps", self.max_steps)
+
     @property
     def name(self) -> str:
         """For tables and files."""

@@ -5,7 +5,7 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import require
+from bayes_mdp.mdp.validation import check_number
 
 N_STATES = 5
 FORWARD, RESET = 0, 1
@@ -22,7 +22,7 @@ def chain(slip: float = PAPER_SLIP) -> Environment:
     Raises:
         ValueError: `slip` is no probability.
     """
-    require(not 0.0 <= slip <= 1.0, "slip", slip, "a probability")
+    check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     forward = np.eye(N_STATES)[np.minimum(np.arange(N_STATES) + 1, N_STATES - 1)]
     reset = np.eye(N_STATES)[np.zeros(N_STATES, int)]
     rows = np.stack([(1 - slip) * forward + slip * reset, slip * forward + (1 - slip) * reset], axis=1)

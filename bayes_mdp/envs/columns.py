@@ -4,12 +4,16 @@ import csv
 import os
 import re
 from collections.abc import Hashable, Sequence
+from lzma import LZMAError
 from pathlib import Path
+from tarfile import TarError
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from zipfile import BadZipFile
+from zlib import error as zlib_error
 
 import numpy as np
 
-from bayes_mdp.mdp.validation import first_index
+from bayes_mdp.mdp.validation import as_names, check_names, described, first_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +23,7 @@ MISSING_NUMBER = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 SHOWN_LABELS = 8
+LARGEST_STEP = 2**31 - 1
 
 
 class Table(NamedTuple):
@@ -60,6 +65,12 @@ def open_table(source: Any, roles: dict[str, str | None]) -> Table:
     import pandas as pd
 
     columns = {role: column for role, column in roles.items() if column is not None}
+    for role in ("state", "action"):
+        if role not in columns:
+            raise TypeError(f"{role} is None, expected the name of a column")
+    for role, column in columns.items():
+        if not isinstance(column, Hashable):
+            raise TypeError(f"{role} is {described(column)}, expected the name of a column")
     if isinstance(source, pd.DataFrame):
         _require_columns("the DataFrame", columns, list(source.columns))
         table = Table(source, "the DataFrame", columns, None)
@@ -83,21 +94,17 @@ def _open_file(path: Path, columns: dict[str, str]) -> Table:
         return Table(_read_csv(path, columns), path.name, columns, path)
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path.name} is empty, expected a header line and at least one transition") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} cannot be read as a table: {error}") from error
 
 
 def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     """Labels and flags as text; rewards and steps as numbers, or as text where some cell is no number."""
     import pandas as pd
 
-    separator = _separator(path)
-    _require_columns(path.name, columns, list(pd.read_csv(path, sep=separator, nrows=0).columns))
+    _require_columns(path.name, columns, _header(path))
     numbers = {columns[role] for role in ("reward", "step") if role in columns}
     used = set(columns.values())
-    frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
+    frame = _parsed(  # all columns: with `usecols` pandas drops surplus cells in silence
         path,
-        sep=separator,
         dtype=dict.fromkeys(used - numbers, object),
         keep_default_na=False,
         na_values={column: list(MISSING_NUMBER) if column in numbers else [""] for column in used},
@@ -106,6 +113,34 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many")
     return frame
+
+
+def _header(path: Path) -> list[Any]:
+    """The names of the header line as they stand there (pandas would number repeated ones); the rest as pandas does."""
+    named = list(_parsed(path, nrows=0).columns)
+    lines = _parsed(path, nrows=1, header=None, dtype=str, keep_default_na=False)
+    given = [] if lines.empty else lines.iloc[0].tolist()
+    return [text or name for text, name in zip(given, named, strict=True)] if len(given) == len(named) else named
+
+
+def _parsed(path: Path, **options: Any) -> "pd.DataFrame":
+    """The text as pandas reads it.
+
+    Raises:
+        pandas.errors.EmptyDataError: there is nothing. ValueError: it is no table, or compressed otherwise than its
+            ending says.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, sep=_separator(path), **options)
+    except pd.errors.EmptyDataError:
+        raise
+    except (ValueError, EOFError, OSError, BadZipFile, TarError, LZMAError, zlib_error) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the content
+            raise
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path.name} cannot be read as a table: {why}") from error
 
 
 def _separator(path: Path) -> str:
@@ -146,6 +181,10 @@ def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
 
 def _require_columns(name: str, columns: dict[str, str], present: list[Any]) -> None:
     for role, column in columns.items():
+        if present.count(column) > 1:
+            raise ValueError(
+                f"{role} is column {column!r}, which {name} has {present.count(column)} times, expected one"
+            )
         if column not in present:
             raise ValueError(
                 f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))}"
@@ -164,6 +203,7 @@ def read_labels(
     """
     import pandas as pd
 
+    given = None if given is None else _distinct(roles[0], given)
     parts = [table.frame[table.columns[role]].to_numpy() for role in roles]
     needed = np.ones((len(parts), len(parts[0])), bool)
     if ignored is not None:
@@ -176,8 +216,8 @@ def read_labels(
         raise TypeError(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
         ) from error
-    found = _as_numbers([_plain(label) for label in uniques], given)
-    names = tuple(sorted(set(found), key=_natural)) if given is None else _distinct(roles[0], given)
+    found = _as_numbers(f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}", list(map(_plain, uniques)), given)
+    names = tuple(sorted(set(found), key=_natural)) if given is None else given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
@@ -226,7 +266,8 @@ def read_steps(table: Table) -> np.ndarray | None:
         return None
     numbers = _numbers(values)
     with np.errstate(invalid="ignore"):
-        _require(table, ~((numbers >= 0) & (numbers == np.floor(numbers))), "step", "a whole number, zero or greater")
+        whole = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers <= LARGEST_STEP)
+        _require(table, ~whole, "step", f"a whole number from 0 to {LARGEST_STEP}")
     return numbers.astype(np.int32)
 
 
@@ -264,14 +305,23 @@ def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _as_numbers(labels: list[Any], given: Sequence[Hashable] | None) -> list[Any]:
+def _as_numbers(what: str, labels: list[Any], given: Sequence[Hashable] | None) -> list[Any]:
     """The labels as numbers, where all of them are, whole ones as integers; text such as "007" stays text."""
     if given is not None and all(isinstance(label, str) for label in given):
         return labels
-    numbers = [_number(x) if isinstance(x, str) else x for x in labels]
+    known = set() if given is None else set(given)
+    numbers = [_number(x) if isinstance(x, str) and x not in known else x for x in labels]
     if not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in numbers):
         return labels
-    return [int(x) if isinstance(x, float) and x.is_integer() else x for x in numbers]
+    whole = [int(x) if isinstance(x, float) and x.is_integer() else x for x in numbers]
+    if any(isinstance(x, str) for x in labels) and not all(isinstance(x, str) for x in labels):
+        text = {number: label for number, label in zip(whole, labels, strict=True) if isinstance(label, str)}
+        for number, label in zip(whole, labels, strict=True):
+            if number in text and not isinstance(label, str):
+                raise ValueError(
+                    f"{what} has the labels {label!r} and {text[number]!r}, expected numbers or text, not both"
+                )
+    return whole
 
 
 def _number(text: str) -> Any:
@@ -282,10 +332,8 @@ def _number(text: str) -> Any:
 
 
 def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    names = tuple(given)
-    repeated = next((label for i, label in enumerate(names) if label in names[:i]), None)
-    if len(set(names)) != len(names):
-        raise ValueError(f"{role}s lists {repeated!r} twice, expected each label once")
+    names = as_names(given)
+    check_names(f"{role}s", names)
     return names
 
 

@@ -5,7 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.validation import require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_number
 
 LEFT, RIGHT = 0, 1
 COST = 0.01
@@ -25,8 +26,9 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
     Raises:
         ValueError: `size` below 2, `noise` negative or not finite.
     """
-    require(size < 2, "size", size, "an integer of at least 2")
-    require(not 0.0 <= noise < np.inf, "noise", noise, "a finite number, zero or greater")
+    check_count("size", size, 2)
+    check_memory(f"size is {size}", 100.0 * size**2)
+    check_number("noise", noise, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     column = np.arange(size)
     moves = np.stack([np.maximum(column - 1, 0), np.minimum(column + 1, size - 1)], axis=-1)
     successor = np.broadcast_to(moves[None, :, :, None], (size, size, 2, 1))
@@ -43,4 +45,5 @@ def reachable(size: int) -> np.ndarray:
 
     Which of the two numbers stands for "the number of states" enters the temperature of K-learning.
     """
+    check_count("size", size)
     return np.tri(size, dtype=bool)

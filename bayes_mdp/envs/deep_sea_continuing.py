@@ -7,7 +7,8 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_name
 
 LEFT, RIGHT = 0, 1
 LARGEST_CHECKED = 40
@@ -25,9 +26,9 @@ def deep_sea_continuing(n_states: int = 4, *, noise: Literal["none", "delta"] = 
         ValueError: `n_states` below 3 (with 2 the two rewards of the last state have one next state), unknown
             `noise`.
     """
-    require(n_states < 3, "n_states", n_states, "an integer of at least 3")
-    if noise not in ("none", "delta"):
-        raise ValueError(f"noise is {noise!r}, expected 'none' or 'delta'")
+    check_count("n_states", n_states, 3)
+    check_memory(f"n_states is {n_states}", 60.0 * n_states**2)
+    check_name("noise", noise, ("none", "delta"))
     delta, success = 0.1 * np.exp(-n_states / 4), 1 - 1 / n_states
     state = np.arange(n_states)
     down = np.eye(n_states)[np.maximum(state - 1, 0)]

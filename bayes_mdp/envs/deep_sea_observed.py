@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
 
 from bayes_mdp.envs.bsuite_deep_sea import COST, action_right
 from bayes_mdp.mdp import TimeStep
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.validation import check_bool, check_count
 
 
 class DeepSeaState(NamedTuple):
@@ -111,6 +111,7 @@ def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed:
         ValueError: `size` below 2, `mapping_seed` negative. TypeError: one of them is no integer.
     """
     check_count("size", size, 2)
+    check_bool("stochastic", stochastic)
     return DeepSeaObserved(jnp.asarray(action_right(size, mapping_seed), jnp.int32), bool(stochastic))
 
 

@@ -10,7 +10,7 @@ from bayes_mdp.envs.grids import moves
 from bayes_mdp.envs.gymnasium_tables import ListedReward
 from bayes_mdp.envs.maps import FREE, START, WALL, cells_with, check_map, read_map
 from bayes_mdp.mdp import Environment, Picture, SparseMDP
-from bayes_mdp.mdp.validation import require
+from bayes_mdp.mdp.validation import check_number
 
 GOAL, FLAG = "Gf"
 DEARDEN = """
@@ -47,7 +47,7 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
             start and one goal, no flag or more than 12, no way from start to goal.
         TypeError: `layout` is neither a str nor a path.
     """
-    require(not 0.0 <= slip <= 1.0, "slip", slip, "a probability")
+    check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     name, cells = _read(layout)
     after, flags_paid, start = _moves(cells)
     sides = [np.roll(after, shift, 1) for shift in (-1, 1)]  # sides of up: right and left

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.validation import check_count, require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_number, require
 
 
 def garnet(
@@ -28,9 +29,10 @@ def garnet(
     """
     for name, count in {"n_states": n_states, "n_actions": n_actions, "branching": branching}.items():
         check_count(name, count)
+    check_memory(f"n_states is {n_states}", 16.0 * n_states**2 * n_actions)
     require(branching > n_states, "branching", branching, f"at most {n_states}, the number of states")
     check_count("seed", seed, 0)
-    require(not 0.0 <= noise < np.inf, "noise", noise, "a finite number, zero or greater")
+    check_number("noise", noise, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     rng = np.random.default_rng(seed)
     pairs = (n_states, n_actions)
     successor = np.sort(rng.random((*pairs, n_states)).argsort(-1)[..., :branching], -1)

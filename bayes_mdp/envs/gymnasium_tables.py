@@ -1,5 +1,6 @@
 """`from_gymnasium`: an `Environment` from the transition table `unwrapped.P` of a Gymnasium environment."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
-from bayes_mdp.mdp.validation import check_shape
+from bayes_mdp.mdp.validation import as_mask, check_initial, check_number, described
 
 
 class ListedReward(eqx.Module):
@@ -51,6 +52,8 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None, import_module: bool =
         ValueError: an id that Gymnasium cannot make or that would import a module, no table, no initial distribution
             or one of another length, a next state out of range, a row that does not sum to one.
     """
+    if not isinstance(id_or_env, str) and not hasattr(id_or_env, "unwrapped"):
+        raise TypeError(f"id_or_env is {described(id_or_env)}, expected an id or a Gymnasium environment")
     inner = (_make(id_or_env, import_module) if isinstance(id_or_env, str) else id_or_env).unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     table = getattr(inner, "P", None)
@@ -63,8 +66,8 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None, import_module: bool =
         raise ValueError(
             f"initial is None and {name} has no initial_state_distrib, expected a distribution over states"
         )
+    check_initial(initial, len(table))
     initial = np.asarray(initial)
-    check_shape("initial", initial, (len(table),), "state")
     probability, outcome, value = _entries(table)
     used = probability > 0
     legal = used.any(-1)
@@ -96,12 +99,23 @@ def _entries(table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     outcome = np.zeros((n_states, n_actions, length), int)
     for s, row in enumerate(lists):
         for a, entries in enumerate(row):
-            for e, (p, next_state, reward, terminated) in enumerate(entries):
-                if not 0 <= next_state < n_states:
-                    raise ValueError(f"P[{s}][{a}] lists next state {next_state}, expected 0 to {n_states - 1}")
+            for e, entry in enumerate(entries):
+                p, next_state, reward, terminated = _entry(f"P[{s}][{a}]", entry, n_states)
                 probability[s, a, e], value[s, a, e] = p, reward
                 outcome[s, a, e] = n_states if terminated else next_state
     return probability, outcome, value
+
+
+def _entry(where: str, entry: Any, n_states: int) -> tuple[Any, Any, Any, Any]:
+    """An entry of the table, each of its parts checked."""
+    if not isinstance(entry, Sequence) or len(entry) != 4:
+        raise ValueError(f"{where} lists {entry!r}, expected (probability, next_state, reward, terminated)")
+    p, next_state, reward, terminated = entry
+    check_number(f"{where}: probability", p, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
+    if not isinstance(next_state, (int, np.integer)) or not 0 <= next_state < n_states:
+        raise ValueError(f"{where} lists next state {next_state!r}, expected 0 to {n_states - 1}")
+    check_number(f"{where}: reward", reward, np.isfinite, "a finite number")
+    return p, next_state, reward, as_mask(f"{where}: terminated", terminated)
 
 
 def _mdp(probability: np.ndarray, outcome: np.ndarray, value: np.ndarray, legal: Any, initial: Any) -> SparseMDP:

@@ -16,6 +16,7 @@ from bayes_mdp.envs.columns import (
     read_steps,
 )
 from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
     import os
@@ -70,8 +71,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         raise ValueError(
             "next_state and episode are both None, expected one: next states, or episodes to shift states in"
         )
-    if missing_reward not in ("error", "ignore"):
-        raise ValueError(f"missing_reward is {missing_reward!r}, expected 'error' or 'ignore'")
+    check_name("missing_reward", missing_reward, ("error", "ignore"))
     roles = {"state": state, "action": action, "reward": reward, "next_state": next_state, "terminated": terminated}
     table = open_table(source, {**roles, "truncated": truncated, "episode": episode, "step": step})
     ends = read_flags(table, "terminated")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from bayes_mdp.envs.maps import FREE, GRAY, START, WALL, cells_with, check_map, read_map
 from bayes_mdp.envs.racetrack import ACCELERATIONS, trace_moves
 from bayes_mdp.mdp import Picture
-from bayes_mdp.mdp.validation import check_count, check_finite, require
+from bayes_mdp.mdp.validation import check_count, check_number
 
 PICKUP, DESTINATION = "PD"
 CELLS = WALL + GRAY + FREE + PICKUP + DESTINATION + START
@@ -179,9 +179,9 @@ def mail_robot(
     """
     check_count("max_speed", max_speed)
     check_count("num_holders", num_holders)
-    require(not 1.0 <= arrival_interval < np.inf, "arrival_interval", arrival_interval, "a finite number of at least 1")
-    check_finite("delivery_reward", delivery_reward)
-    check_finite("gray_penalty", gray_penalty)
+    check_number("arrival_interval", arrival_interval, lambda x: 1.0 <= x < np.inf, "a finite number of at least 1")
+    check_number("delivery_reward", delivery_reward, np.isfinite, "a finite number")
+    check_number("gray_penalty", gray_penalty, np.isfinite, "a finite number")
     name, cells = read_map("layout", OFFICE if layout is None else layout, CELLS)
     _check_cells(f"layout {name!r}", cells)
     pickups, destinations = cells_with(cells, PICKUP), cells_with(cells, DESTINATION)

@@ -8,7 +8,8 @@ from bayes_mdp.envs.grids import moves
 from bayes_mdp.envs.gymnasium_tables import ListedReward
 from bayes_mdp.envs.maps import FREE, GRAY, START, WALL
 from bayes_mdp.mdp import Environment, Picture, SparseMDP
-from bayes_mdp.mdp.validation import check_count, require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_number
 
 GOAL, SUBGOAL = "Gg"
 PAID = {GOAL: 1000.0, SUBGOAL: 500.0, GRAY: -10.0, FREE: -1.0, START: -1.0}
@@ -46,8 +47,9 @@ def maze_with_subgoals(
     """
     check_count("seed", seed, 0)
     check_count("size", size, 5)
+    check_memory(f"size is {size}", 1000.0 * size**2)
     for name, share in {"blocked": blocked, "punishing": punishing, "slip": slip}.items():
-        require(not 0.0 <= share <= 1.0, name, share, "a number from 0 to 1")
+        check_number(name, share, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
     if blocked + punishing > 1.0:
         raise ValueError(f"blocked + punishing is {blocked + punishing:g}, expected at most 1: no cell is both")
     cells = _draw(np.random.default_rng(seed), size, blocked, punishing)

@@ -36,6 +36,9 @@ class MountainCar(eqx.Module):
 
     max_steps: int = eqx.field(default=200, static=True)
 
+    def __check_init__(self) -> None:
+        check_count("max_steps", self.max_steps)
+
     @property
     def name(self) -> str:
         """For tables and files."""

@@ -5,7 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_a_line
 from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_bool, check_count
 
 LEFT, RIGHT = 0, 1
 
@@ -30,6 +31,8 @@ def osband_chain(n_states: int = 10, *, horizon: int | None = None, stochastic: 
         ValueError: `n_states` below 2, `horizon` below 1. TypeError: one of them is no integer.
     """
     check_count("n_states", n_states, 2)
+    check_bool("stochastic", stochastic)
+    check_memory(f"n_states is {n_states}", 100.0 * n_states)
     horizon = n_states if horizon is None else horizon
     check_count("horizon", horizon)
     state = np.arange(n_states)

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import check_count, check_name, check_positive
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_name, check_number
 
 SHAPE = RATE = 4.0
 _MOST_SWEEPS = 1000
@@ -47,7 +48,8 @@ def prior_mdp(
         raise ValueError(f"seed is {seed}, expected at most {2**32 - 1}")
     for name, count in {"n_states": n_states, "n_actions": n_actions}.items():
         check_count(name, count)
-    check_positive("pseudo_count", pseudo_count)
+    check_memory(f"n_states is {n_states}", 40.0 * n_states**2 * n_actions)
+    check_number("pseudo_count", pseudo_count, lambda x: 0.0 < x < np.inf, "a finite number greater than zero")
     check_name("rewards_on", rewards_on, ("outcome", "state_action"))
     rng = np.random.RandomState(seed)
     by_outcome = rewards_on == "outcome"

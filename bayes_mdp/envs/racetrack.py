@@ -11,7 +11,7 @@ from bayes_mdp.envs.gymnasium_tables import ListedReward
 from bayes_mdp.envs.maps import FREE, GRAY, WALL
 from bayes_mdp.envs.tracks import FINISH, Track, read_track
 from bayes_mdp.mdp import Environment, NormalReward, Picture, RewardLaw, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_name, check_positive, require
+from bayes_mdp.mdp.validation import check_count, check_name, check_number
 
 ACCELERATIONS = tuple(product((-1, 0, 1), repeat=2))
 """(down, right) of every action."""
@@ -56,8 +56,9 @@ def racetrack(
             [0, 1), no such `crash`, `gray_penalty` not positive.
         TypeError: as `read_track`; `max_speed` is no integer.
     """
-    require(not 0.0 <= slip < 1.0, "slip", slip, "a probability from 0 up to, but not including, 1")
-    check_positive("gray_penalty", gray_penalty)
+    expected = "a probability from 0 up to, but not including, 1"
+    check_number("slip", slip, lambda x: 0.0 <= x < 1.0, expected)
+    check_number("gray_penalty", gray_penalty, lambda x: 0.0 < x < np.inf, "a finite number greater than zero")
     track = track if isinstance(track, Track) else read_track(track)
     moves = _all_moves(track, max_speed, crash, gray_penalty)
     _require_way(track, moves)

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from bayes_mdp.envs.maps import FREE, GRAY, START, WALL, cells_with, check_map, read_map
+from bayes_mdp.mdp.validation import check_type
 
 FINISH = "F"
 TRACK_CELLS = WALL + GRAY + FREE + START + FINISH
@@ -112,6 +113,10 @@ class Track:
     cells: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        check_type("name", self.name, str, "a string")
+        check_type("cells", self.cells, tuple, "a tuple of the lines of a map")
+        for i, line in enumerate(self.cells):
+            check_type(f"cells[{i}]", line, str, "a line of a map")
         check_map(f"track {self.name!r}", self.cells, TRACK_CELLS, ((START, "start"), (FINISH, "finish")))
 
     @property

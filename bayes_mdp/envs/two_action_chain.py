@@ -5,7 +5,8 @@ import numpy as np
 
 from bayes_mdp.envs.pictures import in_rows
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import check_count, check_finite, require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_number
 
 STOP, CHAIN = 0, 1
 
@@ -34,10 +35,11 @@ def two_action_chain(
         TypeError: `depth` is no integer.
     """
     check_count("depth", depth, 2)
-    require(not 0.0 <= discount < 1.0, "discount", discount, "a number from 0 up to, but not including, 1")
+    check_memory(f"depth is {depth}", 32.0 * depth**2)
+    check_number("discount", discount, lambda x: 0.0 <= x < 1.0, "a number from 0 up to, but not including, 1")
     for name, value in {"mean_stop": mean_stop, "mean_chain": mean_chain}.items():
-        check_finite(name, value)
-    require(not 0.0 < scale < np.inf, "scale", scale, "a finite number greater than zero")
+        check_number(name, value, np.isfinite, "a finite number")
+    check_number("scale", scale, lambda x: 0.0 < x < np.inf, "a finite number greater than zero")
     rows = np.broadcast_to(np.eye(depth, k=1)[:, None, :], (depth, 2, depth)).copy()
     rows[0, STOP] = 0.0
     mean = np.full((depth, 2), float(mean_chain))

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Environment, NormalReward
-from bayes_mdp.mdp.validation import check_count, check_finite, require
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_count, check_number
 
 GOOD = 0
 
@@ -34,10 +35,11 @@ def wide_narrow(
     """
     check_count("width", width, 2)
     check_count("num_pairs", num_pairs)
+    check_memory(f"num_pairs is {num_pairs}", 16.0 * (2 * num_pairs + 1) ** 2 * width)
     for name, value in {"mean_high": mean_high, "mean_low": mean_low}.items():
-        check_finite(name, value)
+        check_number(name, value, np.isfinite, "a finite number")
     for name, value in {"scale_high": scale_high, "scale_low": scale_low}.items():
-        require(not 0.0 <= value < np.inf, name, value, "a finite number, zero or greater")
+        check_number(name, value, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     n = 2 * num_pairs + 1
     wide = np.arange(0, n - 1, 2)
     mean, scale = np.full((n, width), float(mean_low)), np.full((n, width), float(scale_low))

@@ -4,12 +4,13 @@ from math import isfinite
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.trial import LearnsFromTrials
-from bayes_mdp.mdp import AverageReward, Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.validation import check_key, check_probability_rows, check_shape
+from bayes_mdp.experiments.case import check_agent
+from bayes_mdp.mdp import AverageReward, Episodic, StateActionSpace
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_initial, check_key
 
 
 class ActorChecks:
@@ -86,10 +87,9 @@ def check_actor(agent: Any, space: Any, objective: Any, key: Any, prior: Any, in
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
     """
-    if not isinstance(space, StateActionSpace):
-        raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
-    if not isinstance(objective, Objective):
-        raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    check_agent(agent)
+    check_space(space)
+    check_objective(objective)
     check_key("key", key)
     horizon = objective.horizon if isinstance(objective, Episodic) else None
     if space.horizon is not None and space.horizon != horizon:
@@ -100,13 +100,12 @@ def check_actor(agent: Any, space: Any, objective: Any, key: Any, prior: Any, in
     if prior is None and not isinstance(agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(agent).__name__}")
     own = getattr(prior, "space", space)
+    check_space(own, "prior.space")
     if own.shape != space.shape or own.ends != space.ends:
         raise ValueError(
             f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"
         )
-    if initial is not None:
-        check_shape("initial", np.asarray(initial), (space.n_states,), "state")
-        check_probability_rows("initial", np.asarray(initial))
+    check_initial(initial, space.n_states)
 
 
 def check_lanes(agent: Any, lanes: int | None) -> None:

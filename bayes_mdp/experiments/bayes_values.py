@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.experiments.case import RunOptions, check_agent
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
 from bayes_mdp.models.tracing import traced_alone
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ def bayes_values(
         raise ValueError(f"objective is {objective}, expected Episodic(horizon)")
     check_key("key", key)
     check_count("num_seeds", num_seeds, 2)
+    for name, agent in agents.items():
+        check_agent(agent, f"agents[{name!r}]")
+    check_space(space)
+    if initial is None:
+        raise TypeError("initial is None, expected a distribution over the first state")
+    check_initial(initial, space.n_states)
     start = np.asarray(initial, np.float64)
     _check_optimum(optimum, objective.horizon, start)
     env = outline_of(prior, space, initial)
@@ -89,6 +96,7 @@ def bayes_values(
 
 def describe_bayes_values(result: "xr.Dataset") -> str:
     """The agents in words, best mean first."""
+    check_dataset("result", result)
     order = np.argsort(-result["value"].values, kind="stable")
     names = [str(name) for name in result["agent"].values]
     width, attrs = max(5, *map(len, names)), result.attrs

@@ -10,6 +10,7 @@ from bayes_mdp.agents import Learner
 from bayes_mdp.agents.replan import ReplanRule, rule_for
 from bayes_mdp.agents.trial import LearnsFromTrials
 from bayes_mdp.inference.methods import Method
+from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
     AverageReward,
     CanUpdate,
@@ -20,7 +21,17 @@ from bayes_mdp.mdp import (
     Objective,
     StateActionSpace,
 )
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import (
+    check_bool,
+    check_count,
+    check_key,
+    check_name,
+    check_not_negative,
+    check_type,
+    described,
+)
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -49,6 +60,9 @@ class RunOptions:
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
         table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
             listed (`SimulatedEnvironment`).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
     """
 
     space: StateActionSpace | None = None
@@ -61,6 +75,17 @@ class RunOptions:
     refit_every: int | None = None
     target: Any = None
     table_rows: int = 2**18
+
+    def __post_init__(self) -> None:
+        check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
+        for name in ("num_checkpoints", "num_particles", "table_rows"):
+            check_count(f"options.{name}", getattr(self, name))
+        if self.refit_every is not None:
+            check_count("options.refit_every", self.refit_every)
+        check_bool("options.progress", self.progress)
+        check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
+        if not isinstance(self.method, Method):
+            check_name("options.method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
 @dataclass(frozen=True)
@@ -149,21 +174,23 @@ def check_case(case: Case) -> None:
     _check_target(case)
 
 
+def check_agent(agent: Any, name: str = "agent") -> None:
+    """Raise a TypeError unless it is an agent."""
+    if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
+        raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
+
+
 def check_request(case: Case) -> None:
     """Refuse what no environment could do.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
     """
-    if not isinstance(case.objective, Objective):
-        raise TypeError(f"objective is {case.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    check_agent(case.agent)
+    check_objective(case.objective)
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
-    check_count("num_checkpoints", case.options.num_checkpoints)
-    check_count("num_particles", case.options.num_particles)
-    check_count("table_rows", case.options.table_rows)
-    if case.options.refit_every is not None:
-        check_count("refit_every", case.options.refit_every)
+    check_type("options", case.options, RunOptions, "RunOptions")
     _check_length(case)
     check_name("regret", case.regret, REGRETS)
     if case.prior is None and not isinstance(case.agent, Learner):
@@ -205,6 +232,7 @@ def check_sizes(case: Case) -> None:
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     own = getattr(case.prior, "space", space)
+    check_space(own, "prior.space")
     if own.shape != space.shape or own.ends != space.ends:
         raise ValueError(
             f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"

@@ -25,7 +25,8 @@ from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
 from bayes_mdp.mdp.files import check_file, check_folder
-from bayes_mdp.mdp.validation import check_count, check_key, check_name
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_path, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,9 +88,11 @@ def compare(
     check_count("num_seeds", num_seeds, 2)
     players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
+    check_path(path)
     if path is not None:
         check_file(path)
         check_folder(folder_of(path))
+    check_type("options", options, RunOptions, "RunOptions")
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
@@ -112,6 +115,8 @@ def named_tasks(envs: Any, objective: Objective | None, length: int | None, prio
     """
     if length is not None:
         check_count("length", length)
+    if objective is not None:
+        check_objective(objective)
     named = envs if isinstance(envs, Mapping) else listed_by_name("envs", envs, _named_env)
     if not named:
         raise ValueError("envs is empty, expected at least one")

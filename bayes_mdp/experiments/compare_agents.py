@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bayes_mdp.agents import AGENTS
+from bayes_mdp.experiments.case import check_agent
 from bayes_mdp.experiments.compare_problems import NOISE
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_name, described
 
 CONSTANTS = ("scaled", "default")
 
@@ -46,7 +47,13 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
         ValueError: no such agent, or other constants.
     """
     check_name("constants", constants, CONSTANTS)
-    names = tuple(AGENTS if names is None else names)
+    names = AGENTS if names is None else names
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"names is {described(names)}, expected a list of names of agents")
+    names = tuple(names)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
     for name in names:
         check_name("agent", name, AGENTS)
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
@@ -62,9 +69,7 @@ def named_agents(agents: Any) -> dict[str, Any]:
     if not named:
         raise ValueError("agents is empty, expected at least one")
     for name, agent in named.items():
-        if isinstance(agent, type) or not (hasattr(agent, "plan") and hasattr(agent, "replan")):
-            shown = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)
-            raise TypeError(f"agents[{name!r}] is {shown}, expected an agent (an object with plan and replan)")
+        check_agent(agent, f"agents[{name!r}]")
     return {str(name): agent for name, agent in named.items()}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
 from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
+from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count
 
 NOISE = 0.1
@@ -40,10 +41,7 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.env, Environment):
             raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
-        if not isinstance(self.objective, Objective):
-            raise TypeError(
-                f"objective is {self.objective!r}, expected Discounted, Episodic, AverageReward or FirstExit"
-            )
+        check_objective(self.objective)
         check_count("length", self.length)
 
     @property

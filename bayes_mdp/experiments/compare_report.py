@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayes_mdp.mdp.validation import check_dataset
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -21,6 +23,7 @@ def describe_compare(result: "xr.Dataset") -> str:
     Args:
         result: what `compare` returned, or `load_result` read.
     """
+    check_dataset("result", result, "score", "iqm")
     names = order_of(result)
     envs = [str(env) for env in result["env"].to_numpy()]
     width = max(len("agent"), *(len(name) for name in names))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp.validation import check_count, check_key, require
+from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_key, check_number, require
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ def interquartile_mean(scores: Float[np.ndarray, "..."]) -> float:
     Raises:
         ValueError: no scores, or one that is not finite.
     """
-    flat = np.asarray(scores, np.float64).ravel()
+    flat = np.asarray(as_real("scores", scores), np.float64).ravel()
     require(~np.isfinite(flat), "scores", flat, "a finite number")
     if not flat.size:
         raise ValueError("scores is empty, expected at least one")
@@ -124,9 +124,10 @@ def leaderboard(
     """
     import xarray as xr
 
+    check_dataset("result", result, "score")
     check_key("key", key)
     check_count("num_resamples", num_resamples)
-    require(not 0.0 < level < 1.0, "level", level, "a number between 0 and 1")
+    check_number("level", level, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
     scores = result["score"].to_numpy().astype(np.float64)
     counts = np.isfinite(scores).any((0, 2))
     ranked = np.asarray(np.isfinite(scores[:, counts]).all((1, 2)) & counts.any())

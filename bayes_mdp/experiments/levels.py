@@ -12,6 +12,7 @@ from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward
+from bayes_mdp.mdp.validation import check_count, check_seed
 
 DISCOUNT = 0.95
 
@@ -45,6 +46,8 @@ def learning_levels(num_seeds: int = 100, *, seed: int = 0) -> list[Level]:
         num_seeds: 100 in the published table.
         seed: of the key.
     """
+    check_count("num_seeds", num_seeds)
+    check_seed("seed", seed)
     swim = scaled(riverswim(), 1e-4)
     levels = [
         _riverswim(swim, PSRL(20), 1 / 6, (2.865, 0.047), num_seeds, seed),

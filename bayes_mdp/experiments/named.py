@@ -55,7 +55,7 @@ def find_agent(name: str, replan: str | None = None) -> Any:
     agent = AGENTS[name]()
     if replan is None:
         return agent
-    rule = as_rule(int(replan) if replan.lstrip("-").isdigit() else replan)
+    rule = as_rule(int(replan) if replan.lstrip("-").isdecimal() else replan)
     return eqx.tree_at(lambda a: a.replan, agent, rule, is_leaf=lambda x: x is None)
 
 
@@ -86,7 +86,7 @@ def _arguments(name: str, base: str, argument: str, factory: Callable[..., Any])
         check_name(f"track of {base}", argument, TRACKS)
         return (argument,)
     counted = first in _COUNTS
-    if not (counted and argument.isdigit()):
+    if not (counted and argument.isdecimal()):
         expected = f":{str(first).upper()}, a whole number" if counted else ", which has no size"
         raise ValueError(f"env is {name!r}, expected {base}{expected}")
     return (int(argument),)

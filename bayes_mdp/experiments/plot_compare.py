@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_mdp.experiments.compare_report import order_of
+from bayes_mdp.mdp.validation import check_count, check_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,6 +21,8 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
         result: what `compare` returned, or `load_result` read.
         num_profiles: profiles are drawn of so many agents with the largest interquartile means.
     """
+    check_dataset("result", result, "score", "iqm")
+    check_count("num_profiles", num_profiles, 0)
     from matplotlib.figure import Figure
 
     names = order_of(result)

@@ -10,7 +10,7 @@ from bayes_mdp.experiments.environment_graph import Graph, graph_of, is_line, or
 from bayes_mdp.experiments.environment_map import draw_map, map_size
 from bayes_mdp.experiments.environment_path import draw_over_time, draw_path, draw_path_beneath
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
-from bayes_mdp.mdp.validation import check_finite, check_index
+from bayes_mdp.mdp.validation import as_names, check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,6 +137,8 @@ def _picture(env: Any) -> Picture | None:
 
 def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
     mdp = env.mdp
+    if step is not None:
+        check_count("step", step, 0)
     if step is not None and not 0 <= step < (mdp.horizon or 1):
         raise ValueError(f"step is {step}, expected an index from 0 to {(mdp.horizon or 1) - 1}")
     return graph_of(mdp, env.picture, _names("states", states, mdp.n_states), step)
@@ -145,9 +147,11 @@ def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
 def _names(argument: str, names: Sequence[Any] | None, number: int, before: str = "") -> list[str]:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
-    if len(names) != number:
-        raise ValueError(f"{argument} has {len(names)} names, expected {number}")
-    return [str(name) for name in names]
+    given: Any = as_names(names)
+    check_type(argument, given, tuple, "a sequence of names")
+    if len(given) != number:
+        raise ValueError(f"{argument} has {len(given)} names, expected {number}")
+    return [str(name) for name in given]
 
 
 def _visited(env: Any, drawn: str, states: Any) -> tuple[np.ndarray | None, np.ndarray]:
@@ -191,6 +195,7 @@ def _jumps(env: Any, indices: np.ndarray | None, points: np.ndarray, longest: fl
     """Bool[T-1]: the moves that are no part of a way."""
     length = np.linalg.norm(np.diff(points, axis=0), axis=-1)
     if longest is not None:
+        check_number("longest", longest, lambda x: x > 0, "a number greater than zero")
         return length > longest
     jumps, starts = np.zeros(len(length), bool), np.zeros(len(length), bool)
     if indices is not None and isinstance(env, Environment):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
-from bayes_mdp.mdp.validation import first_index
+from bayes_mdp.mdp import CanCount, CanMean
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_number, first_index
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,6 +30,8 @@ def plot_regret(
         ValueError: another level, no results.
     """
     named = by_name(results)
+    for name, result in named.items():
+        check_dataset(f"results[{name!r}]" if name else "results", result, "regret")
     if level not in NORMAL_QUANTILE:
         raise ValueError(f"level is {level}, expected one of {', '.join(map(str, NORMAL_QUANTILE))}")
     if not named:
@@ -75,14 +79,13 @@ def plot_values(
     Raises:
         ValueError: another shape, a value that is not finite, a level outside (0, 1).
     """
-    draws = np.asarray(values)
+    draws = as_real("values", values)
     if draws.ndim != 2:
         raise ValueError(f"values has shape {draws.shape}, expected (draw, state)")
     bad = first_index(~np.isfinite(draws))
     if bad is not None:
         raise ValueError(f"values{list(bad)} is {draws[bad]}, expected a finite number")
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}, expected a number between 0 and 1")
+    check_number("level", level, lambda x: 0 < x < 1, "a number between 0 and 1")
     low, middle, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
     figure, where = _place(axes)
     x = np.arange(draws.shape[1])
@@ -106,7 +109,10 @@ def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":
     Raises:
         ValueError: `step` is none of the posterior's.
     """
+    for ability in (CanMean, CanCount):
+        require_ability(posterior, ability, "plot_posterior")
     space = posterior.space
+    check_count("step", step, 0)
     if not 0 <= step < (space.horizon or 1):
         raise ValueError(f"step is {step}, expected an index from 0 to {(space.horizon or 1) - 1}")
     mean = posterior.mean_mdp().at(step)

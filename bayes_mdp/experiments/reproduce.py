@@ -16,7 +16,7 @@ from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json
-from bayes_mdp.mdp.validation import check_key, check_name
+from bayes_mdp.mdp.validation import check_key, check_name, check_path, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,13 +97,14 @@ def reproduce(
     check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
+    check_path(path)
     if path is not None:
         for place in (path, figure_path(path), manifest_path(path)):
             check_file(place)
         check_folder(folder_of(path))
     seconds = reproduction.seconds[scale]
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
-    options = _options(name, reproduction, scale, options or {})
+    options = _options(name, reproduction, scale, {} if options is None else options)
     configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
     cells = _cells(path, configuration, key) if reproduction.in_cells else None
     result = reproduction.run(key=key, **options, **({} if cells is None else {"cells": cells}))
@@ -131,9 +132,10 @@ def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any) -> 
 
 
 def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mapping[str, Any]) -> dict[str, Any]:
+    check_type("options", changed, Mapping, "a mapping from options to values")
     known = reproduction.options(scale)
     for option in changed:
-        check_name(f"option of {name}", option, known)
+        check_name(f"options of {name}", option, known)
     return known | dict(changed)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.account import cumulative_regret
-from bayes_mdp.experiments.case import Case, RunOptions, check_case
+from bayes_mdp.experiments.case import Case, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.execute import execute
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
@@ -17,6 +17,8 @@ from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,9 +104,12 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
+    check_path(path)
     if path is not None:
         check_file(path)
         check_file(f"{path}.partial")
+    check_agent(agent)
+    check_objective(objective)
     if case.in_trials:
         result = run_trials(case, path)
     else:

@@ -19,7 +19,7 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import SCORECARD_FORMAT
 from bayes_mdp.experiments.scorecard_methods import METHODS, Claimed, claims, greedy_policy, values
 from bayes_mdp.experiments.scorecard_problems import CLASSES, ScoredClass, observe, scored_class
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -67,8 +67,8 @@ def scorecard(
     Raises:
         ValueError, TypeError: an unknown class or method, a number below 2, no typed key.
     """
-    classes, methods = tuple(classes), tuple(methods)
     _check(key, classes, methods, num_mdps, num_draws)
+    classes, methods = tuple(classes), tuple(methods)
     columns: dict[tuple[str, str], dict[str, Any]] = {}
     with Progress(num_mdps, len(classes)) as bar:
         for number, kind in enumerate(classes):
@@ -80,11 +80,12 @@ def scorecard(
     return _to_dataset(columns, classes, methods, {**size, "key": describe_key(key), "versions": versions()})
 
 
-def _check(key: Any, classes: tuple[str, ...], methods: tuple[str, ...], num_mdps: int, num_draws: int) -> None:
+def _check(key: Any, classes: Any, methods: Any, num_mdps: int, num_draws: int) -> None:
     check_key("key", key)
     check_count("num_mdps", num_mdps, 2)
     check_count("num_draws", num_draws, 2)
     for name, given, known in (("classes", classes, CLASSES), ("methods", methods, METHODS)):
+        check_type(name, given, (tuple, list), f"a tuple of {name}")
         for one in given:
             if one not in known:
                 raise ValueError(f"{name} holds {one!r}, expected some of {', '.join(known)}")

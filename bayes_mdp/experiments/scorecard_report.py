@@ -10,6 +10,7 @@ import numpy as np
 from bayes_mdp.experiments.records import records_csv, stored_records
 from bayes_mdp.experiments.scorecard import LEVELS
 from bayes_mdp.experiments.scorecard_methods import SIMPLER_METHODS
+from bayes_mdp.mdp.validation import check_dataset, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -69,6 +70,7 @@ def judge(ratio: float, error: float) -> str:
 
 def scores_of(result: "xr.Dataset") -> list[Score]:
     """The lines of a scorecard; a method that does not apply to a class at all has none."""
+    check_dataset("result", result)
     known = json.loads(result.attrs["versions"])
     versions = f"bayes-mdp {known['bayes_mdp']} jax {known['jax']} numpy {known['numpy']}"
     num_mdps, num_draws = int(result.attrs["num_mdps"]), int(result.attrs["num_draws"])
@@ -88,6 +90,7 @@ def scores_of(result: "xr.Dataset") -> list[Score]:
 
 def describe_scorecard(lines: list[Score]) -> str:
     """A table for a person: a block for each class, a line for each method."""
+    check_type("lines", lines, (list, tuple), "a list of scores")
     if not lines:
         return "No method of the scorecard applies to these classes."
     first, width = lines[0], max(len(line.estimator) for line in lines)
@@ -143,6 +146,7 @@ def changed_scores(ours: Iterable[Score], stored: Iterable[Score]) -> list[str]:
 
 def plot_scorecard(result: "xr.Dataset") -> "Figure":
     """Coverage of each method against what it claims, a panel for each class."""
+    check_dataset("result", result)
     from matplotlib.figure import Figure
 
     kinds, names = result["problems"].values, result["estimator"].values

@@ -30,7 +30,8 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_probability_rows, check_shape
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_count, check_initial
 
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed
@@ -112,6 +113,9 @@ def bayes_optimal(
         ValueError, TypeError: one sentence on the argument that cannot be used: another objective, rewards whose law
             has infinitely many outcomes, too many hyper-states or too much memory, a prior without an exact posterior.
     """
+    if space is not None:
+        check_space(space)
+        check_initial(initial, space.n_states)
     horizon = _check_objective(objective)
     check_count("max_hyperstates", max_hyperstates)
     if max_bytes is not None:
@@ -170,9 +174,8 @@ def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
 def _start(initial: Any, n_states: int) -> Float[np.ndarray, " S"]:
     if initial is None:
         return np.full(n_states, 1 / n_states)
+    check_initial(initial, n_states)
     start = np.asarray(initial, np.float64)
-    check_shape("initial", start, (n_states,), "state")
-    check_probability_rows("initial", start)
     return start / start.sum()
 
 

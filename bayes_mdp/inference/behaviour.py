@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from bayes_mdp.inference.judge import to_float64
 from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_labels, first_index
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
@@ -52,6 +53,7 @@ def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Floa
     if not isinstance(log, Log):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")
     if space is not None:
+        check_space(space)
         check_labels("log.states", log.states, space.state_names)
         check_labels("log.actions", log.actions, space.action_names)
         _refuse_illegal(log, space)

@@ -23,6 +23,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rejuvenate import rejuvenate, systematic
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.validation import check_count, is_concrete
 
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
@@ -126,6 +127,7 @@ class CollapsedPosterior(Componentwise):
         Raises:
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
+        check_weighted(transitions, weight)
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         gain = self._gain(transitions, weight)

@@ -1,5 +1,6 @@
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from bayes_mdp.inference.judge import (
     summarise_draws,
 )
 from bayes_mdp.mdp import CanSample, Objective
+from bayes_mdp.mdp.validation import described
 
 
 class PolicyDifference(eqx.Module):
@@ -108,6 +110,9 @@ def compare_policies(
     Raises:
         ValueError, TypeError: as `policy_value`, with the name of the policy; no policies.
     """
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    policies = {str(name): policy for name, policy in policies.items()}
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
     values = policy_values(key, posterior, policies, objective, initial, num_draws)

@@ -236,7 +236,7 @@ class Reader:
     def _run(
         self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Value], outvars: Sequence[Any] | None = None
     ) -> list[Value]:
-        outvars = jaxpr.outvars if outvars is None else outvars
+        wanted: Sequence[Any] = jaxpr.outvars if outvars is None else outvars
         values: dict[Any, Value] = {}
         values.update(zip(jaxpr.constvars, map(_known, consts), strict=True))
         values.update(zip(jaxpr.invars, inputs, strict=True))
@@ -244,10 +244,10 @@ class Reader:
         def value(atom: Any) -> Value:
             return _known(atom.val) if isinstance(atom, Literal) else values[atom]
 
-        for equation in _needed(jaxpr, outvars):
+        for equation in _needed(jaxpr, wanted):
             outputs = self._equation(jaxpr, equation, [value(atom) for atom in equation.invars])
             values.update(zip(equation.outvars, outputs, strict=True))
-        return [value(atom) for atom in outvars]
+        return [value(atom) for atom in wanted]
 
     def _equation(self, jaxpr: Any, equation: Any, inputs: list[Value]) -> list[Value]:
         name, inner = equation.primitive.name, _body(equation)

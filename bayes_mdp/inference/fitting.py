@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.methods import NUTS, Method
+from bayes_mdp.inference.methods import NUTS, Method, check_sampler
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 
 
@@ -47,5 +47,7 @@ def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", 
         ValueError, TypeError: as `infer`, but for what depends on the data.
     """
     from bayes_mdp.inference.route import fit_of_program
+
+    check_sampler(sampler)
 
     return fit_of_program(prior, space, method, sampler)

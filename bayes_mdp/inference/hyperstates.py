@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
-from bayes_mdp.planning.memory import check_memory, memory_limit, too_much
+from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
 
 Codes = UInt64[np.ndarray, "N W"]
 Word = UInt64[np.ndarray, " W"]

@@ -24,17 +24,11 @@ from bayes_mdp.mdp import (
     SparseMDP,
 )
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import (
-    ROW_SUM_TOLERANCE,
-    check_count,
-    check_key,
-    check_probability_rows,
-    check_shape,
-    first_index,
-)
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
 from bayes_mdp.planning.linear import LISTED_DIRECT
-from bayes_mdp.planning.memory import check_memory
 from bayes_mdp.planning.outline import outline
 
 LEVEL = 0.95
@@ -122,7 +116,8 @@ def policy_values(
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
     check_key("key", key)
-    check_count("num_draws", num_draws, 2)
+    check_num_draws(num_draws, 16 * max(len(policies), 1))
+    check_objective(objective)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
@@ -141,6 +136,16 @@ def policy_values(
         name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
         for name, draws, gap, unseen in zip(policies, values.T, gaps.T, missing, strict=True)
     }
+
+
+def check_num_draws(num_draws: Any, bytes_each: float = 24, least: int = 2) -> None:
+    """An integer, `least` or greater, of draws that fit into the memory, at `bytes_each` and the key.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    check_count("num_draws", num_draws, least)
+    check_memory(f"num_draws is {num_draws}", float(num_draws) * (bytes_each + 8), "fewer draws take less")
 
 
 def describe_objective(objective: Objective) -> str:
@@ -274,9 +279,9 @@ def read_start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
     """The distribution of the first state, and whether someone stated it."""
     if initial is None and mdp.initial is None:
         return np.full(mdp.n_states, 1 / mdp.n_states), False
-    start = np.asarray(mdp.initial if initial is None else initial, np.float64)
-    check_shape("initial", start, (mdp.n_states,), "state")
-    check_probability_rows("initial", start)
+    given = mdp.initial if initial is None else initial
+    check_initial(given, mdp.n_states)
+    start = np.asarray(given, np.float64)
     return start / start.sum(), True
 
 

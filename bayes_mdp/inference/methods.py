@@ -1,10 +1,13 @@
 """How `infer` may sample: records of options, one for each family of algorithms."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bayes_mdp.mdp.validation import check_count, check_positive
+from bayes_mdp.mdp.validation import check_callable, check_count, check_number, check_type
+
+_RATE = "a finite number greater than zero"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class NUTS:
         check_count("num_warmup", self.num_warmup, 0)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
+        check_callable("kernel", self.kernel)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ class SVI:
     num_samples: int = 1000
 
     def __post_init__(self) -> None:
+        check_callable("guide", self.guide)
         check_count("num_steps", self.num_steps)
-        check_positive("learning_rate", self.learning_rate)
+        check_number("learning_rate", self.learning_rate, lambda x: 0 < x < math.inf, _RATE)
         check_count("num_samples", self.num_samples)
 
 
@@ -78,8 +83,13 @@ class Laplace:
 
     def __post_init__(self) -> None:
         check_count("num_steps", self.num_steps)
-        check_positive("learning_rate", self.learning_rate)
+        check_number("learning_rate", self.learning_rate, lambda x: 0 < x < math.inf, _RATE)
         check_count("num_samples", self.num_samples)
 
 
 Method = NUTS | SVI | Laplace
+
+
+def check_sampler(sampler: Any) -> None:
+    """Raise a TypeError unless it is the options of chains."""
+    check_type("sampler", sampler, NUTS, "NUTS(...)")

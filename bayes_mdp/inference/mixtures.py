@@ -15,7 +15,8 @@ from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.predictive import log_gain
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
 
 
 class Mixture(Componentwise):
@@ -89,6 +90,7 @@ class Mixture(Componentwise):
         Raises:
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
+        check_weighted(transitions, weight)
         if is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         if jnp.ndim(transitions.state) == 0:
@@ -120,6 +122,8 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     if not isinstance(posteriors, Sequence):
         kind = type(posteriors).__name__
         raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each value of the parent")
+    for i, posterior in enumerate(posteriors):
+        check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
     if not posteriors:
         raise ValueError("posteriors is empty, expected at least one posterior")
     first = posteriors[0]
@@ -130,7 +134,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
             ~np.isfinite(log_weights), "log_evidence", log_weights, "a finite number for each posterior, or weights"
         )
     else:
-        array = np.asarray(weights, float)
+        array = as_real("weights", weights, "a finite number greater than 0")
         check_shape("weights", array, (len(posteriors),), "posterior")
         require(~(np.isfinite(array) & (array > 0)), "weights", array, "a finite number greater than 0")
         log_weights = np.log(array)

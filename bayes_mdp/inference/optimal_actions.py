@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.judge import (
+    check_num_draws,
     describe_objective,
     in_chunks,
     over_chunks,
@@ -20,7 +21,8 @@ from bayes_mdp.inference.judge import (
 from bayes_mdp.mdp import AverageReward, CanSample, Objective
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.labels import pair_axes
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solve import check_problem
@@ -56,7 +58,8 @@ def probability_optimal(
 
     require_ability(posterior, CanSample, "probability_optimal")
     check_key("key", key)
-    check_count("num_draws", num_draws, 2)
+    check_num_draws(num_draws)
+    check_objective(objective)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)

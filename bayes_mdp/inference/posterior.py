@@ -15,7 +15,7 @@ from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.inference.spread import dirichlet_spread
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.data import unmasked
+from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
 from bayes_mdp.models.statistics import fit_counts
 
@@ -263,6 +263,7 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
+        check_weighted(transitions, weight)
         if isinstance(transitions, Counts):
             return self._update_counts(transitions, weight)
         if is_concrete(transitions, weight, self.transition_probs.prior):

@@ -14,7 +14,7 @@ from bayes_mdp.inference.moments import log_rising, statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.mdp import Transitions, check_transitions
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import check_type, is_concrete
 
 
 def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
@@ -77,6 +77,8 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any
 
 
 def _place(posterior: ConjugatePosterior, transitions: Transitions) -> tuple[Any, ...]:
+    check_type("posterior", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    check_type("transitions", transitions, Transitions, "Transitions")
     if is_concrete(transitions):
         check_transitions(transitions, posterior.space)
     outcome = transitions.outcome(posterior.space.n_states)

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.judge import (
+    check_num_draws,
     describe_objective,
     in_chunks,
     over_chunks,
@@ -30,7 +31,8 @@ from bayes_mdp.inference.judge import (
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.propagate import propagate
@@ -112,7 +114,8 @@ def split_return_variance(
     if isinstance(objective, AverageReward):
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a return")
     check_key("key", key)
-    check_count("num_draws", num_draws, 2)
+    check_num_draws(num_draws)
+    check_objective(objective)
     _require_noise(posterior)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)

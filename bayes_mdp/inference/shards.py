@@ -11,6 +11,7 @@ import numpy as np
 from bayes_mdp.inference.moments import merge_statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
+from bayes_mdp.mdp.validation import described
 
 
 def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
@@ -23,6 +24,8 @@ def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
         ValueError: there is none, or their spaces, tables or priors differ.
         TypeError: an entry is no conjugate posterior.
     """
+    if not isinstance(posteriors, Sequence):
+        raise TypeError(f"posteriors is {described(posteriors)}, expected a list of posteriors")
     if not posteriors:
         raise ValueError("posteriors is empty, expected at least one posterior")
     for i, posterior in enumerate(posteriors):

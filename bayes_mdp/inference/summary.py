@@ -15,7 +15,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.summary_moments import pair_moments, rewards_seen
 from bayes_mdp.inference.summary_sites import how, notes, problems, site_lines
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.mdp.validation import described, is_concrete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +34,12 @@ HEADINGS = {
 }
 
 
+def check_shown(posterior: Any) -> None:
+    """Raise a TypeError unless it can be summarised."""
+    if not (hasattr(posterior, "space") and hasattr(posterior, "mean_mdp")):
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+
+
 def table(posterior: Any) -> "pd.DataFrame":
     """Every legal pair, the most uncertain first.
 
@@ -49,6 +55,7 @@ def table(posterior: Any) -> "pd.DataFrame":
         posterior: a `ConjugatePosterior`, a mixture (moments over its components, `prior_share` their mean) or a
             `SampledPosterior` (moments of its draws; `prior_share` is nan).
     """
+    check_shown(posterior)
     import pandas as pd
 
     columns = _columns(posterior)
@@ -69,6 +76,7 @@ def describe(posterior: Any) -> str:
     Args:
         posterior: as for `table`.
     """
+    check_shown(posterior)
     if not is_concrete(posterior) or _is_batched(posterior):
         return repr(posterior)
     frame = table(posterior)

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
 
 Pairs = Float[Array, "*H S A"]
 
@@ -143,18 +144,30 @@ def draws(mdps: MDP | SparseMDP, *, weights: Any = None, visits: Any = None) -> 
     Raises:
         ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
     """
+    check_mdp(mdps, "mdps")
+    size = jnp.shape(mdps.transition_probs if isinstance(mdps, MDP) else mdps.probability)
+    # Three axes are rows of one MDP; so are four where the mask or the initial distribution has no axis of draws.
+    single = len(size) == 3 or any(
+        part is not None and jnp.ndim(part) == axes for part, axes in ((mdps.legal, 2), (mdps.initial, 1))
+    )
+    if single:
+        raise ValueError(
+            f"mdps has rows of shape {size}, those of one MDP, expected an axis of draws before: sample(key, (N,))"
+        )
     if isinstance(mdps, SparseMDP):
         mdps = jax.vmap(SparseMDP.to_dense)(mdps)
     number, *pairs = mdps.reward.shape
+    if weights is not None:
+        check_not_negative("weights", weights)
     weights = jnp.full(number, 1.0 / number) if weights is None else jnp.asarray(weights, float)
     check_shape("weights", weights, (number,), "draw")
     if is_concrete(weights):
         array = np.asarray(weights)
-        require(~(np.isfinite(array) & (array >= 0)), "weights", array, "a finite number, zero or greater")
         if array.sum() <= 0:
             raise ValueError("weights sum to 0, expected a positive sum")
     weights = weights / weights.sum()
     if visits is None:
         return Draws(mdps, weights)
+    check_not_negative("visits", visits)
     check_shape("visits", jnp.asarray(visits), tuple(pairs), "(step,) state, action")
     return CountedDraws(mdps, weights, jnp.asarray(visits, float))

@@ -1,6 +1,7 @@
 """Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -10,11 +11,55 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.moments import merge_moments, pool_moments
-from bayes_mdp.mdp.validation import check_finite, check_index, check_shape, first_index, is_concrete
+from bayes_mdp.mdp.validation import (
+    as_array,
+    as_indices,
+    as_mask,
+    as_names,
+    as_real,
+    check_finite,
+    check_index,
+    check_names,
+    check_not_negative,
+    check_shape,
+    check_type,
+    check_width,
+    described,
+    first_index,
+    is_concrete,
+    require,
+)
 
 
-def _array(x: Any) -> Any:
-    return x if x is None or hasattr(x, "dtype") else np.asarray(x)
+def _index(name: str, what: str, values: Any) -> Any:
+    return None if values is None and name == "step" else as_indices(f"transitions.{name}", values, what)
+
+
+def _reward(values: Any) -> Any:
+    """Real numbers; of what is traced the dtype alone is known."""
+    if values is None or not is_concrete(values):
+        return values
+    array = values if isinstance(values, jax.Array) else as_real("transitions.reward", values)
+    if array.dtype == bool or not jnp.issubdtype(array.dtype, jnp.number) or array.dtype.kind == "c":
+        array = as_real("transitions.reward", array)
+    check_width("transitions.reward", array)
+    return array
+
+
+def _check_squares(reward: np.ndarray, seen: Any) -> None:
+    """The squares of finite rewards add to a number that JAX's default width holds: variances are made of them.
+
+    Here, since posteriors are inferred in float64 and used in that width.
+    """
+    reward = np.abs(reward.astype(np.float64))
+    limit = (float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max) / max(reward.size, 1)) ** 0.5 / 4
+    large = np.isfinite(reward) & (reward > limit)
+    large = large if seen is None else large & np.asarray(seen)
+    require(large, "abs(transitions.reward)", reward, f"a number of at most {limit:.1g}: squares of rewards are added")
+
+
+def _flags(name: str, values: Any) -> Any:
+    return None if values is None else as_mask(f"transitions.{name}", values)
 
 
 class Transitions(eqx.Module):
@@ -27,16 +72,30 @@ class Transitions(eqx.Module):
         truncated: Bool[N], the episode was cut here: bootstrap. None: never.
         step: Int[N], step of the episode; needed where rows depend on it. None: all zero.
         reward_observed: Bool[N], false where the reward of a transition is missing. None: all were observed.
+
+    Raises:
+        ValueError: columns of other lengths, an index too large for JAX's integers, a reward too large for its floats
+            or for the squares that their statistics need, a flag that is neither true nor false (or 1 or 0).
+        TypeError: indices that are no integers, rewards that are no real numbers.
     """
 
-    state: Int[Array, "*N"] = eqx.field(converter=_array)
-    action: Int[Array, "*N"] = eqx.field(converter=_array)
-    reward: Float[Array, "*N"] | None = eqx.field(converter=_array)
-    next_state: Int[Array, "*N"] = eqx.field(converter=_array)
-    terminated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=_array)
-    truncated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=_array)
-    step: Int[Array, "*N"] | None = eqx.field(default=None, converter=_array)
-    reward_observed: Bool[Array, "*N"] | None = eqx.field(default=None, kw_only=True, converter=_array)
+    state: Int[Array, "*N"] = eqx.field(converter=partial(_index, "state", "state"))
+    action: Int[Array, "*N"] = eqx.field(converter=partial(_index, "action", "action"))
+    reward: Float[Array, "*N"] | None = eqx.field(converter=_reward)
+    next_state: Int[Array, "*N"] = eqx.field(converter=partial(_index, "next_state", "state"))
+    terminated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "terminated"))
+    truncated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "truncated"))
+    step: Int[Array, "*N"] | None = eqx.field(default=None, converter=partial(_index, "step", "step"))
+    reward_observed: Bool[Array, "*N"] | None = eqx.field(
+        default=None, kw_only=True, converter=partial(_flags, "reward_observed")
+    )
+
+    def __check_init__(self) -> None:
+        for name, column in vars(self).items():
+            if column is not None:
+                check_shape(f"transitions.{name}", column, jnp.shape(self.state), "as transitions.state")
+        if self.reward is not None and is_concrete(self.reward, self.reward_observed):
+            _check_squares(np.asarray(self.reward), self.reward_observed)
 
     def outcome(self, n_states: int) -> Int[Array, "*N"]:
         """Index of the outcome in a row: the next state, or `n_states` ("end") where terminated."""
@@ -58,12 +117,34 @@ class Transitions(eqx.Module):
 
 
 class Log(eqx.Module):
-    """A log as read: transitions, the labels behind the indices, and where it came from."""
+    """A log as read: transitions, the labels behind the indices, and where it came from.
+
+    Raises:
+        TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
+            without label.
+    """
 
     transitions: Transitions
-    states: tuple[Hashable, ...] = eqx.field(static=True)
-    actions: tuple[Hashable, ...] = eqx.field(static=True)
+    states: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
+    actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
+
+    def __check_init__(self) -> None:
+        check_type("transitions", self.transitions, Transitions, "Transitions")
+        check_names("states", self.states)
+        check_names("actions", self.actions)
+        check_type("source", self.source, str, "a string")
+        if is_concrete(self.transitions):
+            check_index("transitions.state", self.transitions.state, len(self.states), "state")
+            check_index("transitions.action", self.transitions.action, len(self.actions), "action")
+
+
+def _statistic(name: str, values: Any) -> Any:
+    if not is_concrete(values):
+        return values
+    array = as_real(f"counts.{name}", values)
+    check_width(f"counts.{name}", array)
+    return values if isinstance(values, jax.Array) else array
 
 
 class Counts(eqx.Module):
@@ -75,12 +156,26 @@ class Counts(eqx.Module):
         transitions: Float[*H S A O], how often each outcome was seen.
         reward_count, reward_mean, reward_ss: Float[*H S A], or Float[*H S A O] where rewards depend on the outcome:
             number, mean and sum of squared deviations of the observed rewards.
+
+    Raises:
+        ValueError: shapes that disagree; a count, or a squared deviation of rewards that were seen, that is negative or
+            not finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
     """
 
-    transitions: Float[Array, "*H S A O"]
-    reward_count: Float[Array, "*cells"]
-    reward_mean: Float[Array, "*cells"]
-    reward_ss: Float[Array, "*cells"]
+    transitions: Float[Array, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
+    reward_count: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_count"))
+    reward_mean: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_mean"))
+    reward_ss: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_ss"))
+
+    def __check_init__(self) -> None:
+        full = jnp.shape(self.transitions)
+        if len(full) < 3:
+            raise ValueError(f"counts.transitions has shape {full}, expected (step,) state, action, outcome")
+        if jnp.shape(self.reward_count) not in (full, full[:-1]):
+            shapes = f"{full[:-1]} or {full} (as counts.transitions)"
+            raise ValueError(f"counts.reward_count has shape {jnp.shape(self.reward_count)}, expected {shapes}")
+        for name in ("reward_mean", "reward_ss"):
+            check_shape(f"counts.{name}", getattr(self, name), jnp.shape(self.reward_count), "as reward_count")
 
     @classmethod
     def of(cls, transitions: Transitions, space: Any, *, by_outcome: bool = False, weight: Any = 1.0) -> "Counts":
@@ -116,17 +211,38 @@ def check_transitions(transitions: Transitions, space: Any, weight: Any = 1.0) -
     unsupported outcomes, rewards that are not finite. Inside a trace the lengths alone are looked at.
 
     Args:
-        weight: scalar or [N]; rows of weight zero are not looked at.
+        weight: scalar or [N], zero or greater; rows of weight zero are not looked at.
 
     Raises:
         ValueError, TypeError: one sentence: the argument, the first offending row, what was there and expected.
     """
-    for name, column in vars(transitions).items():
-        if column is not None:
-            check_shape(f"transitions.{name}", column, jnp.shape(transitions.state), "as transitions.state")
+    check_weighted(transitions, weight)
+    if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
+        raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
     kept = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
     if kept is not None:
         _check_values(kept, space)
+
+
+def check_weighted(data: Any, weight: Any) -> None:
+    """Refuse what a posterior cannot learn from at all: no data, weights that are neither one number nor one for each
+    transition; those that can be seen are finite, zero or greater.
+
+    Args:
+        data: `Transitions` or `Counts`, which have one weight.
+
+    Raises:
+        ValueError, TypeError: one sentence.
+    """
+    check_type("transitions", data, (Transitions, Counts), "Transitions")
+    shape = jnp.shape(data.state) if isinstance(data, Transitions) else ()
+    if is_concrete(weight):
+        # A mask is a weight.
+        given = as_array("weight", weight, "numbers")
+        check_not_negative("weight", given if given.dtype == bool else weight)
+    if np.shape(weight) not in ((), shape):
+        expected = f"() or {shape}" if shape else "()"
+        raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
 
 
 def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:
@@ -159,7 +275,8 @@ def _check_values(transitions: Transitions, space: Any) -> None:
     if transitions.reward is not None:
         reward = np.asarray(transitions.reward, float)
         seen = transitions.reward_observed
-        check_finite("transitions.reward", reward if seen is None else np.where(np.asarray(seen), reward, 0.0))
+        reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
+        check_finite("transitions.reward", reward)
     _check_masks(transitions, space, outcome)
 
 

@@ -5,10 +5,12 @@ from typing import Any, Protocol
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.picture import Picture
+from bayes_mdp.mdp.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
 
 
 class RewardLaw(Protocol):
@@ -24,12 +26,24 @@ class NormalReward(eqx.Module):
 
     Args:
         mean: Float[*H S A], or Float[*H S A O] where the reward depends on the outcome (`by_outcome`).
-        scale: None, a number, or an array of the shape of `mean`.
+        scale: None, a number, or an array of the shape of `mean`; zero or greater.
+
+    Raises:
+        ValueError, TypeError: a mean that is not finite, a scale that is negative or of another shape.
     """
 
     mean: Float[Array, "*cells"]
     scale: Float[Array, "*cells"] | None = None
     by_outcome: bool = eqx.field(default=False, static=True)
+
+    def __check_init__(self) -> None:
+        check_bool("by_outcome", self.by_outcome)
+        if is_concrete(self.mean):
+            check_finite("mean", self.mean)
+        if self.scale is not None:
+            check_not_negative("scale", self.scale)
+            if np.shape(self.scale) not in ((), np.shape(self.mean)):
+                raise ValueError(f"scale has shape {np.shape(self.scale)}, expected () or {np.shape(self.mean)}")
 
     def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
         """One reward (see `RewardLaw`)."""
@@ -50,6 +64,10 @@ class Environment(eqx.Module):
         name: for tables and files.
         optimum: optimal gain (continuing) or optimal value of an episode (episodic), where it is known.
         picture: how it is drawn; None: its states in a ring.
+
+    Raises:
+        TypeError: no MDP, a law without `sample`, a name that is no string, an optimum that is no number.
+        ValueError: an MDP without initial distribution.
     """
 
     mdp: MDP | SparseMDP
@@ -59,6 +77,13 @@ class Environment(eqx.Module):
     picture: Picture | None = eqx.field(default=None, static=True)
 
     def __check_init__(self) -> None:
+        check_mdp(self.mdp)
+        if not callable(getattr(self.reward_law, "sample", None)):
+            raise TypeError(f"reward_law is {described(self.reward_law)}, expected a law with sample (see RewardLaw)")
+        check_type("name", self.name, str, "a string")
+        if self.optimum is not None:
+            check_finite("optimum", self.optimum)
+        check_type("picture", self.picture, (Picture, type(None)), "a Picture or None")
         if self.mdp.initial is None:
             raise ValueError("mdp.initial is None, expected a distribution over the first state")
 

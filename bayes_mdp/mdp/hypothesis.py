@@ -1,5 +1,6 @@
 """A hypothesis about the world: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
+from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -8,40 +9,37 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import (
+    as_floats,
+    as_indices,
+    as_mask,
+    check_count,
     check_finite,
     check_index,
+    check_initial,
     check_probabilities,
     check_probability_rows,
     check_shape,
+    check_type,
     is_concrete,
     require,
 )
 
 
-def _float(x: Any) -> Any:
-    """As a floating-point JAX array of JAX's default width, or None; what is one already stays as it is."""
-    if x is None or (isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating)):
-        return x
-    return jnp.asarray(x, dtype=float)
+def _floats_or_none(name: str, values: Any) -> Any:
+    return None if values is None else as_floats(name, values)
 
 
-def _bool(x: Any) -> Any:
-    return None if x is None else jnp.asarray(x, dtype=bool)
+def _legal(values: Any) -> Any:
+    return None if values is None else jnp.asarray(as_mask("legal", values), dtype=bool)
 
 
-def _int(x: Any) -> Any:
-    array = jnp.asarray(x)
-    if not jnp.issubdtype(array.dtype, jnp.integer):
-        raise TypeError(f"successor has dtype {array.dtype}, expected integers (indices of states)")
-    return array
+def _successor(values: Any) -> Any:
+    return jnp.asarray(as_indices("successor", values, "state"))
 
 
-def _initial_state_checks(initial: Any, n_states: int) -> None:
-    if initial is not None:
-        check_shape("initial", initial, (n_states,), "state")
-        if is_concrete(initial):
-            check_probability_rows("initial", initial)
+_ENDS, _INITIAL = partial(_floats_or_none, "end_probs"), partial(_floats_or_none, "initial")
 
 
 class _Hypothesis(eqx.Module):
@@ -70,6 +68,8 @@ class _Hypothesis(eqx.Module):
     def _check_common(self, size: tuple[int, ...]) -> None:
         if len(size) not in (2, 3):
             raise ValueError(f"reward has shape {size}, expected [state, action] or [step, state, action]")
+        if 0 in size:
+            raise ValueError(f"reward has shape {size}, expected at least one step, state and action")
         if self.end_probs is not None:
             check_shape("end_probs", self.end_probs, size, "as reward")
             if is_concrete(self.end_probs):
@@ -79,7 +79,7 @@ class _Hypothesis(eqx.Module):
             if is_concrete(self.legal):
                 exists = np.asarray(self.legal).any(-1)  # numpy: the mask of a layer is looked at inside a scan
                 require(~exists, "legal", exists, "at least one legal action in every state")
-        _initial_state_checks(self.initial, size[-2])
+        check_initial(self.initial, size[-2])
         if is_concrete(self.reward):
             check_finite("reward", self.reward)
 
@@ -97,14 +97,16 @@ class MDP(_Hypothesis):
     A leading axis H makes it time-inhomogeneous.
 
     Raises:
-        ValueError: shapes disagree, a row does not sum to one, a reward is not finite, a state has no legal action.
+        ValueError: shapes disagree, an axis of length 0, a row that does not sum to one, a reward that is not finite
+            (or not in JAX's float width), a state without legal action, lists of unequal lengths.
+        TypeError: an argument that does not consist of real numbers; `legal` not of booleans.
     """
 
-    transition_probs: Float[Array, "*H S A S"] = eqx.field(converter=_float)
-    reward: Float[Array, "*H S A"] = eqx.field(converter=_float)
-    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_float)
-    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_bool)
-    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+    transition_probs: Float[Array, "*H S A S"] = eqx.field(converter=partial(as_floats, "transition_probs"))
+    reward: Float[Array, "*H S A"] = eqx.field(converter=partial(as_floats, "reward"))
+    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_ENDS)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_legal)
+    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_INITIAL)
 
     def __check_init__(self) -> None:
         size = self.reward.shape
@@ -136,19 +138,22 @@ class SparseMDP(_Hypothesis):
 
     Raises:
         ValueError: as `MDP`, or a successor is no state index.
-        TypeError: `successor` is not of an integer type.
+        TypeError: as `MDP`, or `successor` is not of an integer type.
     """
 
-    successor: Int[Array, "*H S A K"] = eqx.field(converter=_int)
-    probability: Float[Array, "*H S A K"] = eqx.field(converter=_float)
-    reward: Float[Array, "*H S A"] = eqx.field(converter=_float)
-    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_float)
-    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_bool)
-    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_float)
+    successor: Int[Array, "*H S A K"] = eqx.field(converter=_successor)
+    probability: Float[Array, "*H S A K"] = eqx.field(converter=partial(as_floats, "probability"))
+    reward: Float[Array, "*H S A"] = eqx.field(converter=partial(as_floats, "reward"))
+    end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_ENDS)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_legal)
+    initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_INITIAL)
 
     def __check_init__(self) -> None:
         size = self.reward.shape
         self._check_common(size)
+        if self.successor.ndim != len(size) + 1 or not self.successor.shape[-1]:
+            expected = f"{size} and one more axis of at least one successor"
+            raise ValueError(f"successor has shape {self.successor.shape}, expected {expected}")
         check_shape("probability", self.probability, (*size, self.successor.shape[-1]), "as reward, then successor")
         check_shape("successor", self.successor, self.probability.shape, "as probability")
         if is_concrete(self.successor):
@@ -179,6 +184,11 @@ class SparseMDP(_Hypothesis):
         return MDP(rows, self.reward, end_probs=self.end_probs, legal=self.legal, initial=self.initial)
 
 
+def check_mdp(mdp: Any, name: str = "mdp") -> None:
+    """Raise a TypeError unless it is an `MDP` or a `SparseMDP`."""
+    check_type(name, mdp, (MDP, SparseMDP), "an MDP or a SparseMDP")
+
+
 def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
     """The first `horizon` steps of `mdp` as an acyclic MDP: state `h * S + s` is state s at step h, the last step ends.
 
@@ -186,10 +196,18 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
     *tied*, not independent, under any belief about `mdp`.
 
     Raises:
-        ValueError: `horizon` is below 1, or differs from the horizon that `mdp` already has.
+        ValueError: `horizon` is below 1, differs from the horizon that `mdp` already has, or needs more memory than
+            there is.
+        TypeError: no MDP, or a horizon that is no integer.
     """
-    if horizon < 1 or mdp.horizon not in (None, horizon):
-        raise ValueError(f"horizon is {horizon}, expected {mdp.horizon or 'at least 1'}")
+    check_mdp(mdp)
+    check_count("horizon", horizon)
+    if mdp.horizon not in (None, horizon):
+        raise ValueError(f"horizon is {horizon}, expected {mdp.horizon}, that of the MDP")
+    horizon = int(horizon)
+    row = mdp.successor.shape[-1] if isinstance(mdp, SparseMDP) else float(horizon) * mdp.n_states
+    numbers = float(horizon) * mdp.n_states * mdp.n_actions * row
+    check_memory(f"horizon is {horizon}", numbers * mdp.reward.dtype.itemsize)
     size, (s, a) = horizon * mdp.n_states, (mdp.n_states, mdp.n_actions)
     inside = jnp.arange(horizon)[:, None, None] < horizon - 1
     ends = jnp.zeros((horizon, s, a), mdp.reward.dtype) if mdp.end_probs is None else mdp.end_probs
@@ -218,8 +236,9 @@ def restart_at_ends(mdp: _MDP) -> _MDP:
     traced and cannot be looked into).
 
     Raises:
-        ValueError: `mdp` has ends but no initial distribution.
+        ValueError: `mdp` has ends but no initial distribution. TypeError: no MDP.
     """
+    check_mdp(mdp)
     if mdp.end_probs is None:
         return mdp
     if mdp.initial is None:

@@ -1,10 +1,12 @@
 """What a policy is judged by: the four objectives."""
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jax import Array
 
-from bayes_mdp.mdp.validation import as_int, is_concrete
+from bayes_mdp.mdp.validation import as_int, as_real, check_count, check_type, described, is_concrete, require
 
 
 class Discounted(eqx.Module):
@@ -20,11 +22,11 @@ class Discounted(eqx.Module):
     discount: float | Array
 
     def __check_init__(self) -> None:
-        discount, expected = self.discount, "expected a number from 0 up to, but not including, 1"
-        if isinstance(discount, bool) or not isinstance(discount, (int, float, np.ndarray, np.generic, Array)):
-            raise TypeError(f"discount is {discount!r}, {expected}")
-        if is_concrete(discount) and not np.all((np.asarray(discount) >= 0) & (np.asarray(discount) < 1)):
-            raise ValueError(f"discount is {discount}, {expected}")
+        expected = "a number from 0 up to, but not including, 1"
+        check_type("discount", self.discount, (int, float, np.ndarray, np.generic, Array), expected)
+        if is_concrete(self.discount):
+            discount = as_real("discount", self.discount, expected)
+            require(~((discount >= 0) & (discount < 1)), "discount", discount, expected)
 
 
 class Episodic(eqx.Module):
@@ -38,10 +40,7 @@ class Episodic(eqx.Module):
     horizon: int = eqx.field(static=True, converter=as_int)
 
     def __check_init__(self) -> None:
-        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int):
-            raise TypeError(f"horizon is {self.horizon!r}, expected an integer of at least 1")
-        if self.horizon < 1:
-            raise ValueError(f"horizon is {self.horizon}, expected an integer of at least 1")
+        check_count("horizon", self.horizon)
 
 
 class AverageReward(eqx.Module):
@@ -53,3 +52,10 @@ class FirstExit(eqx.Module):
 
 
 Objective = Discounted | Episodic | AverageReward | FirstExit
+
+
+def check_objective(objective: Any) -> None:
+    """Raise a TypeError unless it is one of the four."""
+    if not isinstance(objective, Objective):
+        expected = "Discounted, Episodic, AverageReward or FirstExit"
+        raise TypeError(f"objective is {described(objective)}, expected {expected}")

@@ -7,8 +7,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
-from bayes_mdp.mdp.objectives import Objective
-from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.mdp.objectives import Objective, check_objective
+from bayes_mdp.mdp.space import StateActionSpace, check_space
+from bayes_mdp.mdp.validation import check_initial
 
 
 @runtime_checkable
@@ -204,6 +205,11 @@ class Problem(eqx.Module):
     space: StateActionSpace
     objective: Objective
     initial: Float[Array, " S"] | None = None
+
+    def __check_init__(self) -> None:
+        check_space(self.space)
+        check_objective(self.objective)
+        check_initial(self.initial, self.space.n_states)
 
 
 P_contra = TypeVar("P_contra", contravariant=True)

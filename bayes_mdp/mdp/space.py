@@ -1,7 +1,8 @@
 """`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,18 +10,33 @@ import numpy as np
 from jaxtyping import Bool
 
 from bayes_mdp.mdp.data import Log
-from bayes_mdp.mdp.validation import as_int, check_shape, require
+from bayes_mdp.mdp.validation import (
+    as_int,
+    as_mask,
+    as_names,
+    check_bool,
+    check_count,
+    check_names,
+    check_shape,
+    check_type,
+    require,
+)
 
 END = "end"
 PLATE_NAMES = ("step", "state", "action")
 
 
-def _names(x: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
-    return None if x is None else tuple(x)
+def check_space(space: Any, name: str = "space") -> None:
+    """Raise a TypeError unless it is a `StateActionSpace`."""
+    check_type(name, space, StateActionSpace, "a StateActionSpace")
 
 
-def _mask(x: Any) -> np.ndarray | None:
-    return None if x is None else np.asarray(x, dtype=bool)
+def _mask(name: str, values: Any) -> np.ndarray | None:
+    return None if values is None else np.asarray(as_mask(name, values))
+
+
+def _bool(value: Any) -> Any:
+    return bool(value) if isinstance(value, np.bool_) else value
 
 
 class StateActionSpace(eqx.Module):
@@ -38,31 +54,34 @@ class StateActionSpace(eqx.Module):
     Raises:
         ValueError: a size below 1, names that repeat or do not fit, a state called "end" where episodes can end, masks
             of another shape, a state without a legal action, a legal pair without a possible outcome.
-        TypeError: a size that is no integer.
+        TypeError: a size that is no integer, `ends` that is no bool, a name that cannot be hashed, a mask that does
+            not consist of booleans.
     """
 
     n_states: int = eqx.field(static=True, converter=as_int)
     n_actions: int = eqx.field(static=True, converter=as_int)
     horizon: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
-    ends: bool = eqx.field(default=False, static=True, kw_only=True)
-    states: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
-    actions: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=_names)
-    legal: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_mask)
-    support: Bool[np.ndarray, "*H S A O"] | None = eqx.field(default=None, kw_only=True, converter=_mask)
+    ends: bool = eqx.field(default=False, static=True, kw_only=True, converter=_bool)
+    states: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=as_names)
+    actions: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=as_names)
+    legal: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, kw_only=True, converter=partial(_mask, "legal"))
+    support: Bool[np.ndarray, "*H S A O"] | None = eqx.field(
+        default=None, kw_only=True, converter=partial(_mask, "support")
+    )
 
     def __check_init__(self) -> None:
         for name in ("n_states", "n_actions", "horizon"):
             size = getattr(self, name)
-            if size is None and name == "horizon":
-                continue
-            if isinstance(size, bool) or not isinstance(size, int):
-                raise TypeError(f"{name} is {size!r}, expected an integer of at least 1")
-            if size < 1:
-                raise ValueError(f"{name} is {size}, expected an integer of at least 1")
+            if size is not None or name != "horizon":
+                check_count(name, size)
+        check_bool("ends", self.ends)
         for name, size in (("states", self.n_states), ("actions", self.n_actions)):
             labels = getattr(self, name)
-            if labels is not None and (len(labels) != size or len(set(labels)) != size):
-                raise ValueError(f"{name} has {len(labels)} names ({len(set(labels))} different), expected {size}")
+            if labels is None:
+                continue
+            check_names(name, labels)
+            if len(labels) != size:
+                raise ValueError(f"{name} has {len(labels)} names, expected {size}")
         if self.ends and END in (self.states or ()):
             raise ValueError(f"states holds {END!r}, the name of the end of an episode, expected another name")
         self._check_masks()

@@ -1,8 +1,10 @@
 """`Validity`: what a variance is, exact, an upper bound or a heuristic, and why."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import equinox as eqx
+
+from bayes_mdp.mdp.validation import check_name, check_type
 
 Kind = Literal["exact", "upper bound", "heuristic"]
 
@@ -18,6 +20,10 @@ class Validity(eqx.Module):
 
     kind: Kind = eqx.field(static=True)
     reason: str = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_name("kind", self.kind, get_args(Kind))
+        check_type("reason", self.reason, str, "the end of a sentence")
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.reason}"

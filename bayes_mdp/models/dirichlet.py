@@ -9,7 +9,8 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.validation import check_concentration, is_concrete
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
 from bayes_mdp.models.world import broadcast_to_cells
 
 OUTCOME_DIM = "next_state"
@@ -32,6 +33,9 @@ def supported_dirichlet(
     Raises:
         ValueError: a concentration that is negative or not finite, a row without a positive one, another shape.
     """
+    check_space(space)
+    check_type("name", name, str, "a string")
+    check_not_negative("concentration", concentration)
     full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)
     possible = _possible(full, space)
     if possible.all() and space.n_outcomes > 1:

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.validation import check_count, check_finite, check_positive
+from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
 from bayes_mdp.models.dirichlet import supported_dirichlet
 from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.models.world import World, broadcast_to_cells
@@ -42,6 +42,7 @@ def unknown_concentration(
         TypeError, ValueError: a hyper-prior that is no continuous law of one positive number.
     """
     _check_hyper_prior("concentration", concentration)
+    _check_factory(rewards)
 
     def program(space: StateActionSpace) -> World:
         return rewards(concentration=numpyro.sample("concentration", concentration))(space)
@@ -70,6 +71,7 @@ def sticky(
     """
     _check_hyper_prior("stickiness", stickiness)
     check_positive("concentration", concentration)
+    _check_factory(rewards)
 
     def program(space: StateActionSpace) -> World:
         bonus = numpyro.sample("stickiness", stickiness)
@@ -184,12 +186,13 @@ def feature_dynamics(
     Raises:
         TypeError, ValueError: as `unknown_concentration`; features or a scale of another shape, or out of range.
     """
-    features = np.asarray(features, float)
+    features = as_real("features", features)
     if features.ndim < 2:
         raise ValueError(f"features has shape {features.shape}, expected [*H S A O F]: a last axis of features")
     check_finite("features", features)
     check_positive("scale", scale)
     _check_hyper_prior("strength", strength)
+    _check_factory(rewards)
     size = features.shape[-1]
     if np.ndim(scale) and np.shape(scale) != (size,):
         raise ValueError(f"scale has shape {np.shape(scale)}, expected () or ({size},), one for each feature")
@@ -253,9 +256,14 @@ def _softmax(logits: Float[Array, "*H S A O"], space: StateActionSpace) -> Float
     return jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)
 
 
+def _check_factory(rewards: Any) -> None:
+    if not callable(rewards):
+        raise TypeError(f"rewards is {described(rewards)}, expected a factory of priors that takes `concentration`")
+
+
 def _check_hyper_prior(name: str, law: Any, *, positive: bool = True) -> None:
     if not isinstance(law, dist.Distribution):
-        raise TypeError(f"{name} is a {type(law).__name__}, expected a NumPyro distribution, its hyper-prior")
+        raise TypeError(f"{name} is {described(law)}, expected a NumPyro distribution, its hyper-prior")
     shapes = f"{name} has batch shape {law.batch_shape} and event shape {law.event_shape}"
     if law.batch_shape or law.event_shape:
         raise ValueError(f"{shapes}, expected a hyper-prior of one number")

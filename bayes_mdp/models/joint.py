@@ -11,7 +11,8 @@ import numpyro.distributions as dist
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.validation import is_concrete, require
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import described, is_concrete, require
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.statistics import (
     CategoricalCounts,
@@ -50,6 +51,8 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
         TypeError, ValueError: the program does not return a World of this space, or the data do not fit.
     """
 
+    _check_program(prior, space)
+
     def model(data: Data | None = None) -> World:
         world = prior(space)
         check_world(world, space)
@@ -58,6 +61,12 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
         return world
 
     return model
+
+
+def _check_program(prior: Any, space: Any) -> None:
+    if not callable(prior):
+        raise TypeError(f"prior is {described(prior)}, expected a function space -> World")
+    check_space(space)
 
 
 def observe(world: World, space: StateActionSpace, data: Data) -> None:
@@ -86,6 +95,8 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
         TypeError, ValueError: as `joint`.
     """
 
+    _check_program(prior, space)
+
     def program(key: PRNGKeyArray) -> World:
         world: Any = numpyro.handlers.seed(prior, key)(space)
         check_world(world, space)
@@ -105,6 +116,8 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
     Its sites `observed_next_state` (index of the outcome, the last being the end where episodes can end) and
     `observed_reward` lie in the plate `row`. For `numpyro.infer.Predictive`.
     """
+
+    _check_program(prior, space)
 
     def model(state: Any, action: Any, step: Any = None) -> World:
         world = prior(space)
@@ -141,7 +154,7 @@ def _prepare(law: Any, by_outcome: bool, space: StateActionSpace, data: Data) ->
             f"data is a {type(data).__name__}, expected Transitions or a Log: a {kind.__name__} law needs every reward"
         )
     if not isinstance(data, Counts | Statistics):
-        raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log, Counts or Statistics")
+        raise TypeError(f"data is {described(data)}, expected Transitions, a Log, Counts or Statistics")
     return _fit_statistics(kind, by_outcome, space, data)
 
 

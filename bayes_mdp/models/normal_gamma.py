@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 from numpyro.distributions.util import promote_shapes, validate_sample
 
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete
+from bayes_mdp.mdp.validation import as_real, check_finite, check_positive, is_concrete
 
 
 class _MeanPrecision(constraints.ParameterFreeConstraint):
@@ -138,5 +138,16 @@ class NormalGamma(dist.Distribution):
 
 
 def normal(mean_precision: Any) -> dist.Normal:
-    """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`."""
+    """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`.
+
+    Raises:
+        ValueError, TypeError: a last axis of another length, numbers out of their range (concrete values only).
+    """
+    if is_concrete(mean_precision):
+        mean_precision = jnp.asarray(as_real("mean_precision", mean_precision, "a mean and a precision"))
+    if jnp.shape(mean_precision)[-1:] != (2,):
+        raise ValueError(f"mean_precision has shape {jnp.shape(mean_precision)}, expected [..., 2]")
+    if is_concrete(mean_precision):
+        check_finite("mean_precision", mean_precision)
+        check_positive("mean_precision[..., 1]", mean_precision[..., 1])
     return dist.Normal(mean_precision[..., 0], mean_precision[..., 1] ** -0.5)

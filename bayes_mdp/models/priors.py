@@ -8,12 +8,11 @@ hyper-parameter is a number or an array that broadcasts to the cells of the rewa
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.validation import check_finite, check_positive, is_concrete, require
+from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 from bayes_mdp.models.dirichlet import OUTCOME_DIM, supported_dirichlet
 from bayes_mdp.models.normal_gamma import NormalGamma, normal
 from bayes_mdp.models.world import World, broadcast_to_cells
@@ -151,15 +150,12 @@ def known_rewards(reward: Any, concentration: Any = 1.0) -> Program:
 
 
 def _check_rows(concentration: Any, rewards_on: str) -> None:
-    if rewards_on not in ("state_action", "outcome"):
-        raise ValueError(f"rewards_on is {rewards_on!r}, expected 'state_action' or 'outcome'")
+    check_name("rewards_on", rewards_on, ("state_action", "outcome"))
     if isinstance(concentration, StateActionSpace):
         raise TypeError(
             "concentration is a StateActionSpace, expected a number or an array: call the factory first, prior()(space)"
         )
-    if is_concrete(concentration):
-        array = np.asarray(concentration, float)
-        require(~(np.isfinite(array) & (array >= 0)), "concentration", array, "a finite number, zero or greater")
+    check_not_negative("concentration", concentration)
 
 
 def _check_hyper(hyper: dict[str, Any]) -> None:

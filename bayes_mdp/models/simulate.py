@@ -8,7 +8,8 @@ from jaxtyping import PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.mdp import Environment, StateActionSpace
-from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_key, described
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import World, check_world, reward_table, to_mdp
 
@@ -50,7 +51,8 @@ def random_environment(
             distribution over states.
     """
     check_key("key", key)
+    check_space(space)
     if not callable(prior):
-        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
+        raise TypeError(f"prior is {described(prior)}, expected a function space -> World")
     world: Any = handlers.seed(prior, key)(space)
     return environment(world, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")

@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.moments import pool_moments
-from bayes_mdp.mdp.validation import check_shape, is_concrete, require
+from bayes_mdp.mdp.validation import check_probabilities, check_shape, is_concrete, require
 
 ROUNDING = 1e-5
 """By how much a mean of ones that was summed in float32 may exceed one."""
@@ -34,7 +34,11 @@ class CategoricalCounts(dist.Distribution):
     arg_constraints: ClassVar = {"probs": constraints.independent(constraints.nonnegative, 1)}
 
     def __init__(self, probs: Float[Array, "*batch O"], *, validate_args: bool | None = None) -> None:
-        self.probs = probs
+        if is_concrete(probs):
+            check_probabilities("probs", probs)
+        if not jnp.ndim(probs):
+            raise ValueError(f"probs is {probs}, expected an array of probabilities")
+        self.probs = jnp.asarray(probs)
         super().__init__(jnp.shape(probs)[:-1], jnp.shape(probs)[-1:], validate_args=validate_args)
 
     @property

@@ -1,5 +1,6 @@
 """`World`: what a prior program returns, its contract, and what follows from it."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -10,14 +11,22 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, StateActionSpace
-from bayes_mdp.mdp.validation import check_finite, check_probability_rows, first_index, is_concrete
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import (
+    as_real,
+    check_finite,
+    check_probability_rows,
+    check_type,
+    first_index,
+    is_concrete,
+)
 from bayes_mdp.models.laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
 
 
-def _array(x: Any) -> Any:
+def _array(name: str, x: Any) -> Any:
     """Lists become arrays, everything else stays what it is."""
     if isinstance(x, list | tuple):
-        return np.asarray(x) if is_concrete(x) else jnp.asarray(x)
+        return as_real(name, x) if is_concrete(x) else jnp.asarray(x)
     return x
 
 
@@ -33,8 +42,8 @@ class World(eqx.Module):
             to [*H S A] or to [*H S A O], where they are known.
     """
 
-    transition_probs: Float[Array, "*H S A O"] = eqx.field(converter=_array)
-    reward: dist.Distribution | Float[Array, "*cells"] = eqx.field(converter=_array)
+    transition_probs: Float[Array, "*H S A O"] = eqx.field(converter=partial(_array, "transition_probs"))
+    reward: dist.Distribution | Float[Array, "*cells"] = eqx.field(converter=partial(_array, "reward"))
 
 
 class RewardTable(eqx.Module):
@@ -74,6 +83,7 @@ def check_world(world: Any, space: StateActionSpace) -> None:
         TypeError: not a `World`, or a reward that is neither a distribution nor an array.
         ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
     """
+    check_space(space)
     if not isinstance(world, World):
         raise TypeError(f"the prior returned a {type(world).__name__}, expected a World(transition_probs, reward)")
     probs, full = world.transition_probs, (*space.shape, space.n_outcomes)
@@ -99,13 +109,20 @@ def check_world(world: Any, space: StateActionSpace) -> None:
             check_finite("reward", world.reward)
 
 
+def _check_types(world: Any, space: Any) -> None:
+    check_type("world", world, World, "a World(transition_probs, reward)")
+    check_space(space)
+
+
 def transition_table(world: World, space: StateActionSpace) -> Float[Array, "*H S A O"]:
-    """The transition probabilities of every row, ties broadcast."""
+    """The transition probabilities of every row, ties broadcast. TypeError: no world, no space."""
+    _check_types(world, space)
     return jnp.broadcast_to(world.transition_probs, (*space.shape, space.n_outcomes))
 
 
 def reward_table(world: World, space: StateActionSpace) -> RewardTable:
-    """The reward law of every cell, ties broadcast, `to_event` and `expand` undone."""
+    """The reward law of every cell, ties broadcast, `to_event` and `expand` undone. TypeError: no world, no space."""
+    _check_types(world, space)
     if isinstance(world.reward, dist.Distribution):
         by_outcome = len(world.reward.event_shape) == 1
         return RewardTable(tabulate(world.reward, _cells(space, by_outcome)), None, by_outcome)

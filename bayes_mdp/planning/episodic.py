@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE
+from bayes_mdp.mdp.validation import (
+    ROW_SUM_TOLERANCE,
+    as_mask,
+    check_count,
+    check_probability_rows,
+    described,
+    is_concrete,
+)
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.rounding import Rounding
 
@@ -36,8 +43,27 @@ def backward_induction(
         legal: which actions exist; the others get -inf.
         policy: probabilities of actions to average over; None: the best action.
         dtype: of the values.
+
+    Raises:
+        TypeError, ValueError: a backup that cannot be called, a size that is no integer of at least 1, a mask of
+            another shape.
     """
+    if not callable(backup):
+        raise TypeError(f"backup is {described(backup)}, expected a function of values and step")
+    check_count("horizon", horizon)
+    check_count("n_states", n_states)
+    if legal is not None:
+        mask: Any = as_mask("legal", legal)
+        legal = mask
+        if mask.ndim != 2 or mask.shape[0] != n_states:
+            raise ValueError(f"legal has shape {mask.shape}, expected ({n_states}, A) (state, action)")
+    if policy is not None and is_concrete(policy):
+        check_probability_rows("policy", policy)
     probs = None if policy is None else jnp.asarray(policy)
+    if probs is not None and (probs.ndim not in (2, 3) or probs.shape[-2] != n_states):
+        raise ValueError(
+            f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
+        )
 
     def step(values: Float[Array, " S"], layer: Any) -> Any:
         q = backup(values, layer)

@@ -1,93 +1,9 @@
-"""Memory: what is free, what does not fit in it, and what must stay in it while it is planned with."""
+"""What must stay in memory while it is planned with."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-
-SHARE = 0.5  # of the free memory that one call may take
-ENDLESS = 10**6 * 2**30
-UNKNOWN = 4 * 2**30  # bytes, where the system does not say what is free
-_MEMINFO, _OWN_GROUPS, _GROUPS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
-
-def free_bytes() -> int:
-    """Bytes that this process can still take: what the system has, or its control group leaves, whichever is less.
-
-    Where the system does not say: all of its memory, or 4 GiB.
-    """
-    return min([_free_in_system(), *_free_in_groups()])
-
-
-def check_memory(what: str, needed: float, remedy: str) -> None:
-    """Refuse what would take more than half of the memory that is free, before it is made.
-
-    Args:
-        what: argument and value, as in "num_draws is 10".
-        needed: bytes at the peak, an estimate.
-        remedy: what takes less, in words.
-
-    Raises:
-        ValueError: it is more.
-    """
-    limit = memory_limit()
-    if needed > limit:
-        raise too_much(what, needed, limit, "half of what is free", remedy)
-
-
-def too_much(what: str, needed: float, limit: float, whose: str, remedy: str) -> ValueError:
-    """The refusal: `whose` says where the limit comes from; the rest as in `check_memory`."""
-    return ValueError(
-        f"{what}, about {in_words(needed)} of memory, expected at most {in_words(limit)} ({whose}): {remedy}"
-    )
-
-
-def memory_limit() -> int:
-    """Half of the memory that is free, in bytes."""
-    return int(SHARE * free_bytes())
-
-
-def in_words(size: float) -> str:
-    """A number of bytes for a person."""
-    if size >= ENDLESS:
-        return "over a million GiB"
-    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
-    return f"{size / unit:.3g} {name}"
-
-
-def _free_in_system() -> int:
-    for line in _lines(_MEMINFO):
-        if line.startswith("MemAvailable:"):
-            return 1024 * int(line.split()[1])
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return UNKNOWN
-
-
-def _free_in_groups() -> list[int]:
-    """What the control groups of this process leave (versions 2 and 1); nothing where there is no limit."""
-    own = {controllers: path for _, controllers, path in (line.split(":", 2) for line in _lines(_OWN_GROUPS))}
-    second = own.get("", "/"), "memory.max", "memory.current"
-    first = own.get("memory", "/"), "memory.limit_in_bytes", "memory.usage_in_bytes"
-    found = []
-    for root, (path, most, used) in ((_GROUPS, second), (_GROUPS / "memory", first)):
-        # Inside a container the root is often the group itself.
-        for folder in {root, root / path.lstrip("/")}:
-            limit, now = ("".join(_lines(folder / name)).strip() for name in (most, used))
-            if limit.isdigit() and now.isdigit():
-                cached = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith("inactive_file ")]
-                found.append(max(int(limit) - int(now) + sum(cached), 0))
-    return found
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
 
 
 def computed_once(draw: Any) -> Any:

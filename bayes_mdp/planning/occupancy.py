@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
-from bayes_mdp.mdp.validation import check_probability_rows, check_shape, is_concrete
+from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_initial, check_probability_rows, is_concrete
 from bayes_mdp.planning.chains import mix
 from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.policies import policy_probs
@@ -34,6 +36,8 @@ def occupancy(
     Raises:
         ValueError, TypeError: `initial` is no distribution or missing; as `policy_probs`.
     """
+    check_mdp(mdp)
+    check_objective(objective)
     initial = _initial(mdp, initial, isinstance(objective, AverageReward))
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
@@ -55,8 +59,8 @@ def _initial(mdp: MDP | SparseMDP, initial: Any, stationary: bool) -> Float[Arra
     initial = mdp.initial if initial is None else initial
     if initial is None:
         raise ValueError("initial is None, expected a distribution over the first state")
+    check_initial(initial, mdp.n_states)
     initial = jnp.asarray(initial, mdp.reward.dtype)
-    check_shape("initial", initial, (mdp.n_states,), "state")
     if is_concrete(initial):
         check_probability_rows("initial", initial)
     return initial

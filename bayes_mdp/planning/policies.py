@@ -8,11 +8,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, Policy, SparseMDP
+from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.validation import (
+    as_array,
     at,
+    check_count,
     check_index,
     check_probabilities,
     check_probability_rows,
+    described,
     first_index,
     is_concrete,
 )
@@ -53,6 +57,9 @@ def policy_probs(policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = Non
         ValueError, TypeError: another shape or type, an action out of range or illegal, rows that do not sum to one
             (a policy object: by more than 0.01). Values are not looked into under tracing.
     """
+    check_mdp(mdp)
+    if horizon is not None:
+        check_count("horizon", horizon)
     policy = read_policy(policy, mdp, horizon=horizon)
     if jnp.issubdtype(policy.dtype, jnp.integer):
         return jax.nn.one_hot(policy, mdp.n_actions, dtype=mdp.reward.dtype)
@@ -66,7 +73,8 @@ def read_policy(
     horizon = horizon or mdp.horizon
     if isinstance(policy, Policy):
         return _tabulate(policy, mdp, horizon)
-    array = policy if hasattr(policy, "dtype") else np.asarray(policy)
+    expected = "integers (actions) or floats (probabilities)"
+    array = policy if isinstance(policy, jax.Array) else as_array("policy", policy, f"a Policy, {expected}")
     s, a = mdp.n_states, mdp.n_actions
     if jnp.issubdtype(array.dtype, jnp.integer):
         _check_policy_shape(array, (s,), horizon, "an action for every state")
@@ -75,7 +83,8 @@ def read_policy(
             _refuse_illegal(np.eye(a)[np.asarray(array)], mdp)
         return jnp.asarray(array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(f"policy has dtype {array.dtype}, expected integers (actions) or floats (probabilities)")
+        got = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
+        raise TypeError(f"policy {got}, expected a Policy, {expected}")
     _check_policy_shape(array, (s, a), horizon, "action probabilities for every state")
     if is_concrete(array, mdp):
         check_probability_rows("policy", array)

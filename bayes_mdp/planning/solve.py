@@ -6,7 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
-from bayes_mdp.mdp.validation import first_index, is_concrete, require
+from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.chains import action_values, follow, mix
 from bayes_mdp.planning.discounted import solve_discounted
@@ -29,7 +32,7 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
         ValueError: sizes that do not fit; a discount outside [0, 1); ends with `AverageReward`; for `FirstExit`, a
             state that cannot reach the end, or a cycle without end and with positive reward. Under tracing the
             values cannot be looked into: `converged` is then false and `gap` infinite.
-        TypeError: no objective.
+        TypeError: no MDP, no objective, no plan.
     """
     check_problem(mdp, objective)
     if start is not None:
@@ -74,6 +77,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: Any, objective: Objective) -> PolicyE
 
 def policy_chain(mdp: MDP | SparseMDP, policy: Any) -> MDP | SparseMDP:
     """The Markov chain of a policy of a stationary MDP, as an MDP with one action. Raises as `policy_probs`."""
+    check_mdp(mdp)
     policy = read_policy(policy, mdp)
     return follow(mdp, policy) if jnp.issubdtype(policy.dtype, jnp.integer) else mix(mdp, policy)
 
@@ -99,9 +103,11 @@ def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
     Raises:
         ValueError, TypeError: as `solve`, but for what only the solution shows.
     """
-    if not isinstance(objective, Objective):
-        raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic, AverageReward or FirstExit")
+    check_mdp(mdp)
+    check_objective(objective)
     if isinstance(objective, Episodic):
+        size = float(objective.horizon) * mdp.n_states * mdp.n_actions
+        check_memory(f"objective.horizon is {objective.horizon}", 2 * size * mdp.reward.dtype.itemsize)
         if mdp.horizon not in (None, objective.horizon):
             raise ValueError(f"objective has horizon {objective.horizon}, expected {mdp.horizon}, that of the MDP")
     elif mdp.horizon is not None:
@@ -120,6 +126,7 @@ def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
 
 
 def _check_start(mdp: MDP | SparseMDP, objective: Objective, start: Solution) -> None:
+    check_type("start", start, Solution, "a Solution")
     size = mdp.reward.shape
     if isinstance(objective, Episodic):
         size = (objective.horizon, *size[-2:])

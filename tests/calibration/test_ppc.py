@@ -136,7 +136,7 @@ def test_what_cannot_be_checked_is_refused():
     _, posterior, data = _check(1, False)
     with pytest.raises(ValueError, match="data holds no transitions"):
         predictive_check(posterior, Counts.of(data, SPACE))
-    with pytest.raises(ValueError, match="group is 'both', expected 'posterior' or 'prior'"):
+    with pytest.raises(ValueError, match="group is 'both', expected one of posterior, prior"):
         predictive_check(posterior, data, group="both")
     wrong: Any = object()
     with pytest.raises(TypeError, match="posterior is a object"):

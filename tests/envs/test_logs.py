@@ -1,6 +1,7 @@
 """`read_log`: what comes in, and what each bad cell is called."""
 
 import gzip
+import time
 from typing import Any
 
 import numpy as np
@@ -170,11 +171,11 @@ GOOD = "s,a,r,s2,d,n,e\n0,0,1,1,0,0,p\n1,0,1,0,0,1,p\n"
         (GOOD, {"reward": "cost"}, "reward is column 'cost', which log.csv has not, expected one of 's', 'a', 'r'"),
         (GOOD, {"states": [0, 5]}, r"row 2 \(line 3\): state 's' is '1', expected one of the 2 labels given \(0, 5\)"),
         (GOOD, {"actions": ["x"]}, r"row 1 \(line 2\): action 'a' is '0', expected one of the 1 labels given \('x'\)"),
-        (GOOD, {"states": [0, 1, 0]}, "states lists 0 twice, expected each label once"),
+        (GOOD, {"states": [0, 1, 0]}, r"states\[2\] is 0 again, expected each name once"),
         (GOOD, {"next_state": None}, "next_state and episode are both None, expected one"),
-        (GOOD, {"missing_reward": "drop"}, "missing_reward is 'drop', expected 'error' or 'ignore'"),
+        (GOOD, {"missing_reward": "drop"}, "missing_reward is 'drop', expected one of error, ignore"),
         (GOOD, {"terminated": "e"}, r"row 1 \(line 2\): terminated 'e' is 'p', expected true or false"),
-        (GOOD, {"step": "e"}, r"row 1 \(line 2\): step 'e' is 'p', expected a whole number, zero or greater"),
+        (GOOD, {"step": "e"}, r"row 1 \(line 2\): step 'e' is 'p', expected a whole number from 0 to 2147483647"),
         ("s,a,r,s2\n0,0,1,1\n,0,1,0\n", {}, r"row 2 \(line 3\): state 's' is empty, expected the label of a state"),
         ("s,a,r,s2\n0,,1,1\n", {}, r"row 1 \(line 2\): action 'a' is empty, expected the label of an action"),
         (
@@ -233,3 +234,40 @@ def test_what_is_no_table_is_refused(tmp_path, write):
     pytest.importorskip("pyarrow")
     with pytest.raises(ValueError, match=r"log\.parquet cannot be read as a Parquet file"):
         read_log(write("no parquet", "log.parquet"), **COLUMNS)
+
+
+def test_numbers_and_text_are_not_one_label():
+    frame = pd.DataFrame({"s": [1, "1"], "a": ["x", "y"], "s2": [1, 1]})
+    with pytest.raises(ValueError, match=r"'s' has the labels 1 and '1', expected numbers or text, not both"):
+        read_log(frame, state="s", action="a", next_state="s2")
+
+
+def test_a_step_that_would_wrap_around_is_refused():
+    frame = pd.DataFrame({"s": [0, 1], "a": [0, 0], "s2": [1, 0], "t": [0, 2**31]})
+    with pytest.raises(ValueError, match=r"row 2: step 't' is 2147483648, expected a whole number from 0 to"):
+        read_log(frame, state="s", action="a", next_state="s2", step="t")
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("s,s,a,s2\n0,5,0,1\n")
+    with pytest.raises(ValueError, match=r"state is column 's', which log\.csv has 2 times, expected one"):
+        read_log(path, state="s", action="a", next_state="s2")
+
+
+@pytest.mark.parametrize("ending", ["gz", "zip", "xz", "bz2"])
+def test_what_is_not_compressed_as_its_ending_says_is_refused(tmp_path, ending):
+    path = tmp_path / f"log.csv.{ending}"
+    path.write_bytes(b"s,a,s2\n0,0,1\n")
+    with pytest.raises(ValueError, match=rf"log.csv.{ending} cannot be read as a table") as refusal:
+        read_log(path, state="s", action="a", next_state="s2")
+    assert "\n" not in str(refusal.value)
+
+
+def test_many_labels_are_checked_in_linear_time():
+    labels = [f"s{i}" for i in range(30_000)]
+    frame = pd.DataFrame({"s": labels, "a": "x", "s2": labels})
+    start = time.perf_counter()
+    log = read_log(frame, state="s", action="a", next_state="s2", states=labels)
+    assert len(log.states) == len(labels)
+    assert time.perf_counter() - start < 3.0  # comparing each with all before it took tens of seconds

@@ -196,7 +196,7 @@ def test_continuing_deep_sea_noise_is_a_flag(key):
         (lambda: deep_sea(1), "size is 1, expected an integer of at least 2"),
         (lambda: deep_sea(5, noise=-1.0), r"noise is -1\.0, expected a finite number"),
         (lambda: deep_sea_continuing(2), "n_states is 2, expected an integer of at least 3"),
-        (lambda: deep_sea_continuing(4, noise=UNKNOWN), "noise is 'some', expected 'none' or 'delta'"),
+        (lambda: deep_sea_continuing(4, noise=UNKNOWN), "noise is 'some', expected one of none, delta"),
     ],
 )
 def test_bad_settings_are_refused(make, message):

@@ -274,7 +274,7 @@ def test_bad_transitions_are_refused(transition, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"space": 3}, "space is a int, expected a StateActionSpace"),
+        ({"space": 3}, "space is [0-9]+, expected a StateActionSpace"),
         ({"objective": 0.9}, "objective is 0.9, expected Discounted"),
         ({"key": 3}, "key is 3, expected a typed key"),
         ({"prior": None}, "prior is None, expected a prior or a posterior for PSRL"),

@@ -184,11 +184,11 @@ def test_a_program_is_thinned_for_every_seed(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (RunOptions(refit_every=0), "refit_every is 0"),
-        (RunOptions(num_particles=0), "num_particles is 0"),
-        (RunOptions(worlds=len), "options.worlds is given for regret='average'"),
+        ({"refit_every": 0}, "refit_every is 0"),
+        ({"num_particles": 0}, "num_particles is 0"),
+        ({"worlds": len}, "options.worlds is given for regret='average'"),
     ],
 )
 def test_bad_options(options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        _toy(options=options)
+        _toy(options=RunOptions(**options))

@@ -238,7 +238,6 @@ BAD = [
     ({"regret": "bayes"}, "prior is no NumPyro program"),
     ({"objective": FirstExit(), "regret": "objective"}, "FirstExit"),
     ({"options": RunOptions(space=StateActionSpace(2, 2))}, r"space has \(2, 2\)"),
-    ({"options": RunOptions(num_checkpoints=0)}, "num_checkpoints is 0"),
     ({"num_steps": 2**31}, "at most"),
 ]
 
@@ -306,3 +305,8 @@ def test_a_folder_that_is_not_there_is_noticed_first(key, tmp_path):
             key=key,
             path=tmp_path / "no" / "x.nc",
         )
+
+
+def test_options_are_checked_where_they_are_made():
+    with pytest.raises(ValueError, match="num_checkpoints is 0"):
+        RunOptions(num_checkpoints=0)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayes_mdp.inference import infer
 from bayes_mdp.inference.families import NormalGammaBelief
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.mixtures import mixture
@@ -14,6 +15,7 @@ from bayes_mdp.inference.rewards import KnownRewards, known_rewards, reward_cell
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.models import dirichlet_normal_gamma
 
 
 def _assert_same(one, two):
@@ -330,3 +332,24 @@ def test_a_table_update_is_in_place_under_vmap():
     lines = [line for line in text.splitlines() if f"f32[{number},{size * 2},3]" in line and "while/body" in line]
     assert any("scatter" in line for line in lines)
     assert not any(" copy(" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-1.0, r"weight is -1.0, expected a finite number, zero or greater"),
+        ([1.0, np.nan, 1.0], r"weight\[1\] is nan, expected a finite number"),
+        ([1.0, 1.0], r"weight has shape \(2,\), expected \(\) or \(3,\)"),
+        (np.ones((3, 1)), r"weight has shape \(3, 1\), expected \(\) or \(3,\)"),
+    ],
+)
+def test_weights_that_would_spoil_the_counts_are_refused(weight, message):
+    space = StateActionSpace(2, 2)
+    data = Transitions([0, 1, 1], [0, 1, 0], [0.0, 1.0, 2.0], [1, 0, 1])
+    posterior = infer(jax.random.key(0), dirichlet_normal_gamma(), data, space=space)
+    with pytest.raises(ValueError, match=message):
+        posterior.update(data, weight)
+    with pytest.raises(ValueError, match=r"weight is -1.0"):
+        posterior.update(Counts.of(data, space), -1.0)
+    again = jax.jit(lambda w: posterior.update(data, w).visit_counts())(jnp.zeros(3))
+    np.testing.assert_array_equal(again, posterior.visit_counts())

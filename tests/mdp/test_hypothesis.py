@@ -112,7 +112,7 @@ def test_unroll_is_the_same_episode(steps):
 
 def test_unroll_refuses_another_horizon():
     mdp = MDP(ROWS, REWARD, legal=np.array([[1, 0]] * 3))
-    with pytest.raises(ValueError, match="horizon is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="horizon is 0, expected an integer of at least 1"):
         unroll(mdp, 0)
     stepped = MDP(np.stack([ROWS] * 4), np.stack([REWARD] * 4))
     with pytest.raises(ValueError, match="horizon is 3, expected 4"):

@@ -228,7 +228,7 @@ def test_event_axes_are_named_for_arviz():
         (lambda: dirichlet_normal_gamma(rate=np.inf), "rate is inf, expected a finite number greater than zero"),
         (lambda: dirichlet_normal(loc=np.nan), "loc is nan, expected a finite number"),
         (lambda: dirichlet_normal(noise_scale=0.0), "noise_scale is 0.0, expected a finite number greater than zero"),
-        (lambda: dirichlet_poisson(rewards_on=WRONG), "rewards_on is 'next_state', expected 'state_action' or"),
+        (lambda: dirichlet_poisson(rewards_on=WRONG), "rewards_on is 'next_state', expected one of state_action"),
         (lambda: known_rewards([[0.0, np.nan]]), r"reward\[0, 1\] is nan, expected a finite number"),
         (lambda: known_rewards(np.zeros((3, 2)), -0.1), "concentration is -0.1, expected a finite number"),
         (

@@ -135,7 +135,7 @@ def counts_with(**changes):
     ("changes", "law", "sentence"),
     [
         ({"transitions": np.zeros((3, 2, 3))}, None, r"data.transitions has shape \(3, 2, 3\), expected \(3, 2, 4\)"),
-        ({"reward_count": np.zeros(3)}, None, r"data.reward_count has shape \(3,\), expected \(3, 2\)"),
+        ({"reward_count": np.zeros(3)}, None, r"counts.reward_count has shape \(3,\), expected \(3, 2\)"),
         ({"transitions": np.full((3, 2, 4), -1.0)}, None, r"data.transitions\[0, 0, 0\] is -1.0, expected a finite"),
         (
             {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), -1.0)},
@@ -157,7 +157,7 @@ def counts_with(**changes):
             dist.BernoulliLogits,
             r"data.reward_mean\[0, 0\] is 5.0, expected from 0 to 1 \(a Bernoulli reward law\)",
         ),
-        ({"reward_ss": np.zeros(3)}, None, r"data.reward_ss has shape \(3,\), expected \(3, 2\) \(as reward_count\)"),
+        ({"reward_ss": np.zeros(3)}, None, r"counts.reward_ss has shape \(3,\), expected \(3, 2\) \(as reward_count\)"),
         (
             {"reward_count": np.ones((3, 2)), "reward_mean": np.full((3, 2), 0.5)},
             dist.BernoulliProbs,

@@ -18,7 +18,7 @@ from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, versions
 from bayes_mdp.experiments.results import EVALUATION_FORMAT, load_result
 from bayes_mdp.mdp import ObservedEnvironment
-from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.mdp.validation import check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,6 +79,8 @@ def evaluate_agent(
     Raises:
         TypeError: `key` is no typed key.
     """
+    check_type("training", training, Training, "a Training")
+    check_type("how", how, Evaluation, "an Evaluation")
     import xarray as xr
 
     key = jax.random.key(0) if key is None else key

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.mdp.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Evaluation:
     def __post_init__(self) -> None:
         for name in ("every", "steps", "num_envs"):
             check_count(f"evaluation.{name}", getattr(self, name))
-        if self.epsilon is not None and not 0 <= self.epsilon <= 1:
-            raise ValueError(f"evaluation.epsilon is {self.epsilon}, expected a share from 0 to 1, or None")
+        if self.epsilon is not None:
+            expected = "a share from 0 to 1, or None"
+            check_number("evaluation.epsilon", self.epsilon, lambda x: 0 <= x <= 1, expected)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class TrainOptions:
                 f"options.replay_size is {self.replay_size}, expected at least two transitions for each of "
                 f"{self.num_envs} environments"
             )
+        check_type("options.evaluation", self.evaluation, (Evaluation, type(None)), "an Evaluation or None")
+        check_not_negative("options.checkpoint_seconds", self.checkpoint_seconds)
+        check_bool("options.progress", self.progress)
+        if self.device is not None:
+            check_name("options.device", self.device, ("cpu", "gpu"))
 
     @property
     def num_rows(self) -> int:

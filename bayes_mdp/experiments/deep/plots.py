@@ -7,7 +7,7 @@ import numpy as np
 
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots import by_name
-from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.mdp.validation import check_dataset, check_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,6 +36,8 @@ def plot_training(
     named = by_name(results)
     if not named:
         raise ValueError("results is empty, expected at least one dataset of train")
+    for name, result in named.items():
+        check_dataset(f"results[{name!r}]" if name else "results", result)
     figure, where = plt.subplots() if axes is None else (axes.figure, axes)
     for name, result in named.items():
         curves = [str(x) for x, values in result.data_vars.items() if values.dims == ("seed", "checkpoint")]
@@ -94,6 +96,7 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
     Raises:
         ValueError: the dataset has no visits, or no such seed.
     """
+    check_dataset("result", result)
     import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
 

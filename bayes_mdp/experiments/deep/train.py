@@ -1,5 +1,6 @@
 """`train`: a deep agent in an environment, many seeds, with checkpoints; the same call goes on from the last one."""
 
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.mdp.files import check_folder
-from bayes_mdp.mdp.validation import check_count, check_key
+from bayes_mdp.mdp.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,6 +92,8 @@ def train(
             one before it stays).
     """
     options = TrainOptions() if options is None else options
+    check_type("options", options, TrainOptions, "TrainOptions")
+    check_type("path", path, (str, os.PathLike, type(None)), "the path of a folder or None")
     key = jax.random.key(0) if key is None else key
     _check(agent, env, num_steps, num_seeds, key)
     if path is not None:

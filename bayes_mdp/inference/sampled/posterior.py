@@ -19,7 +19,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.seen import RewardRows, Rows, Seen, outcome_counts, see, with_room
 from bayes_mdp.inference.weighted import WeightedDraws
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.data import unmasked
+from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.statistics import check_rewards
 from bayes_mdp.models.world import RewardTable, World, check_mean, to_mdp
@@ -192,6 +192,7 @@ class SampledPosterior(WeightedDraws):
         Raises:
             ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
         """
+        check_weighted(transitions, weight)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         if not is_concrete(transitions, weight, self.log_weights):
             return self._learn(transitions, weight)

@@ -1,0 +1,1402 @@
+"""Calls that must be refused: a valid call of every public name, and what to put in place of one argument at a time.
+
+`CALLS` is the table, `bad_calls` yields one call for each bad value of each argument. `EXEMPT` names what is not there,
+and why. Values are made when they are asked for: nothing is compiled when this module is imported.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+NAN, INF = float("nan"), float("inf")
+RAGGED = [[1.0, 2.0], [3.0]]
+DATE = np.datetime64("2020-01-01")
+MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".calibration", ".agents", ".experiments")
+
+
+class Call(NamedTuple):
+    """A valid call.
+
+    Args:
+        name: of a public function or class, "models.normal".
+        given: arguments of a call that is accepted (functions without arguments that make them).
+        bad: argument -> values that are not.
+        says: argument -> what the message calls it, where that is not its name.
+    """
+
+    name: str
+    given: dict[str, Callable[[], Any]]
+    bad: dict[str, list[Any]]
+    says: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+class BadCall(NamedTuple):
+    """One call with one bad argument."""
+
+    name: str
+    argument: str
+    value: Any
+    word: str
+    make: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.argument}={self.value!r:.60})".replace("\n", " ")
+
+
+def target(name: str) -> Callable[..., Any]:
+    """The function or class of a name."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(f"bayes_mdp.{module}" if module else "bayes_mdp"), attribute)
+
+
+def bad_calls() -> Iterator[BadCall]:
+    """All of them."""
+    for call in CALLS:
+        for argument, values in call.bad.items():
+            for value in values:
+                word = call.says.get(argument, argument)
+                yield BadCall(call.name, argument, value, word, partial(_make, call, argument, value))
+
+
+def _make(call: Call, argument: str, value: Any) -> Any:
+    arguments = {name: make() for name, make in call.given.items()}
+    return target(call.name)(**{**arguments, argument: value})
+
+
+def public_names() -> set[str]:
+    """Every public name that can be called, at the first place where it stands."""
+    found: dict[int, str] = {}
+    for suffix in MODULES:
+        module = import_module(f"bayes_mdp{suffix}")
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing) and not getattr(thing, "_is_protocol", False):
+                found.setdefault(id(thing), f"{suffix[1:]}.{name}".lstrip("."))
+    return set(found.values())
+
+
+# ---------------------------------------------------------------------------------------------------- bad values
+COUNT = [0, -1, 2.5, True, "3", None, NAN, INF, [1], 1j]
+MAYBE_COUNT = [x for x in COUNT if x is not None]
+SEED = [-1, 2.5, True, "3", NAN]
+NUMBER = [NAN, INF, "high", None, 1j, True, DATE, RAGGED]
+POSITIVE = [0.0, -1.0, *NUMBER]
+NOT_NEGATIVE = [-1.0, *NUMBER]
+FRACTION = [-0.1, 1.5, *NUMBER]
+INSIDE = [0.0, 1.0, *FRACTION]
+DISCOUNT = [1.0, *FRACTION]
+BOOL = ["no", NAN, 2, None, 0.5, [True]]
+WORD = ["nosuch", 3, None, ["a"], NAN]
+TYPED_KEY = [0, 3.5, None, "key", np.zeros(2, np.uint32)]
+SPACE = [3, None, "space", (3, 2)]
+OBJECTIVE = ["discounted", 0.9, None, 3]
+MDPS = ["abc", None, 3, RAGGED, np.zeros((2, 2, 2))]
+POSTERIOR = [3, None, "posterior", [1]]
+PRIOR = [3, "dirichlet", [1]]
+LAW = [3.0, None, "normal"]
+ENVIRONMENT = [3, None, [1]]
+DATA = [3, "log", [1, 2]]
+INITIAL = [[1.0], [0.7, 0.7], [-1.0, 2.0], [NAN, 1.0], "first", 0, RAGGED, [1j, 0]]
+REPLAN = [0, -1, 2.5, True, "nosuch", [1]]
+PATH = [3, 2.5, "no/such/folder/file.nc"]
+LEGAL = ["no", NAN, RAGGED, [[1, 1]], [[2, 1], [1, 1]], [[0.5, 1], [1, 1]], [[0, 0], [1, 1]]]
+DRAWS = [0, -1, 1, 2.5, True, "3", None, NAN, 10**12, 10**20]
+
+
+def without(values: list[Any], *left_out: Any) -> list[Any]:
+    """`values` but for those."""
+    return [x for x in values if not any(x is y or (type(x) is type(y) and x == y) for y in left_out)]
+
+
+def optional(values: list[Any]) -> list[Any]:
+    """`values` of an argument that may be None."""
+    return without(values, None)
+
+
+# ------------------------------------------------------------------------------------------------- valid arguments
+def rows() -> np.ndarray:
+    """Of two states and two actions."""
+    return np.full((2, 2, 2), 0.5)
+
+
+def key() -> Any:
+    """A typed key."""
+    return jax.random.key(0)
+
+
+@lru_cache
+def mdp() -> Any:
+    """Two states, two actions."""
+    return target("MDP")(rows(), np.zeros((2, 2)), initial=[0.5, 0.5])
+
+
+@lru_cache
+def space() -> Any:
+    """Two states, two actions."""
+    return target("StateActionSpace")(2, 2)
+
+
+@lru_cache
+def transitions() -> Any:
+    """Three."""
+    return target("Transitions")([0, 1, 1], [0, 1, 0], [0.0, 1.0, 2.0], [1, 0, 1])
+
+
+@lru_cache
+def log() -> Any:
+    """The same with labels."""
+    return target("mdp.Log")(transitions(), ("s0", "s1"), ("a0", "a1"))
+
+
+@lru_cache
+def counts() -> Any:
+    """Of the same."""
+    return target("Counts").of(transitions(), space())
+
+
+@lru_cache
+def posterior() -> Any:
+    """After the same."""
+    return target("infer")(key(), prior(), transitions(), space=space())
+
+
+@lru_cache
+def drawn() -> Any:
+    """Three hypotheses."""
+    return posterior().sample(key(), (3,))
+
+
+@lru_cache
+def prior() -> Any:
+    """A ready one."""
+    return target("models.dirichlet_normal_gamma")()
+
+
+@lru_cache
+def world() -> Any:
+    """With normal rewards."""
+    return target("models.World")(rows(), dist.Normal(np.zeros((2, 2)), 1.0))
+
+
+@lru_cache
+def env() -> Any:
+    """The chain."""
+    return target("envs.chain")()
+
+
+@lru_cache
+def agent() -> Any:
+    """PSRL."""
+    return target("agents.PSRL")()
+
+
+def discounted() -> Any:
+    """An objective."""
+    return target("Discounted")(0.9)
+
+
+def value(thing: Any) -> Callable[[], Any]:
+    """A function that returns it."""
+    return lambda: thing
+
+
+# ------------------------------------------------------------------------------------------------------- the table
+_MDP = {"transition_probs": rows, "reward": value(np.zeros((2, 2)))}
+_BAD_REWARDS = ["abc", None, 3, RAGGED, [[NAN, 0], [0, 0]], [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
+_BAD_HYPOTHESIS = {
+    "reward": [*_BAD_REWARDS, np.zeros((0, 2)), np.zeros((2, 0)), np.zeros((0, 2, 2)), np.zeros(2)],
+    "end_probs": ["no", NAN, RAGGED, [[-1.0, 0], [0, 0]], [[NAN, 0], [0, 0]], [[1j, 0], [0, 0]]],
+    "legal": LEGAL,
+    "initial": INITIAL,
+}
+_SPARSE = {**_MDP, "successor": value(np.zeros((2, 2, 1), int)), "probability": value(np.ones((2, 2, 1)))}
+del _SPARSE["transition_probs"]
+_HUGE = np.array([[[2**32], [0]], [[0], [0]]])
+_COLUMN = ["abc", None, RAGGED, [0.0, 1.0, 1.0], [0, 1], [NAN, 0, 0], [0, 1, 2**40], [0, 1, 2**70], [True, False, True]]
+_FLAGS = ["no", [NAN, 0, 0], [2, 0, 0], [0.3, 0, 0], [0, 1], [DATE] * 3, RAGGED, [None, 0, 1]]
+_TRANSITIONS = {
+    "state": value([0, 1, 1]),
+    "action": value([0, 1, 0]),
+    "reward": value([0.0, 1.0, 2.0]),
+    "next_state": value([1, 0, 1]),
+}
+_STATISTIC = ["abc", None, RAGGED, np.zeros(3), [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
+_JUDGE = {"key": key, "posterior": posterior, "objective": discounted}
+_BAD_JUDGE = {"key": TYPED_KEY, "posterior": POSTERIOR, "objective": OBJECTIVE, "num_draws": DRAWS}
+_POLICY = [
+    "greedy",
+    None,
+    3,
+    [0],
+    [0, 2],
+    [0, -1],
+    [[0.5, 0.6], [0, 1]],
+    [[NAN, 1], [0, 1]],
+    RAGGED,
+    [1j, 0],
+    [True, False],
+]
+_RUN = {
+    "agent": agent,
+    "env": env,
+    "objective": discounted,
+    "key": key,
+    "prior": prior,
+    "num_steps": value(3),
+    "options": lambda: target("experiments.RunOptions")(progress=False),
+}
+_NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
+_OUTCOME = {"rewards_on": WORD}
+
+CALLS = [
+    Call(
+        "MDP",
+        _MDP,
+        {
+            **_BAD_HYPOTHESIS,
+            "transition_probs": ["abc", None, 3, RAGGED, -rows(), 2 * rows(), NAN * rows(), 1j * rows(), rows()[:1]],
+        },
+    ),
+    Call(
+        "SparseMDP",
+        _SPARSE,
+        {
+            **_BAD_HYPOTHESIS,
+            "reward": [x for x in _BAD_HYPOTHESIS["reward"]],
+            "successor": [
+                "abc",
+                None,
+                3,
+                RAGGED,
+                np.full((2, 2, 1), 2),
+                np.full((2, 2, 1), -1),
+                _HUGE,
+                np.zeros((2, 2, 1)),
+                np.zeros((2, 2, 0), int),
+            ],
+            "probability": [
+                "abc",
+                None,
+                3,
+                RAGGED,
+                np.zeros((2, 2, 1)),
+                np.full((2, 2, 1), NAN),
+                np.ones((2, 2, 2)),
+                1j * np.ones((2, 2, 1)),
+            ],
+        },
+    ),
+    Call(
+        "StateActionSpace",
+        {"n_states": value(2), "n_actions": value(2)},
+        {
+            "n_states": COUNT,
+            "n_actions": COUNT,
+            "horizon": MAYBE_COUNT,
+            "ends": BOOL,
+            "states": [3, "ab", ["a"], ["a", "a"], [[1], [2]], [1, True]],
+            "actions": [3, "ab", ["a"], ["a", "a"], [[1], [2]], [1, 1.0]],
+            "legal": LEGAL,
+            "support": ["no", NAN, RAGGED, [[1, 1]], np.full((2, 2, 2), 0.5), np.zeros((2, 2, 2)), np.ones((2, 2, 3))],
+        },
+    ),
+    Call(
+        "Transitions",
+        _TRANSITIONS,
+        {
+            "state": _COLUMN,
+            "action": _COLUMN,
+            "next_state": _COLUMN,
+            "step": [x for x in _COLUMN if x is not None],
+            "reward": [
+                "abc",
+                RAGGED,
+                [1j, 0, 0],
+                [DATE] * 3,
+                [0.0, 1.0],
+                [1e25, 0, 0],
+                [1e300, 0, 0],
+                [None, 0.0, 1.0],
+                ["x", 0, 0],
+            ],
+            "terminated": _FLAGS,
+            "truncated": _FLAGS,
+            "reward_observed": _FLAGS,
+        },
+        {"reward": "transitions.reward"},
+    ),
+    Call(
+        "mdp.Log",
+        {"transitions": transitions, "states": value(("a", "b")), "actions": value((0, 1))},
+        {
+            "transitions": [3, None, "log", [0, 1]],
+            "states": [3, None, "ab", ("a",), ("a", "a"), ([1], [2])],
+            "actions": [3, None, "ab", ("a",), ("a", "a"), ([1], [2])],
+            "source": [3, None],
+        },
+        {"states": "state", "actions": "action"},
+    ),
+    Call(
+        "Counts",
+        {
+            "transitions": value(np.zeros((2, 2, 2))),
+            **{name: value(np.zeros((2, 2))) for name in ("reward_count", "reward_mean", "reward_ss")},
+        },
+        {
+            "transitions": _STATISTIC,
+            "reward_count": _STATISTIC,
+            "reward_mean": _STATISTIC,
+            "reward_ss": _STATISTIC,
+        },
+        {"transitions": "counts."},
+    ),
+    Call(
+        "Discounted", {"discount": value(0.9)}, {"discount": [*DISCOUNT, [0.9], np.array(["x"]), np.array([0.5, 2.0])]}
+    ),
+    Call("Episodic", {"horizon": value(3)}, {"horizon": COUNT}),
+    Call(
+        "Environment",
+        {"mdp": mdp, "reward_law": lambda: target("mdp.NormalReward")(np.zeros((2, 2)))},
+        {
+            "mdp": [*MDPS, lambda: target("MDP")(rows(), np.zeros((2, 2)))],
+            "reward_law": [3, None, "law"],
+            "name": [3, None],
+            "optimum": ["high", NAN, 1j, INF],
+            "picture": [3, "picture"],
+        },
+    ),
+    Call(
+        "mdp.NormalReward",
+        {"mean": value(np.zeros((2, 2)))},
+        {
+            "mean": ["abc", None, RAGGED, [[NAN]], [[1j]]],
+            "scale": [-1.0, NAN, INF, "x", [1.0, 2.0, 3.0], RAGGED],
+            "by_outcome": BOOL,
+        },
+    ),
+    Call(
+        "mdp.Picture",
+        {"positions": value(((0.0, 1.0), (1.0, 1.0)))},
+        {
+            "positions": ["abc", None, 3, ((0.0,),), ((0.0, "x"),), ((0.0, NAN),), ((0.0, 1.0), (1.0,))],
+            "cells": [3, "abc", (3,)],
+        },
+    ),
+    Call(
+        "mdp.Problem",
+        {"space": space, "objective": discounted},
+        {"space": SPACE, "objective": OBJECTIVE, "initial": INITIAL},
+    ),
+    Call("mdp.Validity", {"kind": value("exact"), "reason": value("why")}, {"kind": WORD, "reason": [3, None]}),
+    Call(
+        "mdp.check_transitions",
+        {"transitions": transitions, "space": space},
+        {
+            "transitions": [3, None, "log", lambda: target("Transitions")([0, 5], [0, 0], None, [0, 0])],
+            "space": SPACE,
+            "weight": [
+                -1.0,
+                NAN,
+                INF,
+                "x",
+                None,
+                [1.0],
+                [1.0, -1.0, 1.0],
+                [1.0, NAN, 1.0],
+                RAGGED,
+                1j,
+                np.ones((3, 1)),
+            ],
+        },
+    ),
+    Call("mdp.restart_at_ends", {"mdp": mdp}, {"mdp": MDPS}),
+    Call("unroll", {"mdp": mdp, "horizon": value(2)}, {"mdp": MDPS, "horizon": [*COUNT, 10**9]}),
+    Call(
+        "solve",
+        {"mdp": mdp, "objective": discounted},
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, lambda: target("Episodic")(10**12)],
+            "start": [3, "start", [0.0]],
+        },
+        {},
+    ),
+    Call(
+        "evaluate",
+        {"mdp": mdp, "policy": value([0, 1]), "objective": discounted},
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, lambda: target("Episodic")(10**12)],
+            "policy": _POLICY,
+        },
+    ),
+    Call(
+        "planning.occupancy",
+        {"mdp": mdp, "policy": value([0, 1]), "objective": discounted},
+        {
+            "mdp": MDPS,
+            "objective": OBJECTIVE,
+            "policy": _POLICY,
+            "initial": INITIAL,
+        },
+    ),
+    Call(
+        "planning.policy_probs",
+        {"policy": value([0, 1]), "mdp": mdp},
+        {"policy": _POLICY, "mdp": MDPS, "horizon": MAYBE_COUNT},
+    ),
+    Call("planning.policy_chain", {"policy": value([0, 1]), "mdp": mdp}, {"policy": _POLICY, "mdp": MDPS}),
+    Call(
+        "planning.backward_induction",
+        {"backup": value(lambda v, h: jnp.zeros((2, 2))), "horizon": value(2), "n_states": value(2)},
+        {
+            "backup": [3, None, "backup"],
+            "horizon": COUNT,
+            "n_states": COUNT,
+            "legal": ["no", 3, RAGGED, [[2, 1], [1, 1]], [[1, 1]]],
+            "policy": ["no", RAGGED, [[NAN, 1], [0, 1]], [[0.7, 0.7], [0, 1]], 3],
+        },
+    ),
+    # models
+    Call(
+        "models.dirichlet_normal_gamma",
+        {},
+        {"concentration": NOT_NEGATIVE, "reward_concentration": POSITIVE, **_NORMAL_GAMMA, **_OUTCOME},
+    ),
+    Call(
+        "models.dirichlet_normal",
+        {},
+        {"concentration": NOT_NEGATIVE, "loc": NUMBER, "scale": POSITIVE, "noise_scale": POSITIVE, **_OUTCOME},
+    ),
+    Call(
+        "models.dirichlet_bernoulli",
+        {},
+        {"concentration": NOT_NEGATIVE, "concentration1": POSITIVE, "concentration0": POSITIVE, **_OUTCOME},
+    ),
+    Call(
+        "models.dirichlet_poisson",
+        {},
+        {"concentration": NOT_NEGATIVE, "reward_concentration": POSITIVE, "rate": POSITIVE, **_OUTCOME},
+    ),
+    Call(
+        "models.known_rewards", {"reward": value(np.zeros((2, 2)))}, {"reward": NUMBER, "concentration": NOT_NEGATIVE}
+    ),
+    Call(
+        "models.unknown_concentration",
+        {},
+        {
+            "concentration": [*LAW, dist.Normal(0, 1), dist.Gamma(np.ones(2), 1.0), dist.Poisson(1.0)],
+            "rewards": [3, None, "x"],
+        },
+    ),
+    Call(
+        "models.sticky",
+        {},
+        {"stickiness": [*LAW, dist.Normal(0, 1)], "concentration": POSITIVE, "rewards": [3, None, "x"]},
+    ),
+    Call(
+        "models.shared_rewards",
+        {},
+        {"loc": LAW, "scale": [*LAW, dist.Normal(0, 1)], "noise_scale": LAW, "concentration": NOT_NEGATIVE, **_OUTCOME},
+    ),
+    Call(
+        "models.clustered_states",
+        {},
+        {
+            "num_clusters": COUNT,
+            "concentration": LAW,
+            "loc": LAW,
+            "pseudo_count": POSITIVE,
+            "reward_concentration": POSITIVE,
+            "rate": POSITIVE,
+        },
+    ),
+    Call(
+        "models.feature_dynamics",
+        {"features": value(np.ones((2, 2, 2, 1)))},
+        {
+            "features": [*NUMBER, 3.0, [1.0]],
+            "strength": LAW,
+            "scale": [*POSITIVE, [1.0, 1.0]],
+            "rewards": [3, None, "x"],
+        },
+    ),
+    Call(
+        "models.robust_rewards",
+        {},
+        {"noise_scale": LAW, "excess_df": LAW, "concentration": NOT_NEGATIVE, "loc": NUMBER, "scale": POSITIVE},
+    ),
+    Call("models.NormalGamma", {}, {"concentration": POSITIVE, **_NORMAL_GAMMA}),
+    Call(
+        "models.World",
+        {"transition_probs": rows, "reward": value(np.zeros((2, 2)))},
+        {"transition_probs": [RAGGED, [["x", 1]], [[1j, 0]]], "reward": [RAGGED, [["x", 1]], [[1j, 0]]]},
+    ),
+    Call(
+        "models.check_world",
+        {"world": world, "space": space},
+        {"world": [3, None, "world"], "space": SPACE},
+        {"world": "the prior returned"},
+    ),
+    Call("models.transition_table", {"world": world, "space": space}, {"world": [3, None, "world"], "space": SPACE}),
+    Call("models.reward_table", {"world": world, "space": space}, {"world": [3, None, "world"], "space": SPACE}),
+    Call(
+        "models.to_mdp",
+        {"world": world, "space": space},
+        {"world": [3, None, "world"], "space": SPACE, "initial": INITIAL},
+    ),
+    Call(
+        "models.environment",
+        {"world": world, "space": space, "initial": value([0.5, 0.5])},
+        {
+            "world": [3, None, "world"],
+            "space": SPACE,
+            "initial": [*INITIAL, None],
+            "name": [3, None],
+        },
+        {"world": "the prior returned"},
+    ),
+    Call(
+        "models.random_environment",
+        {"key": key, "prior": prior, "space": space},
+        {
+            "key": TYPED_KEY,
+            "prior": [*PRIOR, None],
+            "space": SPACE,
+            "initial": INITIAL,
+        },
+    ),
+    Call("models.joint", {"prior": prior, "space": space}, {"prior": [*PRIOR, None], "space": SPACE}),
+    Call("models.predictive", {"prior": prior, "space": space}, {"prior": [*PRIOR, None], "space": SPACE}),
+    Call(
+        "models.summarise",
+        {"prior": prior, "space": space, "data": transitions},
+        {"prior": [*PRIOR, None], "space": SPACE, "data": [*DATA, None]},
+    ),
+    Call(
+        "models.observe",
+        {"world": world, "space": space, "data": transitions},
+        {"world": [3, None], "space": SPACE, "data": [*DATA, None]},
+    ),
+    Call(
+        "models.supported_dirichlet",
+        {"concentration": value(1.0), "space": space},
+        {"concentration": NOT_NEGATIVE, "space": SPACE, "name": [3, None]},
+    ),
+    Call(
+        "models.normal",
+        {"mean_precision": value([0.0, 1.0])},
+        {"mean_precision": ["x", None, 3.0, [1.0], [0.0, -1.0], [NAN, 1.0], RAGGED]},
+    ),
+    Call("models.CategoricalCounts", {"probs": rows}, {"probs": ["x", None, 3.0, RAGGED, [-1.0, 2.0], [NAN, 1.0]]}),
+    Call(
+        "models.RewardStatistics", {"law": lambda: dist.Normal(0, 1)}, {"law": [3, None, "normal", dist.StudentT(3.0)]}
+    ),
+    # envs
+    Call("envs.bsuite_deep_sea", {}, {"size": [*COUNT, 1, 10**9], "stochastic": BOOL, "mapping_seed": SEED}),
+    Call("envs.cartpole", {}, {"max_steps": COUNT}),
+    Call("envs.mountain_car", {}, {"max_steps": COUNT}),
+    Call("envs.CartPole", {}, {"max_steps": COUNT}),
+    Call("envs.MountainCar", {}, {"max_steps": COUNT}),
+    Call("envs.chain", {}, {"slip": FRACTION}),
+    Call("envs.deep_sea", {}, {"size": [*COUNT, 1, 10**9], "noise": NOT_NEGATIVE}),
+    Call("envs.deep_sea_continuing", {}, {"n_states": [*COUNT, 2, 10**9], "noise": WORD}),
+    Call("envs.deep_sea_observed", {}, {"size": [*COUNT, 1], "stochastic": BOOL, "mapping_seed": SEED}),
+    Call("envs.deep_sea_stochastic_observed", {}, {"size": [*COUNT, 1], "mapping_seed": SEED}),
+    Call("envs.flag_maze", {}, {"slip": FRACTION, "layout": [3, None, "nosuch", "\n\n", "ab\ncd"]}),
+    Call(
+        "envs.garnet",
+        {},
+        {
+            "n_states": [*COUNT, 10**9],
+            "n_actions": COUNT,
+            "branching": [*COUNT, 11],
+            "seed": SEED,
+            "noise": NOT_NEGATIVE,
+        },
+    ),
+    Call(
+        "envs.mail_robot",
+        {},
+        {
+            "layout": [3, "nosuch", "ab\ncd"],
+            "max_speed": COUNT,
+            "arrival_interval": [0.5, *POSITIVE],
+            "num_holders": COUNT,
+            "delivery_reward": NUMBER,
+            "gray_penalty": NUMBER,
+        },
+    ),
+    Call(
+        "envs.maze_with_subgoals",
+        {},
+        {"seed": [*SEED, None], "size": [*COUNT, 4], "blocked": FRACTION, "punishing": FRACTION, "slip": FRACTION},
+    ),
+    Call("envs.one_hot", {"env": env}, {"env": ENVIRONMENT, "num_steps": MAYBE_COUNT}),
+    Call("envs.osband_chain", {}, {"n_states": [*COUNT, 1, 10**12], "horizon": MAYBE_COUNT, "stochastic": BOOL}),
+    Call(
+        "envs.prior_mdp",
+        {},
+        {
+            "seed": [*SEED, None, 2**40],
+            "n_states": [*COUNT, 10**9],
+            "n_actions": COUNT,
+            "pseudo_count": POSITIVE,
+            "rewards_on": WORD,
+        },
+    ),
+    Call(
+        "envs.racetrack",
+        {},
+        {
+            "track": [3, None, "nosuch", "ab\ncd"],
+            "max_speed": MAYBE_COUNT,
+            "slip": FRACTION,
+            "crash": WORD,
+            "gray_penalty": POSITIVE,
+        },
+    ),
+    Call("envs.racetrack_space", {}, {"track": [3, None, "nosuch"], "max_speed": MAYBE_COUNT, "crash": WORD}),
+    Call("envs.reachable", {"size": value(3)}, {"size": COUNT}),
+    Call(
+        "envs.read_track",
+        {"source": value("corner")},
+        {"source": [3, None, "nosuch", "ab\ncd"], "name": [3]},
+        {"source": "track"},
+    ),
+    Call(
+        "envs.Track",
+        {"name": value("t"), "cells": value(("SF",))},
+        {"name": [3, None], "cells": [3, None, "SF", (), ("S",), ("S", "FF"), (3,), ("S?F",)]},
+        {"cells": "cells|track"},
+    ),
+    Call(
+        "envs.two_action_chain",
+        {},
+        {
+            "depth": [*COUNT, 1, 10**9],
+            "discount": DISCOUNT,
+            "mean_stop": NUMBER,
+            "mean_chain": NUMBER,
+            "scale": POSITIVE,
+        },
+    ),
+    Call(
+        "envs.wide_narrow",
+        {},
+        {
+            "width": [*COUNT, 1],
+            "num_pairs": [*COUNT, 10**9],
+            "mean_high": NUMBER,
+            "mean_low": NUMBER,
+            "scale_high": NOT_NEGATIVE,
+            "scale_low": NOT_NEGATIVE,
+        },
+    ),
+    Call(
+        "from_gymnasium",
+        {"id_or_env": value("FrozenLake-v1")},
+        {"id_or_env": [3, None, "NoSuch-v1", [1]], "initial": ["x", [1.0], np.zeros(16), RAGGED]},
+    ),
+    Call(
+        "to_gymnasium", {"env": env}, {"env": [*ENVIRONMENT, "chain"], "seed": SEED, "max_episode_steps": MAYBE_COUNT}
+    ),
+    Call(
+        "read_log",
+        {"source": value("log.csv"), "state": value("s"), "action": value("a"), "next_state": value("s2")},
+        {
+            "source": [3, None, [1], "nosuch.csv"],
+            "state": [None, ["s"]],
+            "action": [None, ["s"]],
+            "reward": [["s"]],
+            "next_state": [None, ["s"]],
+            "episode": [["s"]],
+            "missing_reward": [*WORD, "drop"],
+        },
+    ),
+    # inference
+    Call(
+        "infer",
+        {"key": key, "prior": prior, "data": transitions, "space": space},
+        {
+            "key": [*TYPED_KEY, lambda: jax.random.split(key(), 2)],
+            "prior": [*PRIOR, None],
+            "data": DATA,
+            "space": SPACE,
+            "method": WORD,
+        },
+    ),
+    Call(
+        "inference.fit_for",
+        {"prior": prior, "space": space},
+        {"prior": [*PRIOR, None], "space": SPACE, "method": WORD, "sampler": [3, None, "nuts"]},
+    ),
+    Call(
+        "NUTS",
+        {},
+        {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT, "kernel": [3, "nuts"]},
+    ),
+    Call("SVI", {}, {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
+    Call("Laplace", {}, {"num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
+    Call(
+        "policy_value",
+        {**_JUDGE, "policy": value([0, 1])},
+        {**_BAD_JUDGE, "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]], "initial": [[1.0], [NAN, 1.0], "first"]},
+        {"posterior": "policy_value"},
+    ),
+    Call(
+        "compare_policies",
+        {**_JUDGE, "policies": lambda: {"a": [0, 1]}},
+        {
+            **_BAD_JUDGE,
+            "policies": [3, None, {}, [0, 1], {"a": "greedy"}],
+            "initial": [[1.0]],
+        },
+        {"posterior": "policy_value", "policies": "polic|a:"},
+    ),
+    Call("probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
+    Call(
+        "expected_value_of_perfect_information",
+        _JUDGE,
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
+        {"posterior": "posterior"},
+    ),
+    Call(
+        "split_return_variance",
+        {**_JUDGE, "policy": value([0, 1])},
+        {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
+        {"posterior": "posterior"},
+    ),
+    Call(
+        "greedy",
+        {"posterior": posterior, "objective": discounted},
+        {"posterior": POSTERIOR, "objective": OBJECTIVE},
+        {"posterior": "posterior"},
+    ),
+    Call("behaviour_policy", {"log": log}, {"log": [3, None, "log"], "space": optional(SPACE)}),
+    Call(
+        "bayes_optimal",
+        {
+            "prior": lambda: target("infer")(key(), target("models.dirichlet_bernoulli")(), space=space()),
+            "objective": lambda: target("Episodic")(2),
+        },
+        {
+            "prior": [*PRIOR, None],
+            "objective": [*OBJECTIVE, target("Discounted")(0.9)],
+            "initial": INITIAL,
+            "max_hyperstates": COUNT,
+        },
+    ),
+    Call(
+        "inference.draws",
+        {"mdps": drawn},
+        {
+            "mdps": [*MDPS, mdp],
+            "weights": ["x", [1.0], [-1.0, 1.0, 1.0], [NAN, 1, 1], [0.0, 0.0, 0.0], RAGGED, 1.0],
+            "visits": ["x", [1.0], [[-1.0, 0], [0, 0]], RAGGED, 3],
+        },
+    ),
+    Call(
+        "inference.mixture",
+        {"posteriors": lambda: [posterior(), posterior()]},
+        {
+            "posteriors": [3, None, "x", [], [1, 2]],
+            "weights": ["x", [1.0], [-1.0, 1.0], [NAN, 1.0], RAGGED, 1.0],
+        },
+    ),
+    Call("merge", {"posteriors": lambda: [posterior()]}, {"posteriors": [3, None, [], "x", [1]]}),
+    Call(
+        "inference.log_predictive",
+        {"posterior": posterior, "transitions": transitions},
+        {"posterior": POSTERIOR, "transitions": [3, None, "log"]},
+    ),
+    Call("inference.describe", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call("inference.table", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call("save", {"posterior": posterior, "path": value("nosuch/folder/p.bm")}, {"posterior": POSTERIOR}),
+    Call("load", {"path": value("p.bm")}, {"path": ["no/such/file.bm"]}, {"path": "file"}),
+    # calibration
+    Call(
+        "to_arviz",
+        {"posterior": posterior, "num_draws": value(5), "key": key},
+        {
+            "posterior": POSTERIOR,
+            "num_draws": without(DRAWS, 1),
+            "key": optional(TYPED_KEY),
+            "data": DATA,
+            "log_likelihood": ["no", 3],
+        },
+    ),
+    Call(
+        "dataset",
+        {"posterior": posterior, "num_draws": value(5), "key": key},
+        {
+            "posterior": POSTERIOR,
+            "group": WORD,
+            "num_draws": without(DRAWS, 1),
+            "key": optional(TYPED_KEY),
+            "data": DATA,
+        },
+    ),
+    Call(
+        "loo_pit",
+        {"posterior": posterior, "data": log, "key": key},
+        {"posterior": POSTERIOR, "data": [*DATA, None], "num_draws": without(DRAWS, 1), "key": optional(TYPED_KEY)},
+    ),
+    Call(
+        "predictive_check",
+        {"posterior": posterior, "data": log, "key": key},
+        {
+            "posterior": POSTERIOR,
+            "data": [*DATA, None],
+            "num_draws": without(DRAWS, 1),
+            "key": optional(TYPED_KEY),
+            "statistics": [3, "mean", {"a": 3}],
+            "group": WORD,
+        },
+    ),
+    Call(
+        "prior_sensitivity",
+        {"posterior": posterior, "key": key},
+        {
+            "posterior": POSTERIOR,
+            "data": DATA,
+            "objective": optional(OBJECTIVE),
+            "num_draws": without(DRAWS, 1),
+            "key": optional(TYPED_KEY),
+            "quantities": [3, "mean", {"a": 3}],
+        },
+    ),
+    Call("diagnose", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call(
+        "sbc",
+        {"key": key, "prior": prior, "space": space},
+        {
+            "key": TYPED_KEY,
+            "prior": [*PRIOR, None],
+            "space": SPACE,
+            "num_simulations": COUNT,
+            "num_draws": COUNT,
+            "num_transitions": COUNT,
+            "method": WORD,
+            "quantities": [3, "mean", {"a": 3}],
+            "objective": optional(OBJECTIVE),
+            "path": PATH,
+        },
+    ),
+    Call(
+        "check",
+        {"key": key, "prior": prior, "space": space},
+        {
+            "key": TYPED_KEY,
+            "prior": [*PRIOR, None],
+            "space": SPACE,
+            "data": DATA,
+            "objective": optional(OBJECTIVE),
+            "num_simulations": COUNT,
+            "num_draws": COUNT,
+            "num_transitions": MAYBE_COUNT,
+            "method": WORD,
+            "false_alarm": INSIDE,
+            "quantities": [3, "mean", {"a": 3}],
+            "path": PATH,
+        },
+    ),
+    Call("plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
+    Call(
+        "calibration.predictive_loo",
+        {"posterior": posterior, "data": log, "key": key},
+        {"posterior": POSTERIOR, "data": [*DATA, None], "num_draws": without(DRAWS, 1), "key": optional(TYPED_KEY)},
+    ),
+    # experiments
+    Call(
+        "run",
+        _RUN,
+        {
+            "agent": [3, None, "psrl", [1]],
+            "env": [*ENVIRONMENT, "NoSuch-v1"],
+            "objective": OBJECTIVE,
+            "key": [*TYPED_KEY, 3],
+            "prior": [3, None, "dirichlet"],
+            "num_steps": [*COUNT, 2**31],
+            "num_episodes": [3, *MAYBE_COUNT],
+            "num_seeds": COUNT,
+            "regret": [3, "nosuch", ["a"]],
+            "path": PATH,
+            "options": [3, None, {}],
+        },
+        {"num_episodes": "num_steps", "prior": "prior|posterior"},
+    ),
+    Call(
+        "experiments.RunOptions",
+        {},
+        {
+            "space": ["x", 3],
+            "num_checkpoints": COUNT,
+            "progress": BOOL,
+            "snapshot_seconds": [-1.0, NAN, "x", None],
+            "method": WORD,
+            "num_particles": COUNT,
+            "refit_every": MAYBE_COUNT,
+            "table_rows": COUNT,
+        },
+    ),
+    Call(
+        "experiments.Task",
+        {"env": env, "objective": discounted, "length": value(3)},
+        {"env": [*ENVIRONMENT, "chain"], "objective": OBJECTIVE, "length": COUNT},
+    ),
+    Call(
+        "compare",
+        {
+            "agents": value(["psrl"]),
+            "envs": lambda: [env()],
+            "key": key,
+            "objective": discounted,
+            "length": value(3),
+            "prior": prior,
+        },
+        {
+            "agents": [3, None, [], "nosuch", ["psrl", "psrl"], {}, [3]],
+            "envs": [3, None, [], "nosuch", {}, [3]],
+            "key": TYPED_KEY,
+            "num_seeds": [*COUNT, 1],
+            "objective": OBJECTIVE,
+            "length": COUNT,
+            "path": PATH,
+            "options": [3, None],
+        },
+        {"agents": "agent", "envs": "env"},
+    ),
+    Call(
+        "Actor",
+        {"agent": agent, "space": space, "objective": discounted, "key": key, "prior": prior},
+        {
+            "agent": [3, None, "psrl"],
+            "space": SPACE,
+            "objective": OBJECTIVE,
+            "key": TYPED_KEY,
+            "prior": [3, None, "x"],
+            "initial": INITIAL,
+        },
+        {"prior": "prior|posterior"},
+    ),
+    Call(
+        "reproduce",
+        {"name": value("ube-fig2")},
+        {"name": WORD, "scale": WORD, "key": optional(TYPED_KEY), "path": PATH, "options": [3, "x", {"nosuch": 1}]},
+    ),
+    Call("load_result", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
+    Call("describe_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("plot_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("plot_regret", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
+    Call("plot_values", {"values": value(None)}, {"values": [3, None, "x", {}, {"a": 3}]}),
+    Call("plot_posterior", {"posterior": posterior}, {"posterior": POSTERIOR}),
+    Call("plot_env", {"env": env}, {"env": ENVIRONMENT, "step": [-1, 2.5, "x"], "states": ["x", [0], 3]}),
+    Call(
+        "plot_trajectory",
+        {"env": env, "states": value([0, 1])},
+        {"env": ENVIRONMENT, "states": ["x", None, 3, [7], [0.5], []], "longest": [0, -1, "x", NAN, [1], 1j, True]},
+    ),
+    Call("plot_training", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
+    Call("plot_visits", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call(
+        "Evaluation",
+        {"every": value(1), "steps": value(1)},
+        {"every": COUNT, "steps": COUNT, "epsilon": optional(FRACTION), "num_envs": COUNT},
+    ),
+    Call(
+        "TrainOptions",
+        {},
+        {
+            "num_envs": COUNT,
+            "replay_size": [*COUNT, 1],
+            "evaluation": [3, "x"],
+            "checkpoint_seconds": NOT_NEGATIVE,
+            "chunk": COUNT,
+            "progress": BOOL,
+            "device": ["nosuch", 3],
+        },
+    ),
+    Call(
+        "train",
+        {
+            "agent": target("agents.neural.DQN"),
+            "env": lambda: target("envs.deep_sea_observed")(4),
+            "num_steps": value(3),
+            "key": key,
+        },
+        {
+            "agent": [3, None, "dqn"],
+            "env": [3, None, "deep_sea"],
+            "num_steps": COUNT,
+            "num_seeds": COUNT,
+            "key": optional(TYPED_KEY),
+            "path": [3, 2.5],
+            "options": [3, "x"],
+        },
+    ),
+    Call(
+        "load_training",
+        {"path": value("no/such"), "agent": agent, "env": env},
+        {"path": ["no/such/folder"]},
+        {"path": "no/such"},
+    ),
+    Call("evaluate_agent", {"training": value(None), "env": env, "how": value(None)}, {"training": [3, None, "x"]}),
+    Call(
+        "experiments.comparison_agents",
+        {},
+        {"names": [3, "psrl", ["nosuch"], [3]], "constants": WORD},
+        {"names": "agent|names"},
+    ),
+    Call("experiments.interquartile_mean", {"scores": value([1.0])}, {"scores": ["x", None, RAGGED, [], [1j]]}),
+    Call("experiments.leaderboard", {"result": value(None), "key": key}, {"result": [3, None, "x"]}),
+    Call("experiments.learning_levels", {}, {"num_seeds": COUNT, "seed": [*SEED, 2**70]}),
+    Call("experiments.describe_scorecard", {"lines": value(None)}, {"lines": [3, None]}),
+    Call("experiments.plot_scorecard", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("experiments.scores_of", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call(
+        "experiments.scorecard",
+        {"key": key},
+        {"key": TYPED_KEY, "classes": [3, None, ("nosuch",), "cyclic"], "methods": [3, None, ("nosuch",), "UBE ratio"]},
+        {"classes": "class", "methods": "method"},
+    ),
+    Call(
+        "experiments.bayes_values",
+        {
+            "agents": lambda: {"psrl": agent()},
+            "prior": prior,
+            "space": space,
+            "objective": lambda: target("Episodic")(2),
+            "initial": value([0.5, 0.5]),
+            "key": key,
+        },
+        {
+            "agents": [3, None, {}, {"a": 3}],
+            "prior": [3, "x"],
+            "space": SPACE,
+            "objective": OBJECTIVE,
+            "initial": [*INITIAL, None],
+            "key": TYPED_KEY,
+            "num_seeds": COUNT,
+        },
+    ),
+    Call("experiments.describe_bayes_values", {"result": value(None)}, {"result": [3, None, "x"]}),
+    # what agents are made of
+    Call(
+        "agents.Greedy",
+        {"q": value(np.zeros((2, 2)))},
+        {
+            "q": ["x", None, 3.0, RAGGED, [[NAN, 0], [0, 0]], [[1j, 0], [0, 0]]],
+            "legal": [x for x in LEGAL if x != [[0, 0], [1, 1]]],
+            "best": ["x", [0], [0, 5], [0.5, 1.0], [-1, 0]],
+        },
+    ),
+    Call(
+        "agents.Boltzmann",
+        {"q": value(np.zeros((2, 2))), "temperature": value(1.0)},
+        {"q": ["x", None, 3.0, RAGGED], "temperature": without(POSITIVE, INF), "legal": ["no", RAGGED, [[1, 1]]]},
+    ),
+    Call(
+        "agents.EpsilonGreedy",
+        {"q": value(np.zeros((2, 2))), "epsilon": value(0.1)},
+        {"q": ["x", None, 3.0, RAGGED], "epsilon": FRACTION, "legal": ["no", RAGGED, [[1, 1]]]},
+    ),
+    Call(
+        "agents.GaussianThompson",
+        {"mean": value(np.zeros((2, 2))), "sd": value(np.ones((2, 2)))},
+        {
+            "mean": ["x", None, 3.0, RAGGED],
+            "sd": ["x", None, 1.0, [1.0], RAGGED, -np.ones((2, 2)), np.full((2, 2), NAN)],
+            "noise": ["x", 1.0, RAGGED],
+            "factor": [np.ones((2, 2, 2)), "x"],
+        },
+        {"mean": "q|mean"},
+    ),
+    Call("agents.EverySteps", {"num_steps": value(3)}, {"num_steps": COUNT}),
+    Call("agents.Geometric", {"factor": value(2.0)}, {"factor": [1.0, 0.5, *without(NUMBER, DATE)]}),
+    Call("agents.When", {"function": value(lambda moment: True)}, {"function": [3, None, "x"]}),
+    Call(
+        "agents.PrioritizedSweeping",
+        {},
+        {
+            "num_pops": COUNT,
+            "threshold": without(NOT_NEGATIVE, INF),
+            "max_successors": MAYBE_COUNT,
+            "max_predecessors": MAYBE_COUNT,
+        },
+    ),
+]
+
+_PLANNER = [3, None, "exact"]
+_OPTIONS: dict[str, list[Any]] = {
+    "replan": REPLAN,
+    "planner": _PLANNER,
+    "scale": NOT_NEGATIVE,
+    "eta": NOT_NEGATIVE,
+    "max_reward": without(NUMBER),
+    "min_reward": NUMBER,
+    "update": WORD,
+    "choose": WORD,
+    "loc": NUMBER,
+    "pseudo_count": POSITIVE,
+    "concentration": POSITIVE,
+    "rate": POSITIVE,
+    "num_visits": [0, -1, *NUMBER],
+    "threshold": FRACTION,
+    "num_explore": [0, -1, 2.5, *NUMBER],
+    "reward_width": NOT_NEGATIVE,
+    "transition_width": optional(NOT_NEGATIVE),
+    "v_max": NUMBER,
+    "beta": NOT_NEGATIVE,
+    "z": NOT_NEGATIVE,
+    "num_draws": COUNT,
+    "pseudo_reward": NUMBER,
+    "inflation": POSITIVE,
+    "noise": NOT_NEGATIVE,
+    "regularization": POSITIVE,
+    "learning_rate": FRACTION,
+    "epsilon": FRACTION,
+    "initial_q": NUMBER,
+    "frozen": BOOL,
+    "bootstrap": BOOL,
+    "trial_steps": COUNT,
+    "q_max": NOT_NEGATIVE,
+    "form": WORD,
+    "delta": INSIDE,
+    "num_episodes": without(COUNT, [1]),
+    "bonus": WORD,
+    "bonus_scale": NOT_NEGATIVE,
+    "span": NOT_NEGATIVE,
+    "num_iterations": COUNT,
+    "tolerance": POSITIVE,
+    "half_life": without(POSITIVE, INF),
+    "quantile": INSIDE,
+    "temperature": POSITIVE,
+    "schedule": WORD,
+    "reward_sd": NOT_NEGATIVE,
+    "unvisited": NOT_NEGATIVE,
+    "joint": BOOL,
+    "clip": BOOL,
+    "bonus_discount": DISCOUNT,
+    "explore_prob": FRACTION,
+    "theta": INSIDE,
+    "sigma_max": POSITIVE,
+    "rate_power": NOT_NEGATIVE,
+    "initial_value": NUMBER,
+    "rewards": BOOL,
+    "num_states": COUNT,
+    "initial_bonus": NOT_NEGATIVE,
+    "prior_sd": NOT_NEGATIVE,
+    "freeze": BOOL,
+    "num_tables": COUNT,
+    "prior_transitions": POSITIVE,
+    "sampled": BOOL,
+    "trace_decay": FRACTION,
+}
+_WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "ThompsonByDraws")
+
+
+def _agent_calls() -> Iterator[Call]:
+    """Every agent of the registry, every one of its options."""
+    for agent_class in dict.fromkeys(target("agents.AGENTS").values()):
+        bad = {}
+        for name, parameter in inspect.signature(agent_class).parameters.items():
+            values = WORD if name == "noise" and agent_class.__name__ in _WORDS_FOR_NOISE else _OPTIONS[name]
+            if name == "pseudo_count" and agent_class.__name__ in ("BayesUCBVI", "OPSRL"):
+                values = NOT_NEGATIVE
+            bad[name] = optional(values) if parameter.default is None else values
+        yield Call(f"agents.{agent_class.__name__}", {}, bad)
+
+
+CALLS.extend(_agent_calls())
+
+EXEMPT = {
+    "no arguments": "AverageReward FirstExit agents.Doubling agents.EveryEpisode agents.ExactPlanner envs.loop "
+    "envs.riverswim envs.riverswim_episodic envs.six_arms",
+    "needs gymnax, which need not be installed": "envs.gymnax_env",
+    "a record that the library fills": "BayesOptimal Training mdp.Moment mdp.TimeStep models.RewardTable "
+    "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
+    "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
+    "inference.ConjugatePosterior inference.CountedDraws inference.Draws inference.Fit inference.LayeredPosterior "
+    "inference.Mixture inference.PerfectInformation inference.PolicyComparison inference.PolicyValue "
+    "inference.ReturnSplit inference.SampledPosterior calibration.SBC calibration.Check calibration.Diagnosis "
+    "calibration.Loo calibration.LooPit calibration.PredictiveCheck calibration.PriorSensitivity",
+    "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
+    "a warning": "inference.SamplingWarning",
+}
+
+
+# ------------------------------------------------------------------------------------------------- command lines
+_BAD_COUNT = ["0", "-1", "2.5", "x", "", "nan", "1e12", str(2**70)]
+_BAD_SEED = ["-1", "2.5", "x", "", str(2**32), str(2**70)]
+_BAD_SHARE = ["-0.1", "1.5", "nan", "x", "", "inf"]
+_NO_FOLDER = "no/such/folder/file.nc"
+_BAD_OBJECTIVE = {"--discount": ["1", *_BAD_SHARE], "--horizon": _BAD_COUNT}
+_BAD_PRIOR = ["nosuch", "known_rewards", "nosuch:prior", "json:nosuch", "json:__name__", ":"]
+_COLUMNS = ("--state", "--action", "--next-state")
+_FIT = ["fit", "log.csv", "--state", "s", "--action", "a", "--next-state", "s2"]
+
+COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
+    (
+        _FIT,
+        {
+            **_BAD_OBJECTIVE,
+            **{
+                name: ["nosuch", ""]
+                for name in (*_COLUMNS, "--reward", "--terminated", "--truncated", "--episode", "--step")
+            },
+            "--prior": _BAD_PRIOR,
+            "--method": ["nosuch", ""],
+            "--seed": _BAD_SEED,
+            "--draws": _BAD_COUNT,
+            "--save": [_NO_FOLDER],
+            "--netcdf": [_NO_FOLDER],
+            "--figure": [_NO_FOLDER],
+        },
+    ),
+    ([*_FIT, "--horizon", "2"], {"--draws": ["1", "2000000000"]}),
+    (_FIT, {"--horizon": ["2000000000"]}),
+    (
+        ["calibrate", "dirichlet_bernoulli", "--states", "2", "--actions", "2"],
+        {
+            **_BAD_OBJECTIVE,
+            "--states": _BAD_COUNT,
+            "--actions": _BAD_COUNT,
+            "--simulations": [*_BAD_COUNT, "9"],
+            "--draws": [*_BAD_COUNT, "9"],
+            "--transitions": _BAD_COUNT,
+            "--false-alarm": ["0", "1", *_BAD_SHARE],
+            "--seed": _BAD_SEED,
+            "--method": ["nosuch"],
+            "--out": [_NO_FOLDER],
+            "--figure": [_NO_FOLDER],
+            "--state": ["s"],
+            "--log": ["log.csv"],
+        },
+    ),
+    (
+        ["run", "psrl", "chain", "--steps", "3"],
+        {
+            **_BAD_OBJECTIVE,
+            "--steps": _BAD_COUNT,
+            "--seeds": _BAD_COUNT,
+            "--seed": _BAD_SEED,
+            "--prior": _BAD_PRIOR,
+            "--replan": ["0", "-1", "2.5", "nosuch", "", "\u00b2"],
+            "--regret": ["nosuch"],
+            "--out": [_NO_FOLDER],
+            "--figure": [_NO_FOLDER],
+            "--episodes": ["3"],
+        },
+    ),
+    (["run", "psrl", "chain", "--horizon", "3"], {"--episodes": [*_BAD_COUNT, "2000000000"]}),
+    (
+        ["train", "dqn", "deep_sea:4", "--steps", "3"],
+        {
+            "--steps": _BAD_COUNT,
+            "--seeds": _BAD_COUNT,
+            "--seed": _BAD_SEED,
+            "--envs": _BAD_COUNT,
+            "--replay": [*_BAD_COUNT, "1"],
+            "--set": ["nosuch=1", "learning", "learning.batch_size=x", "learning.batch_size=0", "=", "trunk=nosuch"],
+            "--evaluate-every": _BAD_COUNT,
+            "--device": ["nosuch"],
+            "--out": ["no/such/folder"],
+            "--figure": [_NO_FOLDER],
+            "--film": [_NO_FOLDER],
+        },
+    ),
+    (
+        ["train", "dqn", "deep_sea:4", "--steps", "3", "--evaluate-every", "1"],
+        {
+            "--evaluate-steps": _BAD_COUNT,
+            "--evaluate-epsilon": _BAD_SHARE,
+            "--evaluate-envs": _BAD_COUNT,
+        },
+    ),
+    (["evaluate", "no/such/folder"], {"--seed": _BAD_SEED, "--evaluate-steps": _BAD_COUNT, "--out": [_NO_FOLDER]}),
+    (
+        ["compare"],
+        {
+            "--agents": ["nosuch", "", ",", "psrl,psrl"],
+            "--envs": ["nosuch", "", ","],
+            "--seeds": ["1", *_BAD_COUNT],
+            "--seed": _BAD_SEED,
+            "--constants": ["nosuch"],
+        },
+    ),
+    (
+        ["reproduce", "ube-fig2"],
+        {"--seed": _BAD_SEED, "--frames": ["1", *_BAD_COUNT], "--games": ["pong"], "--agents": ["nosuch"]},
+    ),
+    (["scorecard"], {"--seed": _BAD_SEED, "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER]}),
+    (["demo"], {"--seed": _BAD_SEED}),
+    (["levels"], {"--seeds": _BAD_COUNT}),
+]
+"""A command line that is accepted (or would be, with its files), and the bad values of its options."""
+
+LINES = [
+    [],
+    ["nosuch"],
+    ["run"],
+    ["run", "psrl"],
+    ["run", "nosuch", "chain", "--steps", "3"],
+    ["run", "psrl", "nosuch", "--steps", "3"],
+    ["run", "psrl", "chain"],
+    ["run", "psrl", "chain:3", "--steps", "3"],
+    ["run", "psrl", "deep_sea:x", "--steps", "3"],
+    ["run", "psrl", "deep_sea:1", "--steps", "3"],
+    ["run", "psrl", "deep_sea:1000000000", "--steps", "3"],
+    ["run", "psrl", "garnet:99999999999999999999", "--steps", "3"],
+    ["run", "psrl", "racetrack:nosuch", "--steps", "3"],
+    ["run", "psrl", "NoSuch-v1", "--steps", "3"],
+    ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--horizon", "3"],
+    ["fit"],
+    ["fit", "nosuch.csv", *_FIT[2:]],
+    ["fit", "log.csv"],
+    ["fit", "junk.gz", *_FIT[2:]],
+    ["fit", "junk.zip", *_FIT[2:]],
+    ["fit", "junk.xz", *_FIT[2:]],
+    ["fit", "junk.bz2", *_FIT[2:]],
+    ["fit", "junk.csv", *_FIT[2:]],
+    ["fit", "twice.csv", *_FIT[2:]],
+    ["fit", "empty.csv", *_FIT[2:]],
+    ["fit", "junk.parquet", *_FIT[2:]],
+    ["fit", ".", *_FIT[2:]],
+    ["calibrate"],
+    ["calibrate", "nosuch", "--states", "2", "--actions", "2"],
+    ["calibrate", "dirichlet_normal"],
+    ["calibrate", "dirichlet_normal", "--log", "log.csv"],
+    ["calibrate", "dirichlet_normal", "--states", "2", "--actions", "2", "--by-step"],
+    ["train"],
+    ["train", "nosuch", "deep_sea:4", "--steps", "3"],
+    ["train", "dqn", "nosuch", "--steps", "3"],
+    ["train", "dqn", "deep_sea:x", "--steps", "3"],
+    ["train", "dqn", "deep_sea:1", "--steps", "3"],
+    ["train", "dqn", "deep_sea:4"],
+    ["evaluate"],
+    ["evaluate", "no/such/folder"],
+    ["reproduce"],
+    ["reproduce", "nosuch"],
+    ["list", "--measure"],
+    ["list", "nosuch"],
+    ["scorecard", "nosuch"],
+    ["demo", "nosuch"],
+    ["levels", "nosuch"],
+]
+
+
+def bad_lines() -> Iterator[list[str]]:
+    """Command lines that must be refused."""
+    yield from LINES
+    for base, bad in COMMANDS:
+        for option, values in bad.items():
+            for text in values:
+                yield [*base, f"{option}={text}"]
