@@ -23,7 +23,7 @@ def describe_compare(result: "xr.Dataset") -> str:
     Args:
         result: what `compare` returned, or `load_result` read.
     """
-    check_dataset("result", result, "score", "iqm")
+    check_dataset("result", result, "score", "rank")
     names = order_of(result)
     envs = [str(env) for env in result["env"].to_numpy()]
     width = max(len("agent"), *(len(name) for name in names))

@@ -28,7 +28,7 @@ from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.simulator import simulator
 from bayes_mdp.experiments.snapshot import Snapshots, join
 from bayes_mdp.inference.sampling import plain_key
-from bayes_mdp.mdp import AverageReward, Environment, StateActionSpace
+from bayes_mdp.mdp import AverageReward, Environment, NormalReward, StateActionSpace
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -118,7 +118,7 @@ def _prepare(case: Case, opened: SingleEnv | ParallelEnvs, known: Known) -> Tria
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours:
             assert known.mdp is not None
-            outcome = simulator(Environment(known.mdp, None)).outcome  # type: ignore[arg-type] - rewards do not matter
+            outcome = simulator(Environment(known.mdp, NormalReward(known.mdp.reward))).outcome
             belief = listed(belief, outcome, case.space)
     layout = layout_of(case, ends=case.space.ends, values=False)
     return Trial(case, opened, known, layout, belief, belief_keys, keys)

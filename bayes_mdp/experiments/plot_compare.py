@@ -21,7 +21,7 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
         result: what `compare` returned, or `load_result` read.
         num_profiles: profiles are drawn of so many agents with the largest interquartile means.
     """
-    check_dataset("result", result, "score", "iqm")
+    check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)
     from matplotlib.figure import Figure
 

@@ -1,6 +1,6 @@
 """Pictures of environments, and of what happened in them. matplotlib is loaded when one is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from bayes_mdp.experiments.environment_graph import Graph, graph_of, is_line, or
 from bayes_mdp.experiments.environment_map import draw_map, map_size
 from bayes_mdp.experiments.environment_path import draw_over_time, draw_path, draw_path_beneath
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
-from bayes_mdp.mdp.validation import as_names, check_count, check_finite, check_index, check_number, check_type
+from bayes_mdp.mdp.validation import check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,8 +147,8 @@ def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
 def _names(argument: str, names: Sequence[Any] | None, number: int, before: str = "") -> list[str]:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
-    given: Any = as_names(names)
-    check_type(argument, given, tuple, "a sequence of names")
+    check_type(argument, names, Iterable, "a sequence of names")
+    given = list(names)
     if len(given) != number:
         raise ValueError(f"{argument} has {len(given)} names, expected {number}")
     return [str(name) for name in given]

@@ -120,7 +120,7 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(key, simulated):
         with pytest.raises(ValueError, match=match):
             check(key, PRIOR, SPACE, **options)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="data is a Counts"):
-        check(key, PRIOR, SPACE, data=Counts(*(np.zeros(1),) * 4))  # pyright: ignore[reportArgumentType]
+        check(key, PRIOR, SPACE, data=Counts(*(np.zeros((1, 1, 1)),) * 4))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="AverageReward"):
         check(key, PRIOR, StateActionSpace(2, 2, ends=True), objective=AverageReward())
 

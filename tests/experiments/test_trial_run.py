@@ -151,7 +151,6 @@ BAD = [
     ({"env": 3}, "env is a int, expected an Environment or a SimulatedEnvironment"),
     ({"regret": "oracle_run"}, "regret is 'oracle_run', expected 'average' or None"),
     ({"agent": TDBMA(replan=10)}, r"replan is EverySteps.*, expected EveryTrial\(\)"),
-    ({"options": RunOptions(table_rows=0)}, "table_rows is 0"),
     (
         {"env": mail_robot(), "options": RunOptions(table_rows=100)},
         "options.table_rows: num_rows is 100, expected a power",
