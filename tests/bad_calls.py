@@ -733,6 +733,7 @@ CALLS = [
             "method": WORD,
         },
     ),
+    Call("explain", {"prior": prior, "space": space}, {"prior": [*PRIOR, None], "space": SPACE}),
     Call(
         "inference.fit_for",
         {"prior": prior, "space": space},
@@ -993,6 +994,8 @@ CALLS = [
         {"name": WORD, "scale": WORD, "key": optional(TYPED_KEY), "path": PATH, "options": [3, "x", {"nosuch": 1}]},
     ),
     Call("load_result", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
+    Call("calibration.load_check", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
+    Call("calibration.load_draws", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
     Call("describe_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
     Call("plot_compare", {"result": value(None)}, {"result": [3, None, "x"]}),
     Call("plot_regret", {"results": value(None)}, {"results": [3, None, "x", {}, {"a": 3}]}),
@@ -1226,7 +1229,8 @@ EXEMPT = {
     "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
     "inference.ConjugatePosterior inference.CountedDraws inference.Draws inference.Fit inference.LayeredPosterior "
     "inference.Mixture inference.PerfectInformation inference.PolicyComparison inference.PolicyValue "
-    "inference.ReturnSplit inference.SampledPosterior calibration.SBC calibration.Check calibration.Diagnosis "
+    "inference.ReturnSplit inference.Explanation "
+    "inference.SampledPosterior calibration.SBC calibration.Check calibration.Diagnosis "
     "calibration.Loo calibration.LooPit calibration.PredictiveCheck calibration.PriorSensitivity",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
@@ -1370,6 +1374,12 @@ LINES = [
     ["fit", "empty.csv", *_FIT[2:]],
     ["fit", "junk.parquet", *_FIT[2:]],
     ["fit", ".", *_FIT[2:]],
+    ["explain"],
+    ["explain", "nosuch"],
+    ["explain", "json:nosuch"],
+    ["explain", "dirichlet_normal", "--states", "0"],
+    ["explain", "dirichlet_normal", "--actions", "x"],
+    ["explain", "dirichlet_normal", "--horizon", "-1"],
     ["calibrate"],
     ["calibrate", "nosuch", "--states", "2", "--actions", "2"],
     ["calibrate", "dirichlet_normal"],

@@ -170,11 +170,11 @@ def test_nothing_is_written_where_a_later_option_is_wrong(capsys, tmp_path, log)
         ("a pipe, expected a file", "--figure", tmp_path / "pipe"),
         ("expected a name that ends in one of", "--figure", tmp_path / "x.odd"),
         ("expected a name that ends in one of", "--figure", tmp_path / "x"),
-        ("num_draws is 0", "--discount", 0.9, "--draws", 0),
+        ("--draws is 0, expected an integer of at least 2", "--discount", 0.9, "--draws", 0),
     ):
         refused(capsys, sentence, "fit", log, *COLUMNS, *kept, *more)
     refused(capsys, "num_seeds is 0", "compare", "--quick", "--seeds", 0, "--out", tmp_path / "new" / "folder")
-    refused(capsys, "option of wide-narrow", "reproduce", "wide-narrow", "--frames", 5, "--out", tmp_path / "new")
+    refused(capsys, "options of wide-narrow", "reproduce", "wide-narrow", "--frames", 5, "--out", tmp_path / "new")
     for command in (("compare", "--quick"), ("reproduce", "wide-narrow"), ("demo",)):
         refused(capsys, "a pipe, expected a folder", *command, "--out", tmp_path / "pipe")
     assert sorted(tmp_path.iterdir()) == before and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

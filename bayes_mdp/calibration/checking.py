@@ -27,7 +27,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, S
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number, check_path
+from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -109,7 +109,6 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     check_number("false_alarm", false_alarm, lambda x: 0 < x < 1, "a probability between 0 and 1")
     check_space(space)
     check_functions("quantities", quantities)
-    check_path(path)
     if objective is not None:
         check_objective(objective)
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))

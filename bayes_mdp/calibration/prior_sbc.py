@@ -27,7 +27,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_path
+from bayes_mdp.mdp.validation import check_count, check_functions, check_key
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -85,7 +85,6 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         check_count(f"num_{name}", value)
     check_space(space)
     check_functions("quantities", quantities)
-    check_path(path)
     if objective is not None:
         check_objective(objective)
     if objective is None:

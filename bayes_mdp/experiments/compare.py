@@ -26,7 +26,7 @@ from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
 from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_path, check_type
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +88,6 @@ def compare(
     check_count("num_seeds", num_seeds, 2)
     players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
     _check_priors(players, tasks)
-    check_path(path)
     if path is not None:
         check_file(path)
         check_folder(folder_of(path))

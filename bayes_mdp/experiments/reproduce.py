@@ -16,7 +16,7 @@ from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json
-from bayes_mdp.mdp.validation import check_key, check_name, check_path, check_type
+from bayes_mdp.mdp.validation import check_key, check_name, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,9 +97,9 @@ def reproduce(
     check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
-    check_path(path)
     if path is not None:
-        for place in (path, figure_path(path), manifest_path(path)):
+        check_file(path)
+        for place in (figure_path(path), manifest_path(path)):
             check_file(place)
         check_folder(folder_of(path))
     seconds = reproduction.seconds[scale]

@@ -18,7 +18,6 @@ from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.validation import check_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -104,7 +103,6 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
     case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
-    check_path(path)
     if path is not None:
         check_file(path)
         check_file(f"{path}.partial")

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from bayes_mdp.mdp.validation import check_type
+
 AnyPath = str | os.PathLike[str]
 _SEAL = b"\nbayes_mdp sha256 "
 _SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
@@ -34,8 +36,9 @@ def check_file(path: AnyPath, name: str = "path") -> Path:
 
     Raises:
         ValueError: there is something else (a folder, a device, a pipe, a socket). FileNotFoundError: no such folder.
-        PermissionError: nothing can be written in the folder.
+        PermissionError: nothing can be written in the folder. TypeError: no path.
     """
+    check_type(name, path, (str, os.PathLike), "a path")
     place = Path(os.path.realpath(path))
     kind = _kind(place)
     if kind not in (None, "a file"):
@@ -51,7 +54,9 @@ def check_folder(path: AnyPath, name: str = "path") -> Path:
 
     Raises:
         ValueError: there, or above, is something else. PermissionError: nothing can be written there.
+        TypeError: no path.
     """
+    check_type(name, path, (str, os.PathLike), "a path")
     place = Path(os.path.realpath(path))
     above = next(one for one in (place, *place.parents) if _kind(one) is not None)
     if not above.is_dir():

@@ -1,10 +1,8 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -197,19 +195,6 @@ def check_callable(name: str, value: Any) -> None:
     """None, or a function."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} is {described(value)}, expected a function or None")
-
-
-def check_path(path: Any, name: str = "path") -> None:
-    """Refuse a path that is none, or lies in no folder that exists.
-
-    Raises:
-        TypeError, FileNotFoundError: one sentence.
-    """
-    if path is None:
-        return
-    check_type(name, path, (str, os.PathLike), "a path")
-    if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"{name} is {str(path)!r}, expected a file in a folder that exists")
 
 
 def check_dataset(name: str, value: Any, *variables: str) -> None:

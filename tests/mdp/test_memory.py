@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayes_mdp.planning import memory
+from bayes_mdp.mdp import memory
 
 
 def write(folder, **files):
