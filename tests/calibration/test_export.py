@@ -125,7 +125,7 @@ def test_data_may_be_a_log_or_counts(cases):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_draws": 0}, "num_draws is 0, expected at least 1"),
+        ({"num_draws": 0}, "num_draws is 0, expected an integer of at least 1"),
         ({"log_likelihood": "pair"}, "log_likelihood is 'pair', expected 'transition' or 'cell'"),
         ({"log_likelihood": "transition"}, "data holds no transitions, expected those that the posterior was inferred"),
         ({"num_draws": 10**8}, r"num_draws is 100000000, about .* GiB of memory, expected at most"),
