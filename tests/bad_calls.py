@@ -731,6 +731,7 @@ CALLS = [
             "data": DATA,
             "space": SPACE,
             "method": WORD,
+            "sampler": [3, None, "nuts"],
         },
     ),
     Call("explain", {"prior": prior, "space": space}, {"prior": [*PRIOR, None], "space": SPACE}),

@@ -18,7 +18,7 @@ from bayes_mdp.inference.collapse import prove_hierarchy
 from bayes_mdp.inference.detect import detect
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.hierarchy import Hierarchy
-from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
+from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method, check_sampler
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.probe import Probe
 from bayes_mdp.inference.refusals import NotConjugate
@@ -77,7 +77,7 @@ def infer(
         TypeError: `data` or what the prior returns is of another type.
     """
     check_key("key", key)
-    _check_arguments(prior, space, method)
+    _check_arguments(prior, space, method, sampler)
     transitions = _check_data(data, space)
     program, (fit, why_not) = prove(prior, space, method, sampler)
     if program.law.family == KNOWN and transitions is not None:
@@ -104,7 +104,7 @@ def prove(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS) -> "t
     Raises:
         ValueError, TypeError: as `infer`, but for what depends on the data.
     """
-    _check_arguments(prior, space, method)
+    _check_arguments(prior, space, method, sampler)
     with jax.enable_x64(True), tracing():
         program = trace_program(prior, space)
         return program, find_route(program, method, sampler)
@@ -194,7 +194,8 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 
-def _check_arguments(prior: Any, space: Any, method: Any) -> None:
+def _check_arguments(prior: Any, space: Any, method: Any, sampler: Any) -> None:
+    check_sampler(sampler)
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
     program = prior

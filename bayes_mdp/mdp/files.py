@@ -115,9 +115,10 @@ def read_bytes(path: AnyPath, expected: str = "a file") -> bytes:
     """The content of a regular file.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: it is something else (a pipe would block). OSError: it cannot be
-            read.
+        TypeError: no path. FileNotFoundError: there is none. ValueError: it is something else (a pipe would block).
+        OSError: it cannot be read.
     """
+    check_type("path", path, (str, os.PathLike), "a path")
     kind = _kind(Path(os.path.realpath(path)))
     if kind is None:
         raise FileNotFoundError(f"path is {str(path)!r}, which does not exist, expected {expected}")

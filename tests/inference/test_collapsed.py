@@ -185,7 +185,7 @@ def test_entries_that_are_always_equal_share_a_class():
 
 def rarely_different(space):
     """Concentrations that are one number but where a parent is beyond 3.9 standard deviations."""
-    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+    level = jnp.asarray(numpyro.sample("level", dist.Normal(0.0, 1.0)))
     with space.plates():
         rows = jnp.where(level > 3.9, 1.0 + jnp.arange(space.n_outcomes), 1.0)
         return World(numpyro.sample("transition", dist.Dirichlet(rows)), jnp.zeros(()))

@@ -1,6 +1,7 @@
 """What was learnt, from the folder of a training; and how well it plays."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
         ValueError: another agent or environment was trained there, by another version; a checkpoint of another
             architecture; a file that is cut or altered.
     """
+    check_type("path", path, (str, os.PathLike), "a path")
     configuration = read_configuration(path)
     missing = next((name for name in _READ if name not in configuration), None)
     if missing is not None:
