@@ -260,19 +260,24 @@ class Reader:
             return self._run(branch.jaxpr, branch.consts, inputs[1:])
         if not any(isinstance(x, Entries) for x in inputs):
             return _computed(jaxpr, equation, inputs)
+        try:
+            found = self._by_rule(equation, inputs)
+        except KeyError:  # another version of JAX gives the primitive other parameters
+            found = None
+        return self._unknown(equation, inputs) if found is None else found
+
+    def _by_rule(self, equation: Any, inputs: list[Value]) -> list[Value] | None:
+        """The outputs by the rule of the primitive; None: there is none, or it does not apply."""
+        name = equation.primitive.name
         if name == "split":
             return self._split(equation, self.entries(inputs[0]))
         if name in ("scan", "while"):
-            unrolled = (self._scan if name == "scan" else self._while)(equation.params, inputs)
-            if unrolled is not None:
-                return unrolled
+            return (self._scan if name == "scan" else self._while)(equation.params, inputs)
         rule = RULES.get(name)
-        if rule is not None and len(equation.outvars) == 1:
-            operands = [self.entries(x) if name not in _WITH_NUMBERS else x for x in inputs]
-            found = rule(self, equation, operands)
-            if found is not None:
-                return [found]
-        return self._unknown(equation, inputs)
+        if rule is None or len(equation.outvars) != 1:
+            return None
+        found = rule(self, equation, inputs if name in _WITH_NUMBERS else [self.entries(x) for x in inputs])
+        return None if found is None else [found]
 
     def _split(self, equation: Any, x: Entries) -> list[Value]:
         """Pieces along an axis."""
@@ -285,9 +290,12 @@ class Reader:
         length, body = params["length"], params["jaxpr"]
         if length > MAX_TURNS:
             return None
-        num_consts, num_carry = params["num_consts"], params["num_carry"]
-        consts, carry = inputs[:num_consts], inputs[num_consts : num_consts + num_carry]
-        columns, rows = inputs[num_consts + num_carry :], []
+        if "ft_in" in params:  # JAX 0.12
+            consts, carry, columns = (list(part) for part in params["ft_in"].update(inputs).unpack())
+        else:
+            num_consts, stop = params["num_consts"], params["num_consts"] + params["num_carry"]
+            consts, carry, columns = inputs[:num_consts], inputs[num_consts:stop], inputs[stop:]
+        num_carry, rows = len(carry), []
         for turn in range(length):
             at = length - 1 - turn if params["reverse"] else turn
             given = [_map(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else x[at] for x in columns]
