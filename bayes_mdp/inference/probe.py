@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, Symbols, compact, leaf, parent
+from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, leaf, parent
 from bayes_mdp.inference.refusals import NotConjugate, first, in_the_way
+from bayes_mdp.inference.symbols import Symbols, compact
 from bayes_mdp.inference.trace import KEY, KNOWN, Outputs, Program, Site
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 

@@ -97,6 +97,7 @@ KINKS = {
     "wrong logit": lambda x: jax.nn.sigmoid(jnp.log(x[4:]) - jnp.log1p(-x[5:3:-1])),
     "log of a real": lambda x: jnp.exp(jnp.log(x[:2])),
     "bitcast": lambda x: jax.lax.bitcast_convert_type(x, jnp.int64).astype(float),
+    "half precision": lambda x: x.astype(jnp.float16),
     "reduce precision": lambda x: jax.lax.reduce_precision(x, 8, 7),
     "nextafter": lambda x: jnp.nextafter(x, 2.0),
     "remainder": lambda x: x % 1e6,

@@ -1,0 +1,128 @@
+"""`Symbols`: numbers for values that depend on no leaf, so that equal numbers are equal values (value numbering)."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+MANY = 2**16
+"""Different values of one array beyond which each entry becomes a symbol of its own."""
+ROUNDING = 1e-12
+"""Size of what counts as rounding of a number that should be 0, 1 or -1."""
+
+Ids = Int[np.ndarray, "..."]
+
+
+class Symbols:
+    """Numbers for values that are free of the leaves. Entries of one number are equal, whatever the parents are.
+
+    Equal numbers come from equal operations on equal numbers (value numbering), so that equality is proven; different
+    numbers say nothing.
+    """
+
+    def __init__(self) -> None:
+        self._values = np.full(64, np.nan)
+        self._is_constant = np.zeros(64, bool)
+        self._size = 0
+        self._names: dict[Any, int] = {}
+        self.zero, self.one = (self.constants(np.array(x)) for x in (0.0, 1.0))
+
+    def fresh(self, shape: tuple[int, ...]) -> Ids:
+        """A new symbol for every entry."""
+        return self._new(int(np.prod(shape))).reshape(shape)
+
+    def constants(self, values: Any) -> Ids:
+        """The symbols of known numbers."""
+        values = np.asarray(values)
+        small = compact(values)
+        wide = small.astype(np.float64)
+        # Bits, not values: -0.0 is not 0.0. Integers that float64 rounds get symbols of their own.
+        unique, inverse = np.unique(np.ascontiguousarray(wide).view(np.int64), return_inverse=True)
+        exact = not np.issubdtype(small.dtype, np.integer) or np.all(np.abs(wide) < 2.0**53)
+        if len(unique) > MANY or not exact:
+            ids = self._new(wide.size)
+            self._values[ids], self._is_constant[ids] = wide.ravel(), True
+            return np.broadcast_to(ids.reshape(small.shape), values.shape)
+        ids = np.array([self._named(("constant", int(bits))) for bits in unique], dtype=np.int64)
+        self._values[ids], self._is_constant[ids] = unique.view(np.float64), True
+        return np.broadcast_to(ids[inverse].reshape(small.shape), values.shape)
+
+    def of(self, name: Any, *operands: Ids) -> Ids:
+        """The symbols of an operation applied entry by entry."""
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
+        local, flat = np.zeros(parts[0].size, np.int64), [part.ravel() for part in parts]
+        for part in flat:
+            local = np.unique(local * self._size + part, return_inverse=True)[1].astype(np.int64)
+        _, first = np.unique(local, return_index=True)
+        if len(first) > MANY:
+            return np.broadcast_to(self.fresh(parts[0].shape), shape)
+        ids = [self._named((name, *(int(part[i]) for part in flat))) for i in first]
+        return np.broadcast_to(np.array(ids, np.int64)[local].reshape(parts[0].shape), shape)
+
+    def rows(self, name: Any, ids: Int[np.ndarray, "M K"]) -> Int[np.ndarray, " M"]:
+        """One symbol for each row: rows of equal symbols have one."""
+        unique, inverse = np.unique(np.ascontiguousarray(ids), axis=0, return_inverse=True)
+        if len(unique) > MANY:
+            return self.fresh(ids.shape[:1])
+        return np.array([self._named((name, row.tobytes())) for row in unique], np.int64)[inverse.reshape(-1)]
+
+    def arithmetic(self, name: str, function: Callable[..., Any], *operands: Ids) -> Ids:
+        """`of`, with numbers where all operands are known, and without the operation where it changes nothing."""
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+        parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
+        neutral = {"add": self.zero, "sub": self.zero, "mul": self.one, "div": self.one, "pow": self.one}.get(name)
+        known = np.all([self._is_constant[part] for part in parts], axis=0)
+        result = np.empty(parts[0].shape, np.int64)
+        with np.errstate(all="ignore"):
+            result[known] = self.constants(function(*(self._values[part[known]] for part in parts)))
+        left = ~known
+        if neutral is not None and len(parts) == 2:
+            same = left & (parts[1] == neutral)
+            result[same], left = parts[0][same], left & ~same
+            if name in ("add", "mul"):
+                same = left & (parts[0] == neutral)
+                result[same], left = parts[1][same], left & ~same
+        if name in ("mul", "div"):  # 0 times, or divided by, what is finite
+            gone = left & ((parts[0] == self.zero) | ((parts[1] == self.zero) & (name == "mul")))
+            result[gone], left = self.zero, left & ~gone
+        if left.any():
+            result[left] = self.of(name, *(part[left] for part in parts))
+        return np.broadcast_to(result, shape)
+
+    def values(self, ids: Ids) -> Float[np.ndarray, "..."]:
+        """The numbers of symbols; nan where they are not known."""
+        return np.broadcast_to(self._values[compact(ids)], ids.shape)
+
+    def known(self, ids: Ids) -> Bool[np.ndarray, "..."]:
+        """Which symbols are known numbers."""
+        return np.broadcast_to(self._is_constant[compact(ids)], ids.shape)
+
+    def equals(self, ids: Ids, number: float) -> Bool[np.ndarray, "..."]:
+        """Which symbols are `number`, up to rounding."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self._values[compact(ids)] - number) <= ROUNDING
+        return np.broadcast_to(near, ids.shape)
+
+    def _named(self, name: Any) -> int:
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = int(self._new(1)[0])
+        return number
+
+    def _new(self, count: int) -> Ids:
+        while self._size + count > len(self._values):
+            self._values = np.append(self._values, np.full(len(self._values), np.nan))
+            self._is_constant = np.append(self._is_constant, np.zeros(len(self._is_constant), bool))
+        self._size += count
+        return np.arange(self._size - count, self._size)
+
+
+def compact(array: np.ndarray) -> np.ndarray:
+    """Axes along which a broadcast array repeats one entry, shortened to one."""
+    return array[tuple(slice(0, 1) if stride == 0 and size > 1 else slice(None) for stride, size in _axes(array))]
+
+
+def _axes(array: np.ndarray) -> Iterable[tuple[int, int]]:
+    return zip(array.strides, array.shape, strict=True)
