@@ -1,9 +1,11 @@
 """Shared fixtures: one key per test, float64 on request."""
 
+import gc
 import os
 import platform
 import zlib
 from importlib.metadata import version
+from pathlib import Path
 
 # Most of a run is compilation, and what LLVM could do better pays for itself in longer programs only. The older code
 # generator takes half the time. It may compute a number twice, which is the same number where multiply-add is not fused
@@ -50,3 +52,17 @@ def pytest_configure(config):
     if hasattr(config, "cache") and config.cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+MAPPINGS = Path("/proc/self/maps")
+MOST_MAPPINGS = 20_000
+"""Linux gives a process 65,530 by default; every compiled program takes some, and XLA aborts where there are no more."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_mappings():
+    """Between files, forget compiled programs where a long run has gathered very many."""
+    yield
+    if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
