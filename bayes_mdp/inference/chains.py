@@ -226,7 +226,8 @@ def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str,
 
 def warn_of(posterior: Any) -> None:
     """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side."""
-    stuck = [] if posterior.mcmc is None else posterior.mcmc.notes(whole=True)
+    chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
+    stuck = [] if chains is None else chains.notes(whole=True)
     for problem in (*posterior.problems(), *stuck):
         warnings.warn(problem, SamplingWarning, stacklevel=3)
 

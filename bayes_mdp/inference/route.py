@@ -23,7 +23,7 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.probe import Probe
 from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.trace import KNOWN, Program, trace_program
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.tracing import tracing
 
@@ -223,6 +223,7 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
         known = probe.known(probe.reward["mean"])
     where, n_states = "data.reward", program.space.n_states
     if isinstance(data, Transitions):
+        check_transitions(data, program.space)
         if data.reward is None:
             return
         seen, reward = data.reward_observed, np.asarray(data.reward, np.float64)

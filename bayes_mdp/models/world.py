@@ -160,9 +160,9 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
     """
     if rewards.law is None or not may_lack_mean(rewards.law):
         return
-    if is_concrete(rewards.law):
-        # A law of draws has the batch shape of one of them.
-        mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
+    # A law of draws has the batch shape of one of them.
+    mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
+    if is_concrete(mean):
         missing = np.isnan(np.asarray(mean))
     elif never_has_mean(rewards.law):
         missing, draws = np.ones((*space.shape, 1) if rewards.by_outcome else space.shape, bool), False

@@ -14,8 +14,7 @@ import pytest
 from bayes_mdp.agents import covariance, exact
 from bayes_mdp.agents.exact import value_covariance
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
-from bayes_mdp.planning import memory
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace, memory
 from tests.agents.believed import Z, layered, moments, not_levelled, with_known_cycles, worst
 
 NUMBER = 100_000

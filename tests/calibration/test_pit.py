@@ -21,8 +21,7 @@ from bayes_mdp.inference.families import NormalBelief
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.rewards import reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
-from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.planning import memory
+from bayes_mdp.mdp import StateActionSpace, Transitions, memory
 from tests.calibration.beliefs import sampled, transitions
 
 SPACE = StateActionSpace(2, 1)

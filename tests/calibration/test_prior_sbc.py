@@ -16,9 +16,8 @@ from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.calibration.worlds import Law
 from bayes_mdp.inference.fitting import Fit, fit_for
 from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace
+from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace, memory
 from bayes_mdp.models.world import RewardTable, World
-from bayes_mdp.planning import memory
 from tests.calibration import twins
 
 NUM, DRAWS, STEPS = 2048, 60, 12

@@ -31,8 +31,8 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     StateActionSpace,
+    memory,
 )
-from bayes_mdp.planning import memory
 
 
 def drawn(belief, key):

@@ -66,7 +66,7 @@ def test_padding_to_a_buffer_changes_nothing():
 
 
 def test_scalars_are_one_transition():
-    posterior = infer(KEY, FLAT, Transitions(1, 0, 0.5, 2), space=SPACE)
+    posterior = infer(KEY, FLAT, Transitions(1, 0, 0.0, 2), space=SPACE)
     assert np.asarray(posterior.visit_counts())[1, 0] == 1
 
 
@@ -78,7 +78,7 @@ def test_counts_teach_what_their_transitions_teach(x64):
 
 
 def test_a_log_brings_its_transitions_if_its_labels_are_those_of_the_space():
-    transitions = Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2])
+    transitions = Transitions([0, 1], [1, 0], [0.0, 0.0], [2, 2])
     space = StateActionSpace(3, 2, states=("a", "b", "c"), actions=("l", "r"))
     posterior = infer(KEY, FLAT, Log(transitions, ("a", "b", "c"), ("l", "r")), space=space)
     assert np.asarray(posterior.visit_counts()).sum() == 2
@@ -150,13 +150,13 @@ def test_numpy_constants_that_a_float32_computation_holds_are_exact_in_the_proof
     program = make(constant)
     held = jax.jit(lambda key: numpyro.handlers.seed(program, key)(SPACE).transition_probs)
     assert held(KEY).dtype == jnp.float32
-    posterior = infer(KEY, program, Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2]), space=SPACE)
+    posterior = infer(KEY, program, Transitions([0, 1], [1, 0], [0.0, 0.0], [2, 2]), space=SPACE)
     rows = np.asarray(posterior.transition_probs.prior)
     np.testing.assert_array_equal(rows, np.broadcast_to(concentration, rows.shape))
 
 
 def test_a_posterior_that_a_float32_computation_holds_learns_in_float64():
-    transitions = Transitions([0, 1], [1, 0], [0.0, 1.0], [2, 2])
+    transitions = Transitions([0, 1], [1, 0], [0.0, 0.0], [2, 2])
     posterior = infer(KEY, FLAT, transitions, space=SPACE)
     held = jax.jit(lambda key: posterior.sample(key).transition_probs)
     assert held(KEY).dtype == jnp.float32
