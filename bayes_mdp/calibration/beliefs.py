@@ -1,6 +1,5 @@
 """What differs between kinds of posteriors when they are shown to ArviZ. Host-side."""
 
-import math
 from typing import Any
 
 import jax
@@ -18,7 +17,6 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, described
 
 
@@ -27,13 +25,11 @@ def check_posterior(posterior: Any, num_draws: int) -> None:
 
     Raises:
         TypeError: no posterior of this package with rows and reward laws.
-        ValueError: no draws, or more than fit into memory.
+        ValueError: no draws.
     """
     if not isinstance(posterior, ConjugatePosterior | Componentwise | SampledPosterior):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
     check_count("num_draws", num_draws)
-    numbers = num_draws * posterior.space.n_outcomes * math.prod(posterior.space.shape)
-    check_memory(f"num_draws is {num_draws}", 8.0 * numbers, "fewer draws take less")
 
 
 def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
