@@ -110,7 +110,7 @@ def test_wrong_input(tmp_path, capsys):
         ube_table1.run(key=jax.random.key(0), games=("pongg",))
     with pytest.raises(ValueError, match="agent is 'ube', expected one of dqn"):
         ube_fig5.run(key=jax.random.key(0), agents=("ube",))
-    with pytest.raises(ValueError, match="option of klearning-fig1 is 'games', expected one of"):
+    with pytest.raises(ValueError, match="options of klearning-fig1 is 'games', expected one of"):
         reproduce("klearning-fig1", options={"games": ("pong",)})
     assert main(["reproduce", "ube-table1", "--frames", "2", "--out", str(tmp_path)]) == 2
     assert "frames is 2, expected an integer of at least 4" in capsys.readouterr().err
