@@ -244,6 +244,10 @@ class _Walk:
         wrapped = getattr(value, "__wrapped__", None)
         self._put("instance")
         self.feed(kind, where)
+        if isinstance(value, jax.custom_jvp | jax.custom_vjp):
+            # Its derivatives are a part of what it computes.
+            self._named("state", vars(value), where)
+            return
         if hidden not in (object, *_CONTAINERS) and callable(wrapped):
             # Of jit and lru_cache: the rest is how it is called, not what it computes.
             self.feed(wrapped, where)

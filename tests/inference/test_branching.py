@@ -36,7 +36,8 @@ def _check_exact(program: Branching) -> None:
     mean = posterior.mean_mdp()
     assert abs(float(np.asarray(mean.transition_probs)[0, 0, 0]) - truth["prob"]) < 1e-6, program
     assert abs(float(np.asarray(mean.reward)[0, 0]) - truth["reward"]) < 1e-6, program
-    assert abs(posterior.log_evidence - truth["evidence"]) < 1e-9 * abs(truth["evidence"]), program
+    # The categorical probabilities of the programs are float32 constants.
+    assert abs(posterior.log_evidence - truth["evidence"]) < 1e-7 * abs(truth["evidence"]), program
 
 
 def _check_collapsed(program: Branching, hierarchy) -> None:
