@@ -184,6 +184,9 @@ class Probe:
         ids = entries.offset if entries.free else entries.coefficient
         if self.symbols.known(compact(ids)).all():
             return np.array(self.symbols.values(ids))
+        if self.numbers is None:
+            what = " ".join(map(str, place[1:]))
+            raise NotConjugate(f"prior: what {what} is made of cannot be read as known numbers")
         found: Any = self.numbers
         for key in place:
             found = found[key]
