@@ -260,6 +260,7 @@ def _fields(kernel: MCMCKernel) -> dict[str, str]:
 
 
 def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+    """Split r-hat of every element, by NumPyro; nan where it does not vary, or with under 4 draws a chain."""
     if values.shape[1] < 4:
         return np.full(values.shape[2:], np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -267,6 +268,7 @@ def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."
 
 
 def effective_size(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+    """Effective sample size of every element, by NumPyro; nan where it does not vary, or with one draw a chain."""
     if values.shape[1] < 2:
         return np.full(values.shape[2:], np.nan)
     moves = (values != values[:, :1]).any((0, 1))
