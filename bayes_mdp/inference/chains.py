@@ -268,7 +268,7 @@ def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."
 
 
 def effective_size(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
-    """Effective sample size of every element, by NumPyro; nan where it does not vary, or with one draw a chain."""
+    """Effective sample size of every element, by NumPyro; nan where no chain moves, or with one draw a chain."""
     if values.shape[1] < 2:
         return np.full(values.shape[2:], np.nan)
     moves = (values != values[:, :1]).any((0, 1))
