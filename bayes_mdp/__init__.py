@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         plot_regret,
         plot_trajectory,
         plot_values,
-        reproduce,
         run,
     )
     from bayes_mdp.experiments.deep import (
@@ -102,7 +101,7 @@ _HOMES = {
     ),
     "bayes_mdp.experiments": (
         "run Actor compare describe_compare load_result plot_compare plot_regret plot_values "
-        "plot_posterior plot_env plot_trajectory reproduce"
+        "plot_posterior plot_env plot_trajectory"
     ),
     "bayes_mdp.experiments.deep": (
         "train Training TrainOptions Evaluation load_training evaluate_agent plot_training plot_visits"
@@ -168,7 +167,6 @@ __all__ = [
     "prior_sensitivity",
     "probability_optimal",
     "read_log",
-    "reproduce",
     "run",
     "save",
     "sbc",

@@ -22,10 +22,10 @@ import psrl_numpy
 
 from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
+from bayes_mdp.envs.scaled_rewards import scaled
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.case import Case
 from bayes_mdp.experiments.execute import execute, play_chunk, start_all
-from bayes_mdp.experiments.levels import scaled
 from bayes_mdp.experiments.prepare import Prepared, prepare
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.snapshot import Snapshots

@@ -18,6 +18,7 @@ import numpyro.distributions as dist
 NAN, INF = float("nan"), float("inf")
 RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
+PROGRAMS = ("reproductions", "benchmarks")  # packages of the repository beside the library
 MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".calibration", ".agents", ".experiments")
 
 
@@ -25,7 +26,7 @@ class Call(NamedTuple):
     """A valid call.
 
     Args:
-        name: of a public function or class, "models.normal".
+        name: of a public function or class, "models.normal", or of a function of `PROGRAMS` by its whole path.
         given: arguments of a call that is accepted (functions without arguments that make them).
         bad: argument -> values that are not.
         says: argument -> what the message calls it, where that is not its name.
@@ -53,7 +54,9 @@ class BadCall(NamedTuple):
 def target(name: str) -> Callable[..., Any]:
     """The function or class of a name."""
     module, _, attribute = name.rpartition(".")
-    return getattr(import_module(f"bayes_mdp.{module}" if module else "bayes_mdp"), attribute)
+    if module.partition(".")[0] not in PROGRAMS:
+        module = f"bayes_mdp.{module}" if module else "bayes_mdp"
+    return getattr(import_module(module), attribute)
 
 
 def bad_calls() -> Iterator[BadCall]:
@@ -990,7 +993,7 @@ CALLS = [
         {"prior": "prior|posterior"},
     ),
     Call(
-        "reproduce",
+        "reproductions.reproduce.reproduce",
         {"name": value("ube-fig2")},
         {"name": WORD, "scale": WORD, "key": optional(TYPED_KEY), "path": PATH, "options": [3, "x", {"nosuch": 1}]},
     ),
@@ -1061,12 +1064,12 @@ CALLS = [
     ),
     Call("experiments.interquartile_mean", {"scores": value([1.0])}, {"scores": ["x", None, RAGGED, [], [1j]]}),
     Call("experiments.leaderboard", {"result": value(None), "key": key}, {"result": [3, None, "x"]}),
-    Call("experiments.learning_levels", {}, {"num_seeds": COUNT, "seed": [*SEED, 2**70]}),
-    Call("experiments.describe_scorecard", {"lines": value(None)}, {"lines": [3, None]}),
-    Call("experiments.plot_scorecard", {"result": value(None)}, {"result": [3, None, "x"]}),
-    Call("experiments.scores_of", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("benchmarks.validation.reference_results.learning_levels", {}, {"num_seeds": COUNT, "seed": [*SEED, 2**70]}),
+    Call("benchmarks.validation.scorecard_report.describe_scorecard", {"lines": value(None)}, {"lines": [3, None]}),
+    Call("benchmarks.validation.scorecard_report.plot_scorecard", {"result": value(None)}, {"result": [3, None, "x"]}),
+    Call("benchmarks.validation.scorecard_report.scores_of", {"result": value(None)}, {"result": [3, None, "x"]}),
     Call(
-        "experiments.scorecard",
+        "benchmarks.validation.scorecard.scorecard",
         {"key": key},
         {"key": TYPED_KEY, "classes": [3, None, ("nosuch",), "cyclic"], "methods": [3, None, ("nosuch",), "UBE ratio"]},
         {"classes": "class", "methods": "method"},
@@ -1338,12 +1341,12 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
         },
     ),
     (
-        ["reproduce", "ube-fig2"],
+        ["reproductions", "ube-fig2"],
         {"--seed": _BAD_SEED, "--frames": ["1", *_BAD_COUNT], "--games": ["pong"], "--agents": ["nosuch"]},
     ),
-    (["scorecard"], {"--seed": _BAD_SEED, "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER]}),
+    (["validation", "scorecard"], {"--seed": _BAD_SEED, "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER]}),
     (["demo"], {"--seed": _BAD_SEED}),
-    (["levels"], {"--seeds": _BAD_COUNT}),
+    (["validation", "levels"], {"--seeds": _BAD_COUNT}),
 ]
 """A command line that is accepted (or would be, with its files), and the bad values of its options."""
 
@@ -1395,12 +1398,20 @@ LINES = [
     ["evaluate"],
     ["evaluate", "no/such/folder"],
     ["reproduce"],
-    ["reproduce", "nosuch"],
+    ["reproduce", "ube-fig2", "--full", "--out=folder"],
+    ["scorecard", "--quick"],
+    ["levels", "-h"],
+    ["reproductions"],
+    ["reproductions", "nosuch"],
+    ["validation"],
+    ["validation", "nosuch"],
+    ["validation", "accuracy", "nosuch"],
+    ["validation", "prior-gain", "--seed=-1"],
     ["list", "--measure"],
     ["list", "nosuch"],
-    ["scorecard", "nosuch"],
+    ["validation", "scorecard", "nosuch"],
     ["demo", "nosuch"],
-    ["levels", "nosuch"],
+    ["validation", "levels", "nosuch"],
 ]
 
 

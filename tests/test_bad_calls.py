@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 import bayes_mdp
+import benchmarks.validation
+import reproductions
 from bayes_mdp.cli import main
+from benchmarks.validation.__main__ import main as main_of_validation
+from reproductions.__main__ import main as main_of_reproductions
 from tests import bad_calls
 
-PACKAGE = Path(bayes_mdp.__file__).parent
+PACKAGES = {Path(str(package.__file__)).parent for package in (bayes_mdp, reproductions, benchmarks.validation)}
+PROGRAMS = {"reproductions": main_of_reproductions, "validation": main_of_validation}
 BY_NAME = {name: list(calls) for name, calls in groupby(bad_calls.bad_calls(), key=lambda call: call.name)}
 
 
@@ -24,7 +29,7 @@ def fault(call: bad_calls.BadCall) -> str | None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = str(error)
         of_system = isinstance(error, OSError) and error.errno is not None  # no such file
-        if PACKAGE not in Path(frame.filename).parents and not of_system:
+        if PACKAGES.isdisjoint(Path(frame.filename).parents) and not of_system:
             return f"raised in {frame.filename}:{frame.lineno}: {type(error).__name__}: {message[:150]}"
         if "\n" in message or not message:
             return f"not one sentence: {message[:150]!r}"
@@ -55,7 +60,7 @@ def test_every_public_name_is_tried():
 def line_fault(line: list[str], capsys) -> str | None:
     """What is wrong with the answer to a bad command line; None: nothing."""
     try:
-        code = main(line)
+        code = PROGRAMS[line[0]](line[1:]) if line and line[0] in PROGRAMS else main(line)
     except SystemExit as end:
         code = end.code
     except BaseException as error:

@@ -103,10 +103,17 @@ def test_run_refuses_an_objective_that_the_agent_has_no_rule_for(capsys):
     )
 
 
-def test_reproduce_refuses_an_unknown_name(capsys, tmp_path):
-    folder = tmp_path / "out"
-    refused(capsys, "name is 'ube-fig9', expected one of ube-fig2", "reproduce", "ube-fig9", "--out", folder)
-    assert not folder.exists()
+@pytest.mark.parametrize(
+    ("line", "program"),
+    [
+        ("reproduce x --full", "reproductions"),
+        ("reproduce", "reproductions"),
+        ("scorecard --quick", "benchmarks.validation scorecard"),
+        ("levels --help", "benchmarks.validation levels"),
+    ],
+)
+def test_what_is_not_in_the_package_says_where_it_is(capsys, line, program):
+    refused(capsys, f"is not in the installed package, run `python -m {program}` in a checkout", *line.split())
 
 
 def test_environments_with_sizes_are_found():
@@ -174,8 +181,7 @@ def test_nothing_is_written_where_a_later_option_is_wrong(capsys, tmp_path, log)
     ):
         refused(capsys, sentence, "fit", log, *COLUMNS, *kept, *more)
     refused(capsys, "num_seeds is 0", "compare", "--quick", "--seeds", 0, "--out", tmp_path / "new" / "folder")
-    refused(capsys, "options of wide-narrow", "reproduce", "wide-narrow", "--frames", 5, "--out", tmp_path / "new")
-    for command in (("compare", "--quick"), ("reproduce", "wide-narrow"), ("demo",)):
+    for command in (("compare", "--quick"), ("demo",)):
         refused(capsys, "a pipe, expected a folder", *command, "--out", tmp_path / "pipe")
     assert sorted(tmp_path.iterdir()) == before and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 

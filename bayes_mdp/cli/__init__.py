@@ -1,5 +1,4 @@
-"""The command `bayes-mdp`: demo, fit, explain, calibrate, run, levels, reproduce, scorecard, compare, train, evaluate,
-list.
+"""The command `bayes-mdp`: demo, fit, explain, calibrate, run, compare, train, evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -13,28 +12,43 @@ from typing import Any
 
 ERRORS = (ValueError, TypeError, OSError, ImportError)
 USER_ERROR, INTERRUPTED = 2, 130
+MOVED = {
+    "reproduce": "reproductions",
+    "scorecard": "benchmarks.validation scorecard",
+    "levels": "benchmarks.validation levels",
+}
+"""Commands of the repository, not of the installed package: name -> the program that runs them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code. With `argv` None it is that of the process, which Ctrl-C ends here.
+    """Run `bayes-mdp`; returns the exit code.
 
-    0; 1 for a verdict of `reproduce`, `scorecard` or `list --claims` that is not the expected one, and for a posterior
-    that `calibrate` or `fit --check` finds not calibrated; 2 for wrong input (one sentence on stderr); 130 after
-    Ctrl-C.
+    0; 1 for a posterior that `calibrate` or `fit --check` finds not calibrated; 2 for wrong input (one sentence on
+    stderr); 130 after Ctrl-C. With `argv` None the arguments are those of the process, which Ctrl-C ends here.
     """
-    arguments = build_parser().parse_args(argv)
+    return run_command(build_parser(), argv)
+
+
+def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name; the errors of wrong input become one sentence on stderr.
+
+    Args:
+        parser: sets `command` (a function of the arguments), `resumes` and `verbose`.
+        argv: as for `main`.
+    """
+    arguments = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
         return arguments.command(arguments) or 0
     except ERRORS as error:
         if arguments.verbose:
             logging.getLogger(__name__).exception("traceback")
-        print(f"bayes-mdp: error: {error}", file=sys.stderr)
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         kept = arguments.resumes and arguments.out is not None
         rest = "; the same command goes on from what was finished" if kept else ""
-        print(f"bayes-mdp: interrupted{rest}", file=sys.stderr, flush=True)
+        print(f"{parser.prog}: interrupted{rest}", file=sys.stderr, flush=True)
         if argv is None:
             # XLA may still compute in threads of its own, which an orderly exit pulls the ground from under (a crash).
             sys.stdout.flush()
@@ -42,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Refuses a word as argparse does, with the nearest one that there is."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -56,9 +70,9 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import calibrate, compare, explain, fit, listing, run, scorecard, train
+    from bayes_mdp.cli import calibrate, compare, explain, fit, listing, run, train
 
-    parser = _Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
+    parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_demo(commands)
@@ -66,11 +80,24 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_explain(commands)
     calibrate.add_calibrate(commands)
     run.add_run(commands)
-    run.add_levels(commands)
-    run.add_reproduce(commands)
-    scorecard.add_scorecard(commands)
     compare.add_compare(commands)
     train.add_train(commands)
     train.add_evaluate(commands)
     listing.add_list(commands)
+    for name, program in MOVED.items():
+        _add_moved(commands, name, program)
     return parser
+
+
+def _add_moved(commands: Any, name: str, program: str) -> None:
+    """A command that only says where it is run; whatever its arguments are."""
+
+    def refuse(arguments: argparse.Namespace) -> None:
+        raise ValueError(
+            f"{name} is not in the installed package, run `python -m {program}` in a checkout of bayes-mdp"
+        )
+
+    # No argument begins with this prefix: options are taken as plain words.
+    parser = commands.add_parser(name, prefix_chars="\0", add_help=False)
+    parser.add_argument("words", nargs="*")
+    parser.set_defaults(command=refuse, resumes=False)

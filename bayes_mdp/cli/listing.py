@@ -3,47 +3,25 @@
 import argparse
 from typing import Any
 
-from bayes_mdp.cli.options import METHODS, UNEXPECTED, add_command
+from bayes_mdp.cli.options import METHODS, add_command
 
 
 def add_list(commands: Any) -> None:
     """The parser."""
-    parser = add_command(
+    add_command(
         commands,
         "list",
         _list,
-        "name the agents, environments, priors, inference methods and reproductions that come with the package",
+        "name the agents, environments, priors and inference methods that come with the package",
     )
-    parser.add_argument("--claims", action="store_true", help="show what each variance of a value is worth instead")
-    parser.add_argument("--measure", action="store_true", help="with --claims: measure again, compare with the stored")
 
 
-def _claims(measure: bool) -> int:
-    from bayes_mdp.experiments import claims
-
-    stored = claims.stored_claims()
-    shown = claims.measure_claims() if measure else stored
-    print(claims.describe_claims(shown))
-    changed = claims.changed_verdicts(shown, stored)
-    for sentence in changed:
-        print(sentence)
-    return UNEXPECTED if changed else 0
-
-
-def _list(arguments: argparse.Namespace) -> int | None:
-    if arguments.claims:
-        return _claims(arguments.measure)
-    if arguments.measure:
-        raise ValueError("--measure measures the claims, expected it with --claims")
-    from importlib import import_module
-
+def _list(arguments: argparse.Namespace) -> None:
     from bayes_mdp.agents import AGENTS
     from bayes_mdp.agents.neural import NEURAL_AGENTS
     from bayes_mdp.envs import ENVS, OBSERVED, SIMULATED
-    from bayes_mdp.experiments.reproduce import REPRODUCTIONS
     from bayes_mdp.models import PRIORS
 
-    papers = {name: import_module(module) for name, module in REPRODUCTIONS.items()}
     environments = ENVS | SIMULATED
     registries = {
         "agents": AGENTS,
@@ -51,7 +29,6 @@ def _list(arguments: argparse.Namespace) -> int | None:
         "priors": PRIORS,
         "deep agents (train)": NEURAL_AGENTS,
         "environments of deep agents (train)": OBSERVED,
-        "reproductions": papers,
     }
     for title, registry in registries.items():
         print(f"{title}:")
@@ -60,4 +37,3 @@ def _list(arguments: argparse.Namespace) -> int | None:
     print("methods:")
     for name, description in METHODS.items():
         print(f"  {name:<24} {description}")
-    return None

@@ -1,11 +1,10 @@
-"""`bayes-mdp demo`, `run`, `levels`, `reproduce`: agents in environments."""
+"""`bayes-mdp demo` and `run`: agents in environments."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
 from bayes_mdp.cli.options import (
-    UNEXPECTED,
     add_command,
     add_objective,
     check_outputs,
@@ -103,60 +102,3 @@ def summary_of_run(agent: str, env: str, result: Any) -> str:
         if len(totals) > 1
         else f"{agent} in {env}, 1 seed: total reward {totals[0]:.6g}, regret {regret[0]:.6g}"
     )
-
-
-def add_levels(commands: Any) -> None:
-    """The parser of `levels`."""
-    parser = add_command(
-        commands, "levels", _levels, "agents on RiverSwim and Chain beside the learning levels to expect"
-    )
-    parser.add_argument("--seeds", type=count, default=100, help="number of seeds")
-
-
-def _levels(arguments: argparse.Namespace) -> None:
-    from bayes_mdp.experiments.levels import learning_levels
-
-    learning_levels(num_seeds=arguments.seeds)
-
-
-def add_reproduce(commands: Any) -> None:
-    """The parser of `reproduce`."""
-    parser = add_command(
-        commands, "reproduce", _reproduce, "a published experiment, its numbers beside the published ones"
-    )
-    parser.add_argument("name", help="a name of `list`")
-    parser.add_argument("--full", action="store_true", help="at the scale of the paper")
-    parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
-    parser.add_argument("--out", type=Path, default=Path("bayes-mdp-reproduce"), help="folder for NetCDF and figure")
-    parser.add_argument("--games", metavar="GAME,GAME", help="of Atari (ube-table1)")
-    parser.add_argument("--agents", metavar="AGENT,AGENT", help="agents to train (ube-table1, ube-fig5)")
-    parser.add_argument("--frames", type=count, help="frames of each training (ube-table1, ube-fig5)")
-
-
-def _reproduce(arguments: argparse.Namespace) -> int:
-    import json
-    import os
-
-    import jax
-
-    from bayes_mdp.experiments.reproduce import figure_path, find_reproduction, manifest_path, reproduce
-    from bayes_mdp.mdp.files import new_folder
-
-    if find_reproduction(arguments.name).one_thread:
-        os.environ.setdefault("NPROC", "1")
-    scale = "full" if arguments.full else "quick"
-    path = arguments.out / f"{arguments.name}-{scale}.nc"
-    options, key = _changed(arguments), jax.random.key(arguments.seed)
-    with new_folder(arguments.out, "--out"):
-        result, _ = reproduce(arguments.name, scale=scale, key=key, path=path, options=options)
-    print(f"result: {path}")
-    print(f"figure: {figure_path(path)}")
-    print(f"manifest: {manifest_path(path)}")
-    return UNEXPECTED if json.loads(result.attrs["unexpected"]) else 0
-
-
-def _changed(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Options of the experiment that the command names."""
-    lists = {name: getattr(arguments, name) for name in ("games", "agents")}
-    changed: dict[str, Any] = {name: tuple(text.split(",")) for name, text in lists.items() if text is not None}
-    return changed if arguments.frames is None else changed | {"frames": arguments.frames}

@@ -8,15 +8,11 @@ from bayes_mdp.experiments.compare_agents import comparison_agents
 from bayes_mdp.experiments.compare_problems import Task
 from bayes_mdp.experiments.compare_report import describe_compare
 from bayes_mdp.experiments.leaderboard import interquartile_mean, leaderboard
-from bayes_mdp.experiments.levels import learning_levels
 from bayes_mdp.experiments.plot_compare import plot_compare
 from bayes_mdp.experiments.plot_environment import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots import plot_posterior, plot_regret, plot_values
-from bayes_mdp.experiments.reproduce import reproduce
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.scorecard import scorecard
-from bayes_mdp.experiments.scorecard_report import describe_scorecard, plot_scorecard, scores_of
 
 __all__ = [
     "Actor",
@@ -27,21 +23,15 @@ __all__ = [
     "comparison_agents",
     "describe_bayes_values",
     "describe_compare",
-    "describe_scorecard",
     "interquartile_mean",
     "leaderboard",
-    "learning_levels",
     "load_result",
     "plot_compare",
     "plot_env",
     "plot_posterior",
     "plot_regret",
-    "plot_scorecard",
     "plot_trajectory",
     "plot_values",
-    "reproduce",
     "run",
     "save_result",
-    "scorecard",
-    "scores_of",
 ]

@@ -11,8 +11,8 @@ from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments import execute as execution
 from bayes_mdp.experiments import time_to_solve as solving
 from bayes_mdp.experiments.case import Case
-from bayes_mdp.experiments.papers.klearning import goal
 from bayes_mdp.mdp import Discounted, Episodic
+from reproductions.klearning.deep_sea_methods import goal
 from tests.experiments.toy import two_states
 
 AGENT = EpsilonGreedyQ(0.5, 0.3, replan="episode")

@@ -1,1 +1,0 @@
-"""Published experiments, one file each: `reproduce` finds them by name."""

@@ -1,0 +1,1 @@
+"""Programs that measure the library; those of this folder measure its speed."""

@@ -1,0 +1,1 @@
+"""[BMRL19] (Markou and Rasmussen 2019): Bayesian methods for efficient reinforcement learning in tabular problems."""

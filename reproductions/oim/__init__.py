@@ -1,0 +1,1 @@
+"""[OIM08] (Szita and Lorincz 2008): The many faces of optimism."""

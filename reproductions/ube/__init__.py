@@ -1,0 +1,1 @@
+"""[UBE18] (O'Donoghue et al. 2018): The uncertainty Bellman equation and exploration."""
