@@ -1,9 +1,13 @@
-"""What an experiment of `reproduce` consists of, and the rows of its table."""
+"""What a reproduction consists of, and the rows of its table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bayes_mdp.experiments.intervals import half_width
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +24,7 @@ class Row:
 
     Args:
         quantity: what it is; names the row in `expected_verdicts.toml`.
-        published: the number of the paper or of its specification; None: it prints none.
+        published: the number of the paper; None: it prints none.
         ours: our number.
         half: half the width of its 95 % interval; 0 where it is exact.
         band: (low, high), where ours must lie to agree; None: the row is shown for orientation, without a verdict.
@@ -43,6 +47,23 @@ class Row:
         return "undecided" if self.ours + self.half >= low and self.ours - self.half <= high else "differs"
 
 
+def mean_row(
+    quantity: str, published: float | None, samples: Any, band: tuple[float, float] | None = None, *, widen: float = 1.0
+) -> Row:
+    """The row of a mean over seeds: infinite interval where there is one seed, or one that is infinite; nan of none.
+
+    Args:
+        quantity, published, band: as in `Row`.
+        samples: one number a seed.
+        widen: factor of the interval, for one that was chosen among several.
+    """
+    if not len(samples):
+        return Row(quantity, published, float("nan"), float("inf"), band)
+    known = len(samples) > 1 and np.isfinite(samples).all()
+    half = widen * float(half_width(samples)) if known else float("inf")
+    return Row(quantity, published, float(np.mean(samples)), half, band)
+
+
 @dataclass(frozen=True)
 class Reproduction:
     """A published experiment.
@@ -55,8 +76,8 @@ class Reproduction:
         figure: the figure of a Dataset.
         quick: the options that differ at quick scale.
         seconds: about how long each scale takes on two cores, compilation included.
-        one_thread: its kernels are so small that XLA's pool of threads only hands them around (two cores: three times
-            the CPU time); the command line then asks for a pool of one, before JAX starts.
+        one_thread: its kernels are so small that XLA's thread pool costs more than it gains (three times the CPU time
+            on two cores); the command line then asks for a pool of one, before JAX starts.
     """
 
     source: str

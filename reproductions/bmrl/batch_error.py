@@ -2,7 +2,7 @@
 
 Between two plans that code collects the rewards r_1 .. r_n of a (state, action, next state). For their second moment it
 takes (sum r)^2 / n in place of sum r^2 / n, so that the rate of the normal-gamma law grows too much wherever n exceeds
-one, in PSRL, UBE and moment matching alike (SPEC 2.2 of the project). It is an option of these experiments, and of
+one, in PSRL, UBE and moment matching alike. It is an option of these experiments, and of
 nothing else in the library.
 """
 

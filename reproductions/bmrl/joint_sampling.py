@@ -1,7 +1,7 @@
 """[BMRL19] (Markou and Rasmussen 2019) WideNarrow: joint against factored Gaussian Thompson sampling.
 
 All W actions of the wide state lead to one next state, so their values share its uncertainty: a factored draw counts it
-W times. Protocol and optimal values: SPEC 1.10 of the project; no numbers of regret are printed in the paper.
+W times. The paper prints no numbers of regret.
 """
 
 from collections.abc import Mapping, Sequence
@@ -155,7 +155,7 @@ def figure(result: "xr.Dataset") -> "Figure":
 
 
 REPRODUCTION = Reproduction(
-    source="[BMRL19] WideNarrow, SPEC 1.10",
+    source="[BMRL19] WideNarrow: joint and factored Gaussian Thompson sampling",
     run=joint_against_factored,
     rows=rows,
     figure=figure,

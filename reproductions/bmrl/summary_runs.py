@@ -4,7 +4,7 @@ Settings that the paper leaves open are those of its published code: noise drawn
 matching of standard deviation zeta sqrt(s2) / discount; the q_max of the uncertainty Bellman equation from the largest
 true mean reward. The local term of that equation is ours: the form "ratio" for rewards on (s, a, s'), pbar . v plus
 q_max^2 (K - 1) / (c0 + 1), with the discount squared in the operator alone. That code has the same operator, and adds
-Var_P(P . m) to the term, which the form covers already (SPEC 2.4 of the project) and which is below 1 % of it here.
+Var_P(P . m) to the term, which the form covers already and which is below 1 % of it here.
 Three further differences: that code takes variances over 100 draws of P, ours are exact; it projects BQL by 1000 draws,
 ours by quadrature; of actions of equal value it takes one at random, ours the first.
 """

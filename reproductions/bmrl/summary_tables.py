@@ -6,6 +6,7 @@ other random numbers than its agent, which only s_p knows of; ours meets the sam
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from reproductions.bmrl.published_regret import READING, SEEDS, Published
 from reproductions.bmrl.q_evolution import draw_evolution
 from reproductions.bmrl.summary_runs import METHODS
-from reproductions.reproduction import Row
+from reproductions.reproduction import Row, mean_row
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,9 +36,26 @@ def band_of(published: tuple[float, float], samples: Any) -> tuple[float, float]
     return float(mean - half), float(mean + half)
 
 
-def summary_rows(
-    result: "xr.Dataset", published: Published, size_name: str, symbol: str, *, judged: Sequence[int]
-) -> list[Row]:
+@dataclass(frozen=True)
+class Table:
+    """A published summary.
+
+    Args:
+        published: method -> size -> (mean, standard deviation).
+        size_name: the dimension of the sizes in a Dataset of `summary`.
+        symbol: of a size, in the rows.
+        judged: sizes with a verdict.
+        title: of the axis of the sizes.
+    """
+
+    published: Published
+    size_name: str
+    symbol: str
+    judged: Sequence[int]
+    title: str
+
+
+def summary_rows(result: "xr.Dataset", table: Table) -> list[Row]:
     """The table of a Dataset of `summary`: every mean, how many agree, what the error does.
 
     Verdicts: of methods without a model, and of methods with the error, on each of the `judged` sizes; of these and of
@@ -45,14 +63,9 @@ def summary_rows(
     be either. The rest is for orientation.
     """
     names = [str(name) for name in result["agent"].to_numpy()]
-    table = []
-    for name in names:
-        table += _method_rows(result, published, size_name, symbol, judged, name)
-    table += [_agreeing(result, published, size_name, name) for name in names if not METHODS[name].held]
-    for name in names:
-        if f"{name}_error" in names:
-            table += _effects(result, size_name, symbol, name)
-    return table
+    rows = [row for name in names for row in _method_rows(result, table, name)]
+    rows += [_agreeing(result, table, name) for name in names if not METHODS[name].held]
+    return rows + [row for name in names if f"{name}_error" in names for row in _effects(result, table, name)]
 
 
 def _sizes(result: "xr.Dataset", size_name: str) -> list[int]:
@@ -63,29 +76,23 @@ def _samples(result: "xr.Dataset", size_name: str, name: str, size: int) -> np.n
     return result["regret"].sel({"agent": name, size_name: size}).to_numpy()
 
 
-def _row(quantity: str, published: float | None, samples: np.ndarray, band: Any = None) -> Row:
-    half = float(half_width(samples)) if len(samples) > 1 else float("inf")
-    return Row(quantity, published, float(samples.mean()), half, band)
-
-
-def _method_rows(
-    result: "xr.Dataset", published: Published, size_name: str, symbol: str, judged: Sequence[int], name: str
-) -> list[Row]:
-    method, table = METHODS[name], []
-    for size in _sizes(result, size_name):
-        samples, beside = _samples(result, size_name, name, size), published[method.beside].get(size)
-        asked = beside is not None and method.error != 0.0 and size in judged
+def _method_rows(result: "xr.Dataset", table: Table, name: str) -> list[Row]:
+    method, rows = METHODS[name], []
+    for size in _sizes(result, table.size_name):
+        samples, beside = _samples(result, table.size_name, name, size), table.published[method.beside].get(size)
+        asked = beside is not None and method.error != 0.0 and size in table.judged
         band = band_of(beside, samples) if asked and beside is not None else None
-        table.append(_row(f"{method.label}, {symbol} = {size}", None if beside is None else beside[0], samples, band))
-    return table
+        known = None if beside is None else beside[0]
+        rows.append(mean_row(f"{method.label}, {table.symbol} = {size}", known, samples, band))
+    return rows
 
 
-def _agreeing(result: "xr.Dataset", published: Published, size_name: str, name: str) -> Row:
+def _agreeing(result: "xr.Dataset", table: Table, name: str) -> Row:
     """How many of the published sizes agree; half of those that were not played, and an interval of all of them."""
-    wanted, played = published[METHODS[name].beside], _sizes(result, size_name)
+    wanted, played = table.published[METHODS[name].beside], _sizes(result, table.size_name)
     agree = 0
     for size in set(wanted) & set(played):
-        samples = _samples(result, size_name, name, size)
+        samples = _samples(result, table.size_name, name, size)
         low, high = band_of(wanted[size], samples)
         agree += bool(low <= samples.mean() <= high)
     open_ = len(set(wanted) - set(played)) / 2
@@ -93,25 +100,19 @@ def _agreeing(result: "xr.Dataset", published: Published, size_name: str, name: 
     return Row(f"{METHODS[name].label}: sizes that agree", number, agree + open_, open_, (number, number))
 
 
-def _effects(result: "xr.Dataset", size_name: str, symbol: str, name: str) -> list[Row]:
+def _effects(result: "xr.Dataset", table: Table, name: str) -> list[Row]:
     """What the error adds to the regret, seeds paired."""
     return [
-        _row(
-            f"{METHODS[name].label}: added by the error, {symbol} = {size}",
+        mean_row(
+            f"{METHODS[name].label}: added by the error, {table.symbol} = {size}",
             None,
-            _samples(result, size_name, f"{name}_error", size) - _samples(result, size_name, name, size),
+            _samples(result, table.size_name, f"{name}_error", size) - _samples(result, table.size_name, name, size),
         )
-        for size in _sizes(result, size_name)
+        for size in _sizes(result, table.size_name)
     ]
 
 
-def draw_summary(
-    result: "xr.Dataset",
-    published: Published,
-    size_name: str,
-    title: str,
-    pairs: Sequence[tuple[int, int]] = (),
-) -> "Figure":
+def draw_summary(result: "xr.Dataset", table: Table, pairs: Sequence[tuple[int, int]] = ()) -> "Figure":
     """Regret over size with and without the error, published values as crosses; below, Q of `pairs` over time."""
     from matplotlib.figure import Figure
 
@@ -121,9 +122,9 @@ def draw_summary(
     above, below = halves
     panels: Any = above.subplots(1, 2, sharey=True)
     for axes, error in zip(panels, (1.0, 0.0), strict=True):
-        _regret_panel(axes, result, published, size_name, error)
+        _regret_panel(axes, result, table, error)
         axes.set_title("with the error of the published code" if error else "without the error")
-        axes.set_xlabel(title)
+        axes.set_xlabel(table.title)
     panels[0].set_ylabel("regret / reward of the oracle")
     panels[0].legend(fontsize=8, ncols=2)
     seeds = result.sizes["seed"]
@@ -134,7 +135,7 @@ def draw_summary(
             draw_evolution(panel, result, name, list(pairs), METHODS[name].label)
         axes[0].set_ylabel("Q")
         axes[0].legend(fontsize=7)
-        where = f"{size_name} = {int(result['watched'])}"
+        where = f"{table.size_name} = {int(result['watched'])}"
         below.suptitle(f"Q(state, action) that the first seed acts by, 95 %; dashed: optimal ({where})", fontsize=10)
     return drawing
 
@@ -145,12 +146,12 @@ def _one_of_each(result: "xr.Dataset") -> list[str]:
     return [name for name in names if not METHODS[name].held and f"{name}_error" not in names]
 
 
-def _regret_panel(axes: Any, result: "xr.Dataset", published: Published, size_name: str, error: float) -> None:
-    sizes = np.array(_sizes(result, size_name))
-    all_sizes = sorted({size for known in published.values() for size in known})
+def _regret_panel(axes: Any, result: "xr.Dataset", table: Table, error: float) -> None:
+    sizes = np.array(_sizes(result, table.size_name))
+    all_sizes = sorted({size for known in table.published.values() for size in known})
     unit = 0.07 * (all_sizes[1] - all_sizes[0])
     for number, (beside, colour) in enumerate(COLOURS.items()):
-        known = published[beside]
+        known = table.published[beside]
         shift = 2.0 * unit * (number - 2)
         mean, sd = np.array(list(known.values())).T
         axes.errorbar(np.array(list(known)) + shift - unit / 2, mean, sd, color=colour, fmt="x", alpha=0.6, capsize=2)

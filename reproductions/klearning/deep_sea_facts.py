@@ -100,7 +100,7 @@ def figure(result: "xr.Dataset") -> "Figure":
 
 
 REPRODUCTION = Reproduction(
-    source="[KL21] figure 1, SPEC 1.8",
+    source="[KL21] figure 1: the DeepSea MDP",
     run=facts,
     rows=rows,
     figure=figure,

@@ -3,8 +3,8 @@
 The paper prints neither the noise of the rewards nor its priors nor the constants of the rival methods. Ours: noise .1,
 mean rewards N(0, 1), and unknown transitions with a Dirichlet prior over the cells of the next layer that can be
 reached, of total concentration 1, the least that the paper's assumption 1 allows. With the printed constants of
-K-learning its figure 2 does not come out; with known transitions and the posterior variance of the mean rewards it does
-(SPEC Part 7, 13 of the project). Both are here. The bonuses of the rivals are those of their theorems and, "scaled",
+K-learning its figure 2 does not come out; with known transitions and the posterior variance of the mean rewards it
+does. Both are here. The bonuses of the rivals are those of their theorems and, "scaled",
 those times round numbers of ours that were not tuned.
 """
 

@@ -1,24 +1,28 @@
-"""[KL21] (O'Donoghue 2021) figure 3: K-learning with the optimal temperature on DeepSea, L = 50, as a film strip.
+"""[KL21] (O'Donoghue 2021) figures 3 and 4: K-learning and soft Q-learning on DeepSea, L = 50, as film strips.
 
-Values (14) and log visit counts after 5, 50, 100, 300 and 1000 episodes. The strip, of our first seed where the paper
-has one, shows the constants that reproduce figure 2: known transitions, posterior variance of the mean rewards. The
-table has two other readings beside it: known transitions with the bonus as printed, sigma^2 / max(n, 1), and unknown
-transitions with a span of 1 in place of L - l. The paper's times lie between the first reading and the second.
+K-learning has the optimal temperature. Values (14) and log visit counts after 5, 50, 100, 300 and 1000 episodes. The
+strip, of our first seed where the paper has one, shows the constants that reproduce figure 2: known transitions,
+posterior variance of the mean rewards. The table has two other readings beside it: known transitions with the bonus as
+printed, sigma^2 / max(n, 1), and unknown transitions with a span of 1 in place of L - l. The paper's times lie between
+the first reading and the second.
+
+Whether the paper's soft Q-learning learns a model is not said. The strip shows the tabular rule without one; the table
+has K-learning at temperature .05 without the bonus as well: the mean model, transitions known as in our figure 3.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.envs.deep_sea import reachable
-from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.time_to_solve import first_visit
 from bayes_mdp.mdp.validation import check_count, check_key
 from reproductions.klearning.deep_sea_methods import METHODS, case
 from reproductions.klearning.frames import frames
-from reproductions.reproduction import Reproduction, Row
+from reproductions.reproduction import Reproduction, Row, mean_row
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -30,6 +34,9 @@ RECENT = 100
 READINGS = {"": "k_optimal_known", "_counts": "k_optimal_known_counts", "_span1": "k_optimal_span1"}
 """Ending of the variables of a Dataset -> method."""
 NAMES = {"": "", "_counts": "counts: ", "_span1": "span 1: "}
+SOFT_Q = {"": "soft_q", "_mean": "soft_q_known"}
+"""The same, of figure 4."""
+SOFT_Q_NAMES = {"": "no model", "_mean": "mean model"}
 PARTS = ("value", "temperature", "visits", "hit")
 
 
@@ -115,7 +122,7 @@ def part(result: "xr.Dataset", ending: str) -> "xr.Dataset":
 
 
 def rows(result: "xr.Dataset") -> list[Row]:
-    """The table of every reading, the one that is drawn first."""
+    """The table of figure 3: every reading, the one that is drawn first."""
     return [row for ending, name in NAMES.items() for row in _rows(part(result, ending), name)]
 
 
@@ -147,17 +154,30 @@ def _rows(result: "xr.Dataset", name: str) -> list[Row]:
     return table
 
 
+def soft_q_rows(result: "xr.Dataset") -> list[Row]:
+    """The table of figure 4: how far across the grid the agent has come, by both readings; how its values change."""
+    size, times = result.sizes["row"], result["time"].to_numpy().tolist()
+    table = []
+    for ending, name in SOFT_Q_NAMES.items():
+        one = part(result, ending)
+        columns = (one["visits"].to_numpy()[-1] > 0).any(-2)
+        furthest = (columns * np.arange(1, size + 1)).max(-1) / size
+        value = one["value"].to_numpy()[..., 0, 0]
+        table += [
+            mean_row(f"{name}: furthest column, share of L, t = {times[-1]}", None, furthest, (0.0, 0.5)),
+            mean_row(f"{name}: visits of the goal, t = {times[-1]}", 0.0, one["hit"].to_numpy().sum(1), (0.0, 0.0)),
+            mean_row(f"{name}: value of the first state, last frame less first", None, value[-1] - value[0]),
+        ]
+        table += [
+            mean_row(f"{name}: share of the bottom row visited, t = {time}", None, share)
+            for time, share in zip(times, share_visited(one), strict=True)
+        ]
+    return table
+
+
 def share_visited(result: "xr.Dataset") -> np.ndarray:
     """[time, seed], the share of the cells of the bottom row that were visited."""
     return (result["visits"].to_numpy()[..., -1, :] > 0).mean(-1)
-
-
-def mean_row(quantity: str, published: float | None, samples: Any, band: tuple[float, float] | None = None) -> Row:
-    """A row of the mean over seeds; its interval is infinite where a seed has no number, or there is one seed."""
-    samples = np.asarray(samples, np.float64)
-    finite = np.isfinite(samples).all() and len(samples) > 1
-    half = float(half_width(samples)) if finite else np.inf
-    return Row(quantity, published, float(samples.mean()), half, band)
 
 
 def figure(result: "xr.Dataset") -> "Figure":
@@ -183,11 +203,19 @@ def figure(result: "xr.Dataset") -> "Figure":
     return drawing
 
 
-REPRODUCTION = Reproduction(
-    source="[KL21] figure 3, SPEC 1.8",
+FIGURE3 = Reproduction(
+    source="[KL21] figure 3: K-learning on DeepSea, a film strip",
     run=strips,
     rows=rows,
     figure=figure,
     quick={},
     seconds={"quick": 60.0, "full": 60.0},
+)
+FIGURE4 = Reproduction(
+    source="[KL21] figure 4: soft Q-learning on DeepSea, a film strip",
+    run=partial(strips, methods=SOFT_Q),
+    rows=soft_q_rows,
+    figure=figure,
+    quick={},
+    seconds={"quick": 20.0, "full": 20.0},
 )

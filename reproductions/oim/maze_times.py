@@ -23,7 +23,6 @@ from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
 from bayes_mdp.experiments.cells import Cells
-from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.oim.mazes import (
@@ -35,7 +34,7 @@ from reproductions.oim.mazes import (
     stack_mazes,
     totals_of_tests,
 )
-from reproductions.reproduction import Reproduction, Row
+from reproductions.reproduction import Reproduction, Row, mean_row
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -231,10 +230,10 @@ def rows(result: "xr.Dataset") -> list[Row]:
         for level, (published, number) in zip(LEVELS, METHODS[name].published, strict=True):
             table += _level_rows(result, str(name), level, published, number)
     share = (result["solved"] / result["optimum"]).to_numpy()
-    table.append(_mean_row("optimum of the discount over the best possible total", None, share))
+    table.append(mean_row("optimum of the discount over the best possible total", None, share))
     for name in result["method"].to_numpy():
         last = (result["total"].sel({"method": name}) / result["solved"]).to_numpy()[:, -1]
-        table.append(_mean_row(f"{METHODS[name].label}: share of the optimum at the last test", None, last))
+        table.append(mean_row(f"{METHODS[name].label}: share of the optimum at the last test", None, last))
     return table
 
 
@@ -244,17 +243,9 @@ def _level_rows(result: "xr.Dataset", name: str, level: float, published: float 
     all_of_them = (1.0, 1.0) if method.judged and level in (LEVELS[0], LEVELS[-1]) else None
     near = (published / 2, 2 * published) if method.judged and published and level == LEVELS[0] else None
     return [
-        _mean_row(f"{what}: share of the mazes that reach it", number / PAPER_MAZES, reached, all_of_them),
-        _mean_row(f"{what}: steps", published, steps[reached], near),
+        mean_row(f"{what}: share of the mazes that reach it", number / PAPER_MAZES, reached, all_of_them),
+        mean_row(f"{what}: steps", published, steps[reached], near),
     ]
-
-
-def _mean_row(quantity: str, published: float | None, values: Any, band: tuple[float, float] | None = None) -> Row:
-    """A row of a mean over mazes; of one there is no interval, of none no mean."""
-    if not len(values):
-        return Row(quantity, published, float("nan"), INFINITE, band)
-    half = float(half_width(values)) if len(values) > 1 else INFINITE
-    return Row(quantity, published, float(np.mean(values)), half, band)
 
 
 def figure(result: "xr.Dataset") -> "Figure":
@@ -291,7 +282,7 @@ def _curve(axes: "Axes", result: "xr.Dataset", name: str, color: str) -> None:
 
 
 REPRODUCTION = Reproduction(
-    source="[OIM08] table 3, SPEC 1.6",
+    source="[OIM08] table 3: steps to a nearly optimal policy in mazes with subgoals",
     run=learn_in_mazes,
     rows=rows,
     figure=figure,

@@ -74,15 +74,17 @@ METHODS: dict[str, Method] = {
 }
 
 
-def _grid(names: str, *rows: tuple[Any, ...]) -> tuple[dict[str, Any], ...]:
+def grid(names: str, *rows: tuple[Any, ...]) -> tuple[dict[str, Any], ...]:
+    """Constants by name, one setting a row."""
     return tuple(dict(zip(names.split(), row, strict=True)) for row in rows)
 
 
+BQL_CONSTANTS = "update choose loc pseudo_count concentration rate"
 _BONUS = [(rate, scale, life) for rate in (0.1, 0.3) for scale in (10.0, 100.0) for life in (1.0, INFINITE)]
 GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
-    "variance_bonus": _grid("learning_rate scale half_life", *_BONUS),
-    "error_bonus": _grid("learning_rate scale half_life", *_BONUS),
-    "epsilon_greedy": _grid(
+    "variance_bonus": grid("learning_rate scale half_life", *_BONUS),
+    "error_bonus": grid("learning_rate scale half_life", *_BONUS),
+    "epsilon_greedy": grid(
         "initial_q learning_rate epsilon half_life",
         *[
             (first, rate, *schedule)
@@ -91,15 +93,15 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
             for schedule in ((0.1, INFINITE), (0.2, 0.5), (1.0, 0.2), (1.0, 0.5))
         ],
     ),
-    "boltzmann": _grid(
+    "boltzmann": grid(
         "learning_rate temperature", *[(a, t) for a in (0.1, 0.5) for t in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)]
     ),
-    "ieql_plus": _grid(
+    "ieql_plus": grid(
         "theta learning_rate rate_power",
         *[(theta, *rate) for theta in (0.05, 0.5, 0.9) for rate in ((0.1, 0.0), (0.5, 0.0), (1.0, 0.5))],
     ),
-    "bql": _grid(
-        "update choose loc pseudo_count concentration rate",
+    "bql": grid(
+        BQL_CONSTANTS,
         *[
             (update, choose, *prior)
             for update, choose in (("mixture", "vpi"), ("mixture", "thompson"), ("moment", "vpi"))
@@ -113,13 +115,13 @@ GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
             )
         ],
     ),
-    "bayesian_dp": _grid(
+    "bayesian_dp": grid(
         "every loc rate",
         *[(0.005, 0.0, rate) for rate in (1e-4, 1e-3, 1e-2, 0.1, 1.0)],
         (0.005, 0.5, 0.1),
         *[(0.02, loc, rate) for loc, rate in ((0.0, 1e-4), (0.0, 0.1), (0.0, 1.0), (0.5, 0.1))],
     ),
-    "oim": _grid("v_max", *[(v,) for v in (0.025, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1)]),
+    "oim": grid("v_max", *[(v,) for v in (0.025, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1)]),
 }
 """What was tried for every kind of agent."""
 

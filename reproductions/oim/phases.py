@@ -1,14 +1,14 @@
 """[OIM08] (Szita and Lorincz 2008) tables 4 to 6: reward in phases of one long run, on Chain, Loop and FlagMaze.
 
-Nothing is reset between the phases. The paper prints neither the discount nor most constants: the discount is .95 here
-(SPEC 2.15 of the project), and constants are chosen from those of `oim_constants` on other random numbers. It prints no
-intervals: a row agrees within t sqrt(s^2 / N + s^2 / n) + .5 of the published number, the 99 % interval of the
-difference of two means, s our standard deviation over runs, N their number of runs, n ours, t the quantile of Student's
-law with n - 1 degrees of freedom (2.6 for 256 runs, 5.8 for 4), .5 the rounding.
+Nothing is reset between the phases. The paper prints neither the discount nor most constants: the discount is .95 here,
+and constants are chosen from those of `phase_methods` on other random numbers (see `tune`). It prints no intervals: a
+row agrees within t sqrt(s^2 / N + s^2 / n) + .5 of the published number, the 99 % interval of the difference of two
+means, s our standard deviation over runs, N their number of runs, n ours, t the quantile of Student's law with n - 1
+degrees of freedom (2.6 for 256 runs, 5.8 for 4), .5 the rounding.
 
 Rows of methods whose form is known are judged; those of bonus methods, IEQL+ and Bayesian DP, which had to be
 reconstructed, and of OIM with constants that were not tuned are shown without a verdict. Ties are broken at random
-(`oim_ties`).
+(`RandomTies`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -26,7 +27,7 @@ from bayes_mdp.experiments.regret import optimal_plan
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
-from reproductions.oim.phase_methods import DISCOUNT, METHODS, Scales, build
+from reproductions.oim.phase_methods import DISCOUNT, GRIDS, METHODS, TUNING_KEY, Scales, build
 from reproductions.reproduction import Reproduction, Row
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 PHASES = 8
 OBJECTIVE = Discounted(DISCOUNT)
 ROUNDING = 0.5
+_EQUAL = 1e-3
 OPTIMUM = "optimal policy"
 
 Published = Mapping[str, Mapping[int, float]]
@@ -98,7 +100,7 @@ def rewards(
 
     Args:
         task: where.
-        settings: (kind of agent, constants), as for `oim_constants.build`; `discount` among them: not .95.
+        settings: (kind of agent, constants), as for `phase_methods.build`; `discount` among them: not .95.
         key: a typed key.
         num_runs: independent runs.
         num_phases: of a run.
@@ -118,6 +120,49 @@ def rewards(
         options=RunOptions(num_checkpoints=num_phases, progress=False, space=None if prior is None else task.told),
     )
     return result["reward"].to_numpy()
+
+
+def tune(
+    task: Task, kinds: Sequence[str] = tuple(GRIDS), *, num_runs: int = 32, num_phases: int = PHASES
+) -> dict[str, dict[str, Any]]:
+    """Print what every setting of the grids earns, and return the best ones by name of the method.
+
+    Args:
+        task: where.
+        kinds: keys of `GRIDS`.
+        num_runs, num_phases: of every setting.
+
+    Returns:
+        "tuned": the setting with the largest mean reward (of several within .1 % of it, which so few runs cannot tell
+        apart, the middle one of the grid: the edge of a plateau is fragile); "nearest": that with the least sum of
+        squared distances from the published phases.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    for kind in kinds:
+        key = jax.random.key(TUNING_KEY)
+        grid = [_with(discount, c) for discount in task.discounts for c in GRIDS[kind]]
+        means = np.array([rewards(task, (kind, c), key, num_runs, num_phases).mean(0) for c in grid])
+        for constants, mean in zip(grid, means, strict=True):
+            print(f"{kind} {constants}: {mean.mean() / optimum_of(task):.3f}, phases {np.round(mean, 1)}", flush=True)
+        for name, method in METHODS.items():
+            if method.kind != kind or method.choice == "given":
+                continue
+            beside = {p: x for p, x in task.published.get(method.row, {}).items() if p <= num_phases}
+            off = [sum((mean[p - 1] - x) ** 2 for p, x in beside.items()) for mean in means]
+            tuned = _middle_of_the_best(means.mean(1))
+            nearest = tuned if off[tuned] == min(off) else int(np.argmin(off))
+            chosen[name] = dict(grid[tuned if method.choice == "tuned" else nearest])
+            print(f"-> {name}: {chosen[name]}", flush=True)
+    return chosen
+
+
+def _with(discount: float, constants: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(constants) if discount == DISCOUNT else {**constants, "discount": discount}
+
+
+def _middle_of_the_best(means: np.ndarray) -> int:
+    best = np.flatnonzero(means >= (1 - _EQUAL) * means.max())
+    return int(best[len(best) // 2])
 
 
 def play(

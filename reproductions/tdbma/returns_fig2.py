@@ -1,14 +1,14 @@
 """[TDBMA10] (Downey and Sanner 2010) figure 2: mean return over trials, TD-BMA against SARSA with fixed lambda.
 
 What the paper says in words is asked of our tracks; the levels are those of an independent program on the same tracks
-(SPEC 1.7 of the project; for fewer trials one of ours, in C, which takes the first of several best actions).
+(for fewer trials a second one, in C, which takes the first of several best actions).
 """
 
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reproductions.reproduction import Reproduction, Row
+from reproductions.reproduction import Reproduction, Row, mean_row
 from reproductions.tdbma.trainings import (
     ALPHA,
     BMA,
@@ -20,7 +20,6 @@ from reproductions.tdbma.trainings import (
     curve,
     gain_row,
     level_rows,
-    mean_row,
     of_all,
     played,
     samples,
@@ -90,7 +89,7 @@ def figure(result: "xr.Dataset") -> "Figure":
 
 
 REPRODUCTION = Reproduction(
-    source="[TDBMA10] figure 2, SPEC 1.7 and 2.21",
+    source="[TDBMA10] figure 2: mean return over trials, TD-BMA and SARSA",
     run=partial(train, plan=FULL),
     rows=rows,
     figure=figure,

@@ -1,6 +1,6 @@
 """[TDBMA10] (Downey and Sanner 2010) section 4: TD-BMA against SARSA with fixed lambda, on racetracks and Mail Robot.
 
-The paper prints no maps: ours are those of SPEC 1.7 of the project, and easier. Neither does it say which of several
+The paper prints no maps: ours are easier. Neither does it say which of several
 best actions is taken: ours is the first. An independent program says how much that matters on our tracks: with ties
 drawn at random all methods gain up to 5 % in the end, and a third in the first trials.
 """
@@ -25,7 +25,7 @@ from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
-from reproductions.reproduction import Row
+from reproductions.reproduction import Row, mean_row
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -246,18 +246,6 @@ def best_fixed(result: "xr.Dataset", domain: str, alpha: float, stage: int = -1)
         if played(result, domain, name, alpha)
     }
     return max(means, key=lambda name: means[name])
-
-
-def mean_row(
-    quantity: str, published: float | None, values: Any, band: tuple[float, float] | None = None, *, widen: float = 1.0
-) -> Row:
-    """A row of a mean over seeds; one seed has no interval.
-
-    Args:
-        widen: factor of the interval, for one that was chosen among several.
-    """
-    half = widen * float(half_width(values)) if len(values) > 1 else INFINITE
-    return Row(quantity, published, float(np.mean(values)), half, band)
 
 
 def level_rows(result: "xr.Dataset", domain: str, alpha: float, levels: Mapping[int, tuple[float, float]]) -> list[Row]:

@@ -1,9 +1,9 @@
 """[TDBMA10] (Downey and Sanner 2010) figure 3: other learning rates, and the mean lambda over the trials.
 
 On our Curves TD-BMA loses to the best fixed lambda at every learning rate, where the paper's wins at two of three; an
-independent program says so too (SPEC 1.7 of the project). Full scale shows two variations beside it: speeds up to 3,
+independent program says so too. Full scale shows two variations beside it: speeds up to 3,
 and frozen sweeps, in which each step still moves from the present entry. That reading changes nothing: an independent
-program of ours ends at -62.0 +- 2.6, and at -63.0 +- 3.0 where all steps of a trial move from the entry before it.
+program ends at -62.0 +- 2.6, and at -63.0 +- 3.0 where all steps of a trial move from the entry before it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_mdp.experiments.intervals import half_width
-from reproductions.reproduction import Reproduction, Row
+from reproductions.reproduction import Reproduction, Row, mean_row
 from reproductions.tdbma.trainings import (
     ABOVE,
     ALPHA,
@@ -31,7 +31,6 @@ from reproductions.tdbma.trainings import (
     curve,
     gain_row,
     level_rows,
-    mean_row,
     of_all,
     played,
     samples,
@@ -164,7 +163,7 @@ def _rates(axes: "Axes", result: "xr.Dataset", domain: str) -> None:
 
 
 REPRODUCTION = Reproduction(
-    source="[TDBMA10] figure 3, SPEC 1.7 and 2.21",
+    source="[TDBMA10] figure 3: learning rates, mean lambda over trials",
     run=partial(train, plan=FULL),
     rows=rows,
     figure=figure,

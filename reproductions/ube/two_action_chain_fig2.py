@@ -2,7 +2,6 @@
 
 The two-action chain of figure 1, played as the two-armed bandit that it is: a pull of the chain is its discounted sum.
 How uncertain each action is after n pulls comes from `ube.solve` and `count_bonus.bonus_values` on the chain itself.
-Constants and published numbers: SPEC 1.12 of the project.
 """
 
 from collections.abc import Sequence
@@ -164,7 +163,7 @@ def ube_fig2(
 
     Args:
         key: a typed key.
-        num_episodes, num_seeds: 1000 and 500 in SPEC 1.12.
+        num_episodes, num_seeds: 1000 and 500 for the published numbers.
         betas: scales of the bonus beta log(t) sd / sqrt(n).
         depth: of the chain from which the uncertainties come.
 
@@ -297,7 +296,7 @@ def figure(result: "xr.Dataset") -> "Figure":
 
 
 REPRODUCTION = Reproduction(
-    source="[UBE18] figure 2, SPEC 1.12",
+    source="[UBE18] figure 2: Thompson sampling by variances, bonuses by counts",
     run=ube_fig2,
     rows=rows,
     figure=figure,

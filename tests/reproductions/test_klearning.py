@@ -10,12 +10,7 @@ from bayes_mdp.experiments import run
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace
-from reproductions.klearning import deep_sea_facts as klearning_fig1
-from reproductions.klearning import deep_sea_methods as klearning
-from reproductions.klearning import film_strip as klearning_fig3
-from reproductions.klearning import film_strip_soft_q as klearning_fig4
-from reproductions.klearning import solve_times as klearning_fig2
-from reproductions.klearning import solve_times_rows as fig2_rows
+from reproductions.klearning import deep_sea_facts, deep_sea_methods, film_strip, solve_times
 from reproductions.klearning.frames import frames
 from reproductions.reproduce import reproduce
 from reproductions.verdicts import expected_verdicts
@@ -25,17 +20,17 @@ TINY = {"ucb_h": {3: 300}, "ucb_h_scaled": {3: 300}, "soft_q": {}}
 
 
 def test_every_method_makes_its_agent_and_every_plan_knows_its_methods():
-    for method in klearning.METHODS.values():
+    for method in deep_sea_methods.METHODS.values():
         assert hasattr(method.agent(7), "replan")
-    assert set(klearning_fig2.QUICK) == set(klearning_fig2.FULL) == set(klearning.METHODS)
-    assert {*klearning_fig2.QUICK["k_optimal_known"]} == {5, 10, 20, 50}
-    assert all({*range(5, 55, 5)} <= {*budgets} for budgets in klearning_fig2.FULL.values())
+    assert set(solve_times.QUICK) == set(solve_times.FULL) == set(deep_sea_methods.METHODS)
+    assert {*solve_times.QUICK["k_optimal_known"]} == {5, 10, 20, 50}
+    assert all({*range(5, 55, 5)} <= {*budgets} for budgets in solve_times.FULL.values())
 
 
 def test_the_belief_of_unknown_transitions(key):
     """Total concentration 1 over the row + 2 cells that the next layer has; mean rewards of variance 1."""
-    space = StateActionSpace(4, 2, horizon=4, support=klearning.next_layer(4))
-    posterior = infer(key, klearning.unknown_transitions(4), space=space)
+    space = StateActionSpace(4, 2, horizon=4, support=deep_sea_methods.next_layer(4))
+    posterior = infer(key, deep_sea_methods.unknown_transitions(4), space=space)
     mean = np.asarray(posterior.mean_mdp().transition_probs)
     for row, cells in enumerate((2, 3, 4, 4)):
         np.testing.assert_allclose(mean[row], np.broadcast_to((np.arange(4) < cells) / cells, (4, 2, 4)), rtol=1e-6)
@@ -44,10 +39,10 @@ def test_the_belief_of_unknown_transitions(key):
 
 def test_the_facts_of_figure_1_agree(key):
     """At another size than the figure's."""
-    result = klearning_fig1.facts(key=key, size=5)
-    table = klearning_fig1.rows(result)
+    result = deep_sea_facts.facts(key=key, size=5)
+    table = deep_sea_facts.rows(result)
     assert {row.quantity: row.verdict for row in table} == expected_verdicts("klearning-fig1")
-    assert len(klearning_fig1.figure(result).axes) == 1
+    assert len(deep_sea_facts.figure(result).axes) == 1
 
 
 class Killed(Exception):
@@ -57,11 +52,11 @@ class Killed(Exception):
 def test_solving_times_resume_from_cells(key, tmp_path, monkeypatch):
     """Killed in the second cell: the same Dataset, and nothing is computed twice."""
     options = {"key": key, "plan": TINY, "num_seeds": 2}
-    whole = klearning_fig2.solving_times(**options)
+    whole = solve_times.solving_times(**options)
     assert whole["budget"].to_numpy().tolist() == [[300], [300], [0]]
     assert np.isnan(whole["literal"].sel(agent="soft_q")).all()
     assert (whole["played"] <= whole["budget"]).all() and np.isfinite(whole["first_visit"].to_numpy()[1]).all()
-    play, names = klearning_fig2.play_until_solved, []
+    play, names = solve_times.play_until_solved, []
 
     def counted(case, path):
         names.append(path.name)
@@ -69,20 +64,20 @@ def test_solving_times_resume_from_cells(key, tmp_path, monkeypatch):
             raise Killed
         return play(case, path)
 
-    monkeypatch.setattr(klearning_fig2, "play_until_solved", counted)
+    monkeypatch.setattr(solve_times, "play_until_solved", counted)
     with pytest.raises(Killed):
-        klearning_fig2.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
-    resumed = klearning_fig2.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
+        solve_times.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
+    resumed = solve_times.solving_times(**options, cells=Cells(tmp_path / "cells", {"plan": 1}))
     assert names == ["ucb_h-3.npz", "ucb_h_scaled-3.npz", "ucb_h_scaled-3.npz"]
     xr.testing.assert_identical(resumed, whole)
     with pytest.raises(ValueError, match="holds cells of another run: plan is 1 there and 2 here"):
         Cells(tmp_path / "cells", {"plan": 2})
-    assert len(klearning_fig2.figure(whole).axes) == 2
+    assert len(solve_times.figure(whole).axes) == 2
 
 
 def test_an_unknown_method_is_refused(key):
     with pytest.raises(ValueError, match="did you mean 'soft_q'"):
-        klearning_fig2.solving_times(key=key, plan={"sofft_q": {3: 10}})
+        solve_times.solving_times(key=key, plan={"sofft_q": {3: 10}})
 
 
 def _times(values):
@@ -115,7 +110,7 @@ def test_the_table_of_figure_2():
         ("soft_q", 10): ([9, 9, 9, 9, 9], 100_000),
         ("soft_q", 14): ([nan] * 5, 5000),
     }
-    table = {row.quantity: row for row in fig2_rows.rows(_times(made_up))}
+    table = {row.quantity: row for row in solve_times.rows(_times(made_up))}
     level = table["k_optimal_known, L = 10"]
     assert (level.ours, level.half, level.band, level.verdict) == (36.0, 7.0, (18.0, 72.0), "agrees")
     assert table["epsilon_greedy_q, L = 5"].verdict == "differs"
@@ -142,11 +137,11 @@ def test_the_table_of_figure_2():
 
 def test_frames_are_the_visits_of_a_run(key):
     """The same numbers as a run that ends there, and the values of the plan that follows."""
-    seen = frames(klearning.case("soft_q", 3, key, 20, 2), (5, 20))
+    seen = frames(deep_sea_methods.case("soft_q", 3, key, 20, 2), (5, 20))
     assert seen.hits.shape == (2, 20) and seen.visits.shape == (2, 2, 3, 3, 2)
     assert seen.visits.sum((2, 3, 4)).tolist() == [[15, 15], [60, 60]]
     assert np.array_equal(seen.visits[:, :, -1, -1, 1], [seen.hits[:, :5].sum(1), seen.hits.sum(1)])
-    case = klearning.case("soft_q", 3, key, 20, 2)
+    case = deep_sea_methods.case("soft_q", 3, key, 20, 2)
     whole = run(
         case.agent,
         case.env,
@@ -166,15 +161,15 @@ def test_frames_are_the_visits_of_a_run(key):
 
 def test_the_strips_and_their_tables(key):
     """Of a toy that stands for every reading: the figure has two pictures for every time, each with a bar."""
-    toy = dict.fromkeys((*klearning_fig3.READINGS, *klearning_fig4.METHODS), "soft_q")
-    result = klearning_fig3.strips(key=key, methods=toy, size=3, times=(5, 20), num_seeds=2)
+    toy = dict.fromkeys((*film_strip.READINGS, *film_strip.SOFT_Q), "soft_q")
+    result = film_strip.strips(key=key, methods=toy, size=3, times=(5, 20), num_seeds=2)
     assert result["value"].shape == (2, 2, 3, 3) and result["temperature"].to_numpy() == pytest.approx(0.05)
     assert np.all(result["value"].to_numpy()[0] > -0.5)
-    first = {row.quantity: row for row in klearning_fig3.rows(result)}
-    for name in klearning_fig3.NAMES.values():
+    first = {row.quantity: row for row in film_strip.rows(result)}
+    for name in film_strip.NAMES.values():
         assert first[f"{name}visits of the goal, t = 20"].ours == result["hit"].to_numpy().sum(1).mean()
-    assert len(klearning_fig3.figure(result).axes) == 2 * 2 * 2
-    second = {row.quantity: row for row in klearning_fig4.rows(result)}
+    assert len(film_strip.figure(result).axes) == 2 * 2 * 2
+    second = {row.quantity: row for row in film_strip.soft_q_rows(result)}
     end = "furthest column, share of L, t = 20"
     assert second[f"no model: {end}"].ours == second[f"mean model: {end}"].ours == 1.0
     assert second[f"no model: {end}"].verdict == "differs"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,47 +17,57 @@ from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
+from reproductions.oim import phase_tables
 from reproductions.oim import phases as oim_phases
-from reproductions.oim import table4 as oim_table4
-from reproductions.oim import table5 as oim_table5
-from reproductions.oim import table6 as oim_table6
-from reproductions.oim import tuning as oim_tuning
 from reproductions.oim.phase_methods import GRIDS, METHODS, TUNING_KEY, Scales, build
 from reproductions.oim.phases import OBJECTIVE, PHASES, band_of, phase_rows, play, rewards
 from reproductions.oim.random_ties import RandomTies
 from reproductions.reproduce import reproduce
+from reproductions.reproduction import Reproduction
 from reproductions.verdicts import expected_verdicts
 
-TABLES: dict[str, Any] = {"oim-table4": oim_table4, "oim-table5": oim_table5, "oim-table6": oim_table6}
+
+class Table(NamedTuple):
+    """A table: where, the constants of its methods, the experiment."""
+
+    task: oim_phases.Task
+    constants: Mapping[str, Mapping[str, Any]]
+    reproduction: Reproduction
+
+
+CHAIN = Table(phase_tables.CHAIN, phase_tables.CHAIN_CONSTANTS, phase_tables.TABLE4)
+LOOP = Table(phase_tables.LOOP, phase_tables.LOOP_CONSTANTS, phase_tables.TABLE5)
+FLAG_MAZE = Table(phase_tables.FLAG_MAZE, phase_tables.FLAG_MAZE_CONSTANTS, phase_tables.TABLE6)
+TABLES = {"oim-table4": CHAIN, "oim-table5": LOOP, "oim-table6": FLAG_MAZE}
 SCALES = Scales(reward=2.0, value=10.0, phase=50)
 
 
-def made_up(module: Any, *, shift: float = 0.0, runs: int = 20) -> xr.Dataset:
+def made_up(table: Table, *, shift: float = 0.0, runs: int = 20) -> xr.Dataset:
     """A Dataset whose means are the published ones (500 where nothing is), moved by `shift`; standard deviation 10."""
     noise = 10.0 * np.sqrt((runs - 1) / runs) * np.resize([-1.0, 1.0], runs)
     found = {}
-    for name in module.CONSTANTS:
-        printed = module.PUBLISHED[METHODS[name].row]
+    for name in table.constants:
+        printed = table.task.published[METHODS[name].row]
         mean = np.array([printed.get(phase, 500.0) for phase in range(1, PHASES + 1)])
         found[name] = mean + shift + noise[:, None]
-    return oim_phases._dataset(module.TASK, module.CONSTANTS, found)
+    return oim_phases._dataset(table.task, table.constants, found)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_method_has_constants_that_were_tried(name):
     """Tuned and nearest ones come from the grids; the printed R_max and the largest optimal value are given."""
     module = TABLES[name]
-    rows = {METHODS[method].row for method in module.CONSTANTS}
-    assert rows == {*module.PUBLISHED} and TUNING_KEY != 0
+    rows = {METHODS[method].row for method in module.constants}
+    assert rows == {*module.task.published} and TUNING_KEY != 0
     by_hand = [("oim-table6", "bayesian_dp")]
-    for method, (constants, discount) in {m: _without_discount(c) for m, c in module.CONSTANTS.items()}.items():
-        assert discount in module.TASK.discounts or (name, method) in by_hand
+    for method, (constants, discount) in {m: _without_discount(c) for m, c in module.constants.items()}.items():
+        assert discount in module.task.discounts or (name, method) in by_hand
         if METHODS[method].choice == "given":
             assert constants == ({"v_max": 1.0} if method == "oim_optimistic" else constants)
         elif (name, method) not in by_hand:
             assert constants in GRIDS[METHODS[method].kind]
     printed = {"oim-table4": 0.5, "oim-table5": 10.0, "oim-table6": 0.005}
-    assert module.CONSTANTS["oim_literal"] == {"r_max": printed[name]}
+    assert module.constants["oim_literal"] == {"r_max": printed[name]}
 
 
 def _without_discount(constants):
@@ -66,7 +76,7 @@ def _without_discount(constants):
 
 def test_a_discount_among_the_constants_is_planned_with(key):
     """It counts in the unit of values too: in Loop, 2 at once and 2 every five steps."""
-    task = replace(oim_table5.TASK, phase_steps=50)
+    task = replace(LOOP.task, phase_steps=50)
     assert task.scales_at(0.5).value == pytest.approx(2 / (1 - 0.5**5), rel=1e-5)
     greedy = {"initial_q": 1.0, "learning_rate": 1.0, "epsilon": 0.1, "half_life": 1.0}
     far, near = (rewards(task, ("epsilon_greedy", c), key, 20, 2).sum() for c in (greedy, {**greedy, "discount": 0.1}))
@@ -92,21 +102,21 @@ def test_constants_are_in_the_units_of_the_task():
 
 
 def test_the_tasks_are_those_of_the_paper():
-    """Steps of a phase, runs, the optimum; the list of successors of Chain is what happens there; V* of SPEC 2.15."""
-    assert [t.TASK.phase_steps for t in TABLES.values()] == [1000, 1000, 20_000]
-    assert [t.TASK.published_runs for t in TABLES.values()] == [256, 256, 20]
-    assert oim_phases.optimum_of(oim_table4.TASK) == pytest.approx(3676.8)
-    assert oim_phases.optimum_of(oim_table6.TASK) == pytest.approx(1884.4, abs=0.05)
-    chain, loop = oim_table4.TASK, oim_table5.TASK
+    """Steps of a phase, runs, the optimum; the list of successors of Chain is what happens there; V*."""
+    assert [t.task.phase_steps for t in TABLES.values()] == [1000, 1000, 20_000]
+    assert [t.task.published_runs for t in TABLES.values()] == [256, 256, 20]
+    assert oim_phases.optimum_of(CHAIN.task) == pytest.approx(3676.8)
+    assert oim_phases.optimum_of(FLAG_MAZE.task) == pytest.approx(1884.4, abs=0.05)
+    chain, loop = CHAIN.task, LOOP.task
     assert chain.scales.value == pytest.approx(83.59, abs=0.01) and loop.scales.value == pytest.approx(8.84, abs=0.01)
     assert np.asarray(chain.told.support).sum(-1).tolist() == [[2, 2]] * 5
     assert np.asarray(loop.told.support).sum(-1).tolist() == [[1, 1]] * 9
-    assert np.asarray(oim_table6.TASK.told.support).sum(-1).max() == 3
+    assert np.asarray(FLAG_MAZE.task.told.support).sum(-1).max() == 3
 
 
 def test_rewards_are_those_of_a_run_and_cells_are_kept(key, tmp_path, monkeypatch):
     """Eight phases of five steps of Boltzmann Q-learning; what is kept is not played again."""
-    task = replace(oim_table4.TASK, phase_steps=5)
+    task = replace(CHAIN.task, phase_steps=5)
     constants: Mapping[str, Any] = {"boltzmann": {"learning_rate": 0.1, "temperature": 0.1}}
     options: dict[str, Any] = {"key": key, "num_runs": 3, "methods": ("boltzmann",)}
     found = play(task=task, constants=constants, cells=Cells(tmp_path / "cells", {}), **options)
@@ -140,14 +150,14 @@ def test_a_band_is_the_interval_of_a_difference():
 def test_the_table_judges_what_is_known(name):
     """Published values agree; moved by 100 they differ; OIM as printed and what was reconstructed have no verdict."""
     module = TABLES[name]
-    table = phase_rows(made_up(module), module.TASK)
+    table = phase_rows(made_up(module), module.task)
     assert table[0].quantity == "optimal policy" and table[0].verdict == "agrees"
     assert {row.quantity for row in table if row.verdict} == {*expected_verdicts(name)}
     judged = [row for row in table[1:] if row.verdict]
     assert {row.verdict for row in judged} == {"agrees"} and all(
         row.published == pytest.approx(row.ours) for row in judged
     )
-    moved = phase_rows(made_up(module, shift=100.0), module.TASK)
+    moved = phase_rows(made_up(module, shift=100.0), module.task)
     assert {row.verdict for row in moved[1:] if row.verdict} == {"differs"}
     words = ("bonus", "IEQL+", "Bayesian DP", "printed R_max", "optimistic")
     assert not [row for row in judged if any(word in row.quantity for word in words)]
@@ -157,14 +167,14 @@ def test_the_table_judges_what_is_known(name):
 
 
 def test_one_run_has_no_interval():
-    table = phase_rows(made_up(oim_table5, runs=1), oim_table5.TASK)
+    table = phase_rows(made_up(LOOP, runs=1), LOOP.task)
     assert all(row.half == np.inf and row.verdict is None for row in table[1:])
 
 
 def test_the_figure_has_a_panel_for_every_method():
-    drawing = oim_table4.REPRODUCTION.figure(made_up(oim_table4))
+    drawing = CHAIN.reproduction.figure(made_up(CHAIN))
     titles = [panel.get_title() for panel in drawing.axes if panel.get_title()]
-    assert titles == [METHODS[name].label for name in oim_table4.CONSTANTS]
+    assert titles == [METHODS[name].label for name in CHAIN.constants]
 
 
 def test_tuning_takes_the_middle_of_the_best_and_the_nearest(monkeypatch, capsys):
@@ -172,17 +182,17 @@ def test_tuning_takes_the_middle_of_the_best_and_the_nearest(monkeypatch, capsys
     level = dict(zip((0.2, 0.4, 0.5, 0.6, 0.7), (393.0, 200.0, 500.0, 499.9, 500.1), strict=True))
     monkeypatch.setitem(GRIDS, "oim", tuple({"v_max": v} for v in level))
     monkeypatch.setattr(
-        oim_tuning,
+        oim_phases,
         "rewards",
         lambda task, settings, key, runs, phases: np.full((runs, phases), level[settings[1]["v_max"]]),
     )
-    assert oim_tuning.tune(oim_table5.TASK, ("oim",)) == {
+    assert oim_phases.tune(LOOP.task, ("oim",)) == {
         "oim": {"v_max": 0.6},
         "oim_nearest": {"v_max": 0.2},
     }
     assert "oim {'v_max': 0.4}: 0.500" in capsys.readouterr().out
     level.update({0.6: 393.0, 0.5: 393.0, 0.7: 393.0})
-    assert oim_tuning.tune(oim_table5.TASK, ("oim",))["oim_nearest"] == {"v_max": 0.6}  # that of "tuned"
+    assert oim_phases.tune(LOOP.task, ("oim",))["oim_nearest"] == {"v_max": 0.6}  # that of "tuned"
 
 
 def test_ties_are_broken_at_random():
@@ -217,7 +227,7 @@ def test_a_shuffled_learner_learns_of_the_action_that_it_took():
 )
 def test_bad_settings_are_refused(change, message, key):
     with pytest.raises(ValueError, match=message):
-        oim_table4.REPRODUCTION.run(key=key, **change)
+        CHAIN.reproduction.run(key=key, **change)
 
 
 @pytest.mark.slow

@@ -13,14 +13,12 @@ import bayes_mdp as bm
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.planning import solve
-from reproductions.oim import table1 as oim_table1
-from reproductions.oim import table2 as oim_table2
 from reproductions.oim import totals as oim_totals
 from reproductions.oim.random_ties import RandomTies
 from reproductions.reproduce import reproduce
 from reproductions.verdicts import expected_verdicts
 
-TABLES = {"oim-table1": oim_table1, "oim-table2": oim_table2}
+TABLES = {"oim-table1": oim_totals.RIVER_SWIM, "oim-table2": oim_totals.SIX_ARMS}
 tables = pytest.mark.parametrize("name", TABLES)
 
 
@@ -35,8 +33,8 @@ def made_up(task, means, sd=0.3e6, runs=100):
 @tables
 def test_the_agents_are_those_that_are_said(name):
     """Three settings of OIM: the tuned one is of its grid, the optimistic one is no less than any value."""
-    module = TABLES[name]
-    task, largest = module.TASK, float(solve(module.TASK.env().mdp, bm.Discounted(0.95)).v.max())
+    task = TABLES[name]
+    largest = float(solve(task.env().mdp, bm.Discounted(0.95)).v.max())
     made = {
         method: row.make(**{name: x for name, x in row.constants.items() if name != "discount"})
         for method, row in task.methods.items()
@@ -58,7 +56,7 @@ def test_the_agents_are_those_that_are_said(name):
 @tables
 def test_bands_are_the_joint_99_percent_interval(name):
     """Published 95 % half-widths as standard errors; the judged rows are those with an expected verdict."""
-    task = TABLES[name].TASK
+    task = TABLES[name]
     ours, z = 0.3e6 / 10, NormalDist().inv_cdf
     far = {}
     for method, sign in (("r_max", 1), ("mbie", -1)):
@@ -93,10 +91,10 @@ def test_tuning_takes_the_largest_mean_by_its_own_key(monkeypatch, capsys):
         return np.array([-1500.0, 1500.0]) - abs(constants["v_max"] - 4000.0) - 1e4 * (constants["discount"] < 0.95)
 
     monkeypatch.setattr(oim_totals, "totals", drawn)
-    best = oim_totals.tune(oim_table1.TASK, ["oim"], num_runs=2, num_steps=7)
+    best = oim_totals.tune(oim_totals.RIVER_SWIM, ["oim"], num_runs=2, num_steps=7)
     assert best == {"oim": {"discount": 0.95, "v_max": 4000.0}}
     assert "-> oim: {'discount': 0.95, 'v_max': 4000.0}" in capsys.readouterr().out
-    assert len(asked) == len(oim_table1.TASK.grids["oim"])
+    assert len(asked) == len(oim_totals.RIVER_SWIM.grids["oim"])
     for method, key, *numbers in asked:
         assert (method, numbers) == ("oim", [2, 7])
         assert key == jax.random.key(oim_totals.TUNING_KEY) != jax.random.key(0)
@@ -113,7 +111,7 @@ def test_methods_are_played_by_the_same_key_and_resume(key, tmp_path, monkeypatc
         return xr.Dataset({"reward": (("seed", "checkpoint"), values)})
 
     monkeypatch.setattr(oim_totals, "run", drawn)
-    one = {"key": key, "task": oim_table2.TASK, "methods": ("mbie", "oim"), "num_runs": 3}
+    one = {"key": key, "task": oim_totals.SIX_ARMS, "methods": ("mbie", "oim"), "num_runs": 3}
     result = oim_totals.play(**one, cells=Cells(tmp_path / "cells", {}))
     same = ("six_arms", 5000, 3)
     assert asked == [(MBIE, type(None), *same, bm.Discounted(0.95)), (RandomTies, OIM, *same, bm.Discounted(0.9))]
@@ -125,7 +123,7 @@ def test_methods_are_played_by_the_same_key_and_resume(key, tmp_path, monkeypatc
 
 def test_a_short_run_of_six_arms(key):
     """40 steps: OIM meets rooms at random, and nothing pays more than 6000 a step."""
-    short = {"key": key, "task": oim_table2.TASK, "num_runs": 30, "num_steps": 40}
+    short = {"key": key, "task": oim_totals.SIX_ARMS, "num_runs": 30, "num_steps": 40}
     total = oim_totals.play(methods=("oim",), **short)["total"].to_numpy()[0]
     assert np.isin(total % 1, 0.0).all() and total.std() > 0
     assert (total >= 0).all() and (total <= 40 * 6000).all()
@@ -141,7 +139,7 @@ def test_a_short_run_of_six_arms(key):
 )
 def test_bad_requests_are_refused(changed, message, key):
     with pytest.raises(ValueError, match=message):
-        oim_totals.play(**({"key": key, "task": oim_table1.TASK, "methods": ("oim",)} | changed))
+        oim_totals.play(**({"key": key, "task": oim_totals.RIVER_SWIM, "methods": ("oim",)} | changed))
 
 
 @pytest.mark.slow

@@ -11,9 +11,7 @@ import pytest
 from bayes_mdp.experiments.deep.presets import ATARI_AGENTS, atari_agent
 from reproductions.__main__ import main
 from reproductions.reproduce import reproduce
-from reproductions.ube import atari_table1 as ube_table1
-from reproductions.ube import atari_training as atari_runs
-from reproductions.ube import montezuma_fig5 as ube_fig5
+from reproductions.ube import atari_games
 from reproductions.ube.atari_reference_scores import GAMES, human_normalised
 
 TABLE = Path(__file__).parents[3] / "shared" / "paper_tables.csv"
@@ -36,7 +34,7 @@ def played(monkeypatch):
             "training_score": 1.0,
         }
 
-    monkeypatch.setattr(atari_runs, "_train", train)
+    monkeypatch.setattr(atari_games, "_train", train)
     return calls
 
 
@@ -48,7 +46,7 @@ def test_normalisers():
 
 def test_the_score_of_a_game_is_that_of_its_best_evaluation(played):
     games, agents = ("pong", "freeway"), ("dqn", "ube_n_step")
-    result = ube_table1.run(key=jax.random.key(0), games=games, agents=agents, frames=3_000_000)
+    result = atari_games.train_in_all_games(key=jax.random.key(0), games=games, agents=agents, frames=3_000_000)
     assert [call[:2] for call in played] == [
         ("dqn", "pong"),
         ("ube_n_step", "pong"),
@@ -58,18 +56,18 @@ def test_the_score_of_a_game_is_that_of_its_best_evaluation(played):
     np.testing.assert_allclose(result["score"], [[2.0, 6.0], [4.0, 8.0]])
     expected = human_normalised("freeway", 8.0)
     assert result["human_normalised"].sel(agent="ube_n_step", game="freeway").item() == pytest.approx(expected)
-    rows = {row.quantity: row for row in ube_table1.rows(result)}
+    rows = {row.quantity: row for row in atari_games.table_rows(result)}
     both = [human_normalised("pong", 2.0), human_normalised("freeway", 6.0)]
     assert rows["dqn: mean score (%)"].ours == pytest.approx(np.mean(both))
     assert rows["dqn: mean score (%)"].published is None, "two games are not Table 1"
     assert all(row.verdict is None for row in rows.values())
-    ube_table1.figure(result)
+    atari_games.draw_games(result)
     plt.close("all")
 
 
 def test_the_whole_table_stands_beside_the_published_one(played):
-    result = ube_table1.run(key=jax.random.key(0), evaluate_every=100_000_000)
-    rows = {row.quantity: row.published for row in ube_table1.rows(result)}
+    result = atari_games.train_in_all_games(key=jax.random.key(0), evaluate_every=100_000_000)
+    rows = {row.quantity: row.published for row in atari_games.table_rows(result)}
     assert rows["ube_n_step: median score (%)"] == 126.41 and rows["dqn: games above human, of 57"] == 21
     assert len(played) == 4 * 57 and played[0][2].options.replay_size == 10**6
     if not TABLE.exists():
@@ -80,23 +78,23 @@ def test_the_whole_table_stands_beside_the_published_one(played):
         lines = [line for line in csv.DictReader(file) if line["table"] == "Table 1" and line["method"] in names]
     published = {(names[line["method"]], line["metric"].split()[0]): float(line["value"]) for line in lines}
     words = ("mean", "median", "games")
-    ours = {(agent, word): row[i] for agent, row in ube_table1.PUBLISHED.items() for i, word in enumerate(words)}
+    ours = {(agent, word): row[i] for agent, row in atari_games.PUBLISHED.items() for i, word in enumerate(words)}
     assert published == ours
 
 
 def test_figure_5(played):
-    result = ube_fig5.run(
+    result = atari_games.train_in_montezuma(
         key=jax.random.key(0), frames=500_000_000, agents=("ube_n_step", "ube_1_step"), evaluate_every=100_000_000
     )
     assert played[0][2].beta == 0.016 and played[0][1] == "montezuma_revenge"
-    rows = {row.quantity: (row.published, row.ours) for row in ube_fig5.rows(result)}
+    rows = {row.quantity: (row.published, row.ours) for row in atari_games.montezuma_rows(result)}
     assert rows == {
         "ube_n_step: score after 500M frames": (3000.0, 0.0),
         "ube_1_step: score after 200M frames": (500.0, 400.0),
     }
-    short = ube_fig5.run(key=jax.random.key(0), frames=4_000_000, agents=("ube_n_step",))
-    assert ube_fig5.rows(short)[0].published is None
-    ube_fig5.figure(result)
+    short = atari_games.train_in_montezuma(key=jax.random.key(0), frames=4_000_000, agents=("ube_n_step",))
+    assert atari_games.montezuma_rows(short)[0].published is None
+    atari_games.draw_montezuma(result)
     plt.close("all")
 
 
@@ -109,9 +107,9 @@ def test_agents_have_the_settings_of_the_paper():
 
 def test_wrong_input(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"game is 'pongg', expected one of .*; did you mean 'pong'"):
-        ube_table1.run(key=jax.random.key(0), games=("pongg",))
+        atari_games.train_in_all_games(key=jax.random.key(0), games=("pongg",))
     with pytest.raises(ValueError, match="agent is 'ube', expected one of dqn"):
-        ube_fig5.run(key=jax.random.key(0), agents=("ube",))
+        atari_games.train_in_montezuma(key=jax.random.key(0), agents=("ube",))
     with pytest.raises(ValueError, match="options of klearning-fig1 is 'games', expected one of"):
         reproduce("klearning-fig1", options={"games": ("pong",)})
     assert main(["ube-table1", "--frames", "2", "--out", str(tmp_path)]) == 2
