@@ -39,9 +39,9 @@ def _add_accuracy(commands: Any) -> None:
 def _accuracy(arguments: argparse.Namespace) -> int:
     from benchmarks.validation import measured_accuracy
 
-    stored = measured_accuracy.stored_claims()
-    shown = measured_accuracy.measure_claims() if arguments.measure else stored
-    print(measured_accuracy.describe_claims(shown))
+    stored = measured_accuracy.stored_accuracy()
+    shown = measured_accuracy.measure_accuracy() if arguments.measure else stored
+    print(measured_accuracy.describe_accuracy(shown))
     changed = measured_accuracy.changed_verdicts(shown, stored)
     for sentence in changed:
         print(sentence)
@@ -54,7 +54,7 @@ def _add_scorecard(commands: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer MDPs and draws: some verdicts stay undecided")
     parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores (NetCDF)")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw claimed against true coverage")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw stated against true coverage")
 
 
 def _scorecard(arguments: argparse.Namespace) -> int:

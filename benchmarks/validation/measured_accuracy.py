@@ -1,7 +1,7 @@
-"""What each method's variance of a value is worth, measured: exact, an upper bound, an under-estimate, or refused.
+"""The variance of a value by each method over the true one: exact, an upper bound, an under-estimate, or refused.
 
 Every method is compared with the variance over many posterior draws (float64) on random problems of four classes. The
-numbers that come with the package are in `measured_accuracy.csv`; `measure_claims` measures them again.
+stored numbers are in `measured_accuracy.csv`; `measure_accuracy` measures them again.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents import exact, moment_matching, ube
-from bayes_mdp.agents.propagated import discount_of, next_values, over_components
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.inference.judge import to_float64
 from bayes_mdp.mdp import Discounted, Episodic, Objective
-from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning import solve
 from benchmarks.validation.random_beliefs import CLASSES, REWARDS, random_problem
+from benchmarks.validation.scorecard_methods import least_q_max
 from benchmarks.validation.stored_tables import records_csv, stored_records
 
 FILE = "measured_accuracy.csv"
@@ -32,7 +31,7 @@ METHODS = (*(f"UBE {form}" for form in ube.FORMS), "moment matching", "exact rec
 
 
 @dataclass(frozen=True)
-class Claim:
+class MethodAccuracy:
     """One method on one class of problems.
 
     Args:
@@ -60,26 +59,26 @@ class Claim:
     versions: str
 
 
-def stored_claims() -> list[Claim]:
-    """The claims that come with the package."""
-    return stored_records(Claim, FILE)
+def stored_accuracy() -> list[MethodAccuracy]:
+    """The stored table."""
+    return stored_records(MethodAccuracy, FILE)
 
 
-def claims_csv(claims: Iterable[Claim]) -> str:
+def accuracy_csv(table: Iterable[MethodAccuracy]) -> str:
     """As the text of a CSV file."""
-    return records_csv(Claim, claims)
+    return records_csv(MethodAccuracy, table)
 
 
-def describe_claims(claims: list[Claim]) -> str:
+def describe_accuracy(table: list[MethodAccuracy]) -> str:
     """A table for a person: a block for each class, a line for each method."""
-    first = claims[0]
+    first = table[0]
     lines = [
         "Variance of a value by each method over the true one: least, median, largest",
         f"{first.num_problems} random problems a line, truth by {first.num_draws} draws, "
         f"methods by draws {first.method_draws}; {first.versions}",
     ]
-    for kind in dict.fromkeys(claim.problems for claim in claims):
-        block = [claim for claim in claims if claim.problems == kind]
+    for kind in dict.fromkeys(row.problems for row in table):
+        block = [row for row in table if row.problems == kind]
         lines += ["", f"{kind}", f"  {'method':<22}{'rewards on':<12}{'measured':<18}{'says':<14}   ratio"]
         lines += [
             f"  {c.method:<22}{c.rewards:<12}{c.verdict:<18}{c.says:<14}{_ratio(c)}"
@@ -88,25 +87,25 @@ def describe_claims(claims: list[Claim]) -> str:
     return "\n".join(lines)
 
 
-def _ratio(claim: Claim) -> str:
-    numbers = claim.least, claim.median, claim.largest
-    return "" if claim.verdict == "refused" else "".join(f"{x:>8.3g}" for x in numbers)
+def _ratio(row: MethodAccuracy) -> str:
+    numbers = row.least, row.median, row.largest
+    return "" if row.verdict == "refused" else "".join(f"{x:>8.3g}" for x in numbers)
 
 
-def changed_verdicts(ours: Iterable[Claim], stored: Iterable[Claim]) -> list[str]:
+def changed_verdicts(ours: Iterable[MethodAccuracy], stored: Iterable[MethodAccuracy]) -> list[str]:
     """Sentences on verdicts (measured or stated) that differ from the stored ones."""
     expected = {(c.method, c.problems, c.rewards): c for c in stored}
     sentences = []
-    for claim in ours:
-        other = expected[claim.method, claim.problems, claim.rewards]
+    for row in ours:
+        other = expected[row.method, row.problems, row.rewards]
         for what in ("verdict", "says"):
-            if getattr(claim, what) != getattr(other, what):
-                where = f"{claim.method}, {claim.problems}, rewards on the {claim.rewards}"
-                sentences.append(f"{where}: {what} is {getattr(claim, what)}, stored is {getattr(other, what)}")
+            if getattr(row, what) != getattr(other, what):
+                where = f"{row.method}, {row.problems}, rewards on the {row.rewards}"
+                sentences.append(f"{where}: {what} is {getattr(row, what)}, stored is {getattr(other, what)}")
     return sentences
 
 
-def measure_claims(
+def measure_accuracy(
     *,
     num_problems: int = NUM_PROBLEMS,
     num_draws: int = NUM_DRAWS,
@@ -114,11 +113,18 @@ def measure_claims(
     classes: Iterable[str] = CLASSES,
     rewards: Iterable[str] = REWARDS,
     methods: Iterable[str] = METHODS,
-) -> list[Claim]:
-    """Measure the claims. Host-side, float64, with a progress bar; the problems are those of seeds 0, 1, 2, ..."""
+) -> list[MethodAccuracy]:
+    """Measure the table again. Host side, float64, with a progress bar; the problems are those of seeds 0, 1, 2, ...
+
+    Args:
+        num_problems: random problems of each class.
+        num_draws: posterior draws that the truth is taken from.
+        method_draws: of the methods by draws.
+        classes, rewards, methods: of `CLASSES`, `REWARDS` and `METHODS`.
+    """
     cases, methods = [(kind, law) for kind in classes for law in rewards], tuple(methods)
     size = (num_problems, num_draws, method_draws)
-    claims: list[Claim] = []
+    table: list[MethodAccuracy] = []
     with jax.enable_x64(True), Progress(1, num_problems * len(cases)) as bar:
         for number, (kind, law) in enumerate(cases):
             tables = []
@@ -126,8 +132,8 @@ def measure_claims(
                 tables.append(_measure(kind, law, seed, methods, (num_draws, method_draws)))
                 bar.advance(number * num_problems + seed + 1)
             says = {**_stated(kind, law), **tables[-1].says}
-            claims += [_claim(method, (kind, law), tables, says[method], size) for method in methods]
-    return claims
+            table += [_row(method, (kind, law), tables, says[method], size) for method in methods]
+    return table
 
 
 class _Measured(NamedTuple):
@@ -209,14 +215,7 @@ def _by_draws(method: str, problem: tuple[Any, ...], num_draws: int) -> Any:
 def _plan(posterior: Any, objective: Objective) -> tuple[Array, Float[Array, ""]]:
     """The greedy policy of the mean MDP, and the least q_max that bounds what the equations multiply with a row."""
     policy = solve(posterior.mean_mdp(), objective).policy
-
-    def bound(belief: Any) -> Float[Array, ""]:
-        value = evaluate(belief.mean_mdp(), policy, objective)
-        if not belief.rewards_by_outcome:
-            return jnp.max(jnp.abs(value.v))
-        return jnp.max(belief.row_bound(next_values(value.v, objective), discount_of(objective)))
-
-    return policy, jnp.max(over_components(bound, posterior))
+    return policy, least_q_max(posterior, policy, objective)
 
 
 @eqx.filter_jit
@@ -238,11 +237,13 @@ def _values(rows: np.ndarray, reward: np.ndarray, policy: np.ndarray, objective:
     return q
 
 
-def _claim(method: str, case: tuple[str, str], tables: list[_Measured], says: str, size: tuple[int, int, int]) -> Claim:
+def _row(
+    method: str, case: tuple[str, str], tables: list[_Measured], says: str, size: tuple[int, int, int]
+) -> MethodAccuracy:
     _, num_draws, method_draws = size
     versions = " ".join(f"{name} {version(name)}" for name in ("bayes-mdp", "jax", "numpy"))
     if any(method not in table.variance for table in tables):
-        return Claim(method, *case, "refused", says, np.nan, np.nan, np.nan, *size, versions)
+        return MethodAccuracy(method, *case, "refused", says, np.nan, np.nan, np.nan, *size, versions)
     share = num_draws / method_draws if method in _DRAWN else 0.0
     ratios, errors = [], []
     for table in tables:
@@ -251,7 +252,7 @@ def _claim(method: str, case: tuple[str, str], tables: list[_Measured], says: st
         errors.append(table.error[real] * np.sqrt(1 + share))
     ratio = np.concatenate(ratios)
     numbers = float(ratio.min()), float(np.median(ratio)), float(ratio.max())
-    return Claim(method, *case, judge(ratio, np.concatenate(errors)), says, *numbers, *size, versions)
+    return MethodAccuracy(method, *case, judge(ratio, np.concatenate(errors)), says, *numbers, *size, versions)
 
 
 def judge(ratio: np.ndarray, error: np.ndarray) -> str:

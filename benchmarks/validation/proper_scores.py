@@ -1,4 +1,4 @@
-"""How well stated uncertainty fits what came true: coverage, claimed over true spread, proper scores. Plain numpy.
+"""How well stated uncertainty fits what came true: coverage, stated over true spread, proper scores. Plain numpy.
 
 Gneiting and Raftery (2007), *Strictly proper scoring rules, prediction, and estimation*, JASA 102; Dawid and Sebastiani
 (1999), *Coherent dispersion criteria for optimal experimental design*, Annals of Statistics 27.
@@ -74,8 +74,8 @@ def sd_ratio(variance: Float[np.ndarray, "n k"], error: Float[np.ndarray, "n k"]
     """Claimed over true standard deviation, root of mean variance over root of mean squared error, and its error.
 
     Args:
-        variance: claimed, of k values in n problems.
-        error: truth minus claimed mean.
+        variance: stated, of k values in n problems.
+        error: truth minus stated mean.
 
     Returns:
         The ratio, and its standard error over problems (by linearisation; the values of one problem depend on each

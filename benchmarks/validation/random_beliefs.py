@@ -1,6 +1,7 @@
-"""Random beliefs on which the claims about variances are measured: acyclic, cyclic, tied, mixture. Plain numpy.
+"""Random beliefs on which variances of values are measured: acyclic, cyclic, tied, mixture. Plain numpy.
 
-The first problem of each class but "tied" is a counterexample, of SPEC Part 7 (1) or, cyclic, (3) of the project.
+The first problem of each class but "tied" is a counterexample: the printed form of UBE states half of the variance on
+it; that of "cyclic" are self-loops, where the uncertainty Bellman equation states too little.
 """
 
 from typing import Any

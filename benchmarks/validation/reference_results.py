@@ -1,4 +1,4 @@
-"""Learning levels on RiverSwim and Chain beside the published ones of our SPEC (Part 7)."""
+"""Learning levels on RiverSwim and Chain beside published ones."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""`scorecard`: what methods claim about the value of a policy, scored against the truth in MDPs drawn from a prior.
+"""`scorecard`: what methods state about the value of a policy, scored against the truth in MDPs drawn from a prior.
 
 A belief that is right in the mean of an interval need not know which values go together, and it is that which decides
 how an agent explores: beside marginal scores there is one over pairs of states.
@@ -18,7 +18,7 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import SCORECARD_FORMAT
 from bayes_mdp.mdp.validation import check_count, check_key, check_type
 from benchmarks.validation import proper_scores as scores
-from benchmarks.validation.scorecard_methods import METHODS, Claimed, claims, greedy_policy, values
+from benchmarks.validation.scorecard_methods import METHODS, StatedValues, greedy_policy, stated_values, values
 from benchmarks.validation.scorecard_problems import CLASSES, ScoredClass, observe, scored_class
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def scorecard(
     """Score methods that state an uncertainty. Host side, compiles one program for each class.
 
     Of every class `num_mdps` MDPs are drawn from a prior; each is observed under a policy that acts at random, the
-    posterior is inferred, and the policy that is greedy in its mean MDP is judged: what each method claims about its
+    posterior is inferred, and the policy that is greedy in its mean MDP is evaluated: what each method states about its
     values at the first step is compared with those in the drawn MDP. The posterior being right, a method that is exact
     covers them as often as it says, whatever the data and the policy.
 
@@ -56,7 +56,7 @@ def scorecard(
         A Dataset [problems, estimator], nan where a method refuses the class or does not apply to it (`says` is empty):
 
         * `coverage` [problems, estimator, level] of the true q(s, a) by central intervals (normal, or of the draws);
-        * `sd_ratio`: claimed over true standard deviation of q; `sd_ratio_error`, its standard error;
+        * `sd_ratio`: stated over true standard deviation of q; `sd_ratio_error`, its standard error;
         * `crps` of q, in units of the value: the less, the better;
         * `pair_score`: Dawid-Sebastiani score of v(s), v(s') over pairs of states, in nats: the less, the better;
         * `pair_gain`: by how much that is less than with the correlations taken for zero;
@@ -94,23 +94,23 @@ def _check(key: Any, classes: Any, methods: Any, num_mdps: int, num_draws: int) 
 
 
 def _play(key: PRNGKeyArray, kind: str, methods: tuple[str, ...], num_mdps: int, num_draws: int) -> tuple[Any, Any]:
-    """True (q [n S A], v [n S]), and what each method claims, [n ...], as numpy arrays."""
+    """True (q [n S A], v [n S]), and what each method states, [n ...], as numpy arrays."""
     problem: ScoredClass = scored_class(kind)
 
-    def one(key: PRNGKeyArray) -> tuple[Any, dict[str, Claimed]]:
-        key_mdp, key_data, key_infer, key_claims = jax.random.split(key, 4)
+    def one(key: PRNGKeyArray) -> tuple[Any, dict[str, StatedValues]]:
+        key_mdp, key_data, key_infer, key_methods = jax.random.split(key, 4)
         truth = problem.draw(key_mdp)
         data = observe(key_data, truth, problem.objective, problem.num_transitions)
         posterior = problem.infer(key_infer, data)
         policy = greedy_policy(posterior, problem.objective)
-        said = claims(key_claims, posterior, policy, problem.objective, methods, num_draws)
+        said = stated_values(key_methods, posterior, policy, problem.objective, methods, num_draws)
         return values(truth, policy, problem.objective), said
 
     keys = jax.random.split(key, num_mdps)
     return jax.device_get(jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=min(_AT_ONCE, num_mdps)))(keys))
 
 
-def _score(q: np.ndarray, v: np.ndarray, claimed: Claimed) -> dict[str, Any]:
+def _score(q: np.ndarray, v: np.ndarray, claimed: StatedValues) -> dict[str, Any]:
     """The scores of one method on one class, from float64 copies."""
     flat = (len(q), -1)
     truth, mean, variance = (np.asarray(x, np.float64).reshape(flat) for x in (q, claimed.mean, claimed.variance))

@@ -1,4 +1,4 @@
-"""What each method of the scorecard claims about the values of a policy: means, variances, covariances, or draws."""
+"""What each method of the scorecard states about the values of a policy: means, variances, covariances, or draws."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -30,13 +30,13 @@ METHODS = (
 )
 
 
-class Claimed(eqx.Module):
-    """What is claimed of the values of a policy at the first step.
+class StatedValues(eqx.Module):
+    """What is stated of the values of a policy at the first step.
 
     Args:
         mean, variance: [S A], of q.
-        v_mean, v_covariance: [S], [S S], of v; methods that know no correlation between states claim none.
-        draws: [D S A], where the claim is their empirical distribution; else None (a normal distribution).
+        v_mean, v_covariance: [S], [S S], of v; methods that know no correlation between states state none.
+        draws: [D S A], where the statement is their empirical distribution; else None (a normal distribution).
         says: the `validity` that the method itself states.
     """
 
@@ -48,14 +48,14 @@ class Claimed(eqx.Module):
     says: str = eqx.field(static=True)
 
 
-def claims(
+def stated_values(
     key: PRNGKeyArray, posterior: Any, policy: Any, objective: Objective, methods: Iterable[str], num_draws: int
-) -> dict[str, Claimed]:
-    """What each method claims; those that refuse the belief are left out. Traceable.
+) -> dict[str, StatedValues]:
+    """What each method states; those that refuse the belief are left out. Traceable.
 
     ", marginals" and ", mean hyper-parameter" are what a belief becomes that forgets its mixture: for mixtures only.
     """
-    q_max = _bound(posterior, policy, objective)
+    q_max = least_q_max(posterior, policy, objective)
     answers = {}
     for method in methods:
         try:
@@ -69,12 +69,12 @@ def claims(
 
 def _answer(
     key: PRNGKeyArray, method: str, posterior: Any, policy: Any, objective: Objective, q_max: Any, num_draws: int
-) -> Claimed | None:
+) -> StatedValues | None:
     if method == BY_DRAWS:
         return _by_draws(key, posterior, policy, objective, num_draws)
     if method.startswith("exact UBE"):
         clip = method.endswith(", clipped")
-        return _claimed(exact.exact_ube(key, posterior, policy, objective, num_draws=num_draws, clip=clip), objective)
+        return _stated(exact.exact_ube(key, posterior, policy, objective, num_draws=num_draws, clip=clip), objective)
     name, comma, how = method.partition(", ")
     if comma:
         if not can_split(posterior):
@@ -83,28 +83,28 @@ def _answer(
     if name.startswith("UBE"):
         return _by_ube(name.removeprefix("UBE "), posterior, policy, objective, q_max)
     core = exact.value_covariance if name == "exact recursion" else moment_matching.value_variance
-    return _claimed(core(posterior, policy, objective), objective)
+    return _stated(core(posterior, policy, objective), objective)
 
 
-def _by_ube(form: str, posterior: Any, policy: Any, objective: Objective, q_max: Any) -> Claimed:
+def _by_ube(form: str, posterior: Any, policy: Any, objective: Objective, q_max: Any) -> StatedValues:
     """With the least q_max, that no trace can prove; what the method says is what it says of its own."""
     answer = ube.solve(posterior, policy, objective, q_max=q_max, form=form)
     said = eqx.filter_eval_shape(lambda p, pi: ube.solve(p, pi, objective, form=form), posterior, policy)
-    return _claimed(eqx.tree_at(lambda a: a.validity, answer, said.validity), objective)
+    return _stated(eqx.tree_at(lambda a: a.validity, answer, said.validity), objective)
 
 
-def _claimed(answer: Any, objective: Objective) -> Claimed:
+def _stated(answer: Any, objective: Objective) -> StatedValues:
     alone = jax.vmap(jnp.diag)(jnp.atleast_2d(answer.v_variance)).reshape(*answer.v_variance.shape, -1)
     parts = answer.q_mean, answer.q_variance, answer.v_mean, getattr(answer, "v_covariance", alone)
     mean, variance, v_mean, covariance = (x[0] for x in parts) if isinstance(objective, Episodic) else parts
-    return Claimed(mean, variance, v_mean, covariance, None, answer.validity.kind)
+    return StatedValues(mean, variance, v_mean, covariance, None, answer.validity.kind)
 
 
-def _by_draws(key: PRNGKeyArray, posterior: Any, policy: Any, objective: Objective, num_draws: int) -> Claimed:
+def _by_draws(key: PRNGKeyArray, posterior: Any, policy: Any, objective: Objective, num_draws: int) -> StatedValues:
     q, v = jax.vmap(lambda k: values(posterior.sample(k), policy, objective))(jax.random.split(key, num_draws))
     centred = v - v.mean(0)
     covariance = centred.T @ centred / (num_draws - 1)
-    return Claimed(q.mean(0), q.var(0, ddof=1), v.mean(0), covariance, q, "exact")
+    return StatedValues(q.mean(0), q.var(0, ddof=1), v.mean(0), covariance, q, "exact")
 
 
 def values(mdp: Any, policy: Any, objective: Objective) -> tuple[Float[Array, "S A"], Float[Array, " S"]]:
@@ -118,7 +118,7 @@ def greedy_policy(posterior: Any, objective: Objective) -> Any:
     return solve(posterior.mean_mdp(), objective).policy
 
 
-def _bound(posterior: Any, policy: Any, objective: Objective) -> Float[Array, ""]:
+def least_q_max(posterior: Any, policy: Any, objective: Objective) -> Float[Array, ""]:
     """The least q_max that bounds what the uncertainty Bellman equation multiplies with a row."""
 
     def bound(belief: Any) -> Float[Array, ""]:

@@ -39,7 +39,7 @@ class ScoredClass(NamedTuple):
 def scored_class(kind: str) -> ScoredClass:
     """A class of `CLASSES`.
 
-    "acyclic", "cyclic" and "tied" are those of `claim_problems` (rewards on the pair, one belief of each, as the
+    "acyclic", "cyclic" and "tied" are those of `random_beliefs` (rewards on the pair, one belief of each, as the
     prior). "hierarchical": the mean rewards of all steps, states and actions vary by .3 around a level that is unknown,
     Normal(0, 1) on a grid of 15 points, so that the belief is a `Mixture` and exact; 4 steps, rows all but known.
     """

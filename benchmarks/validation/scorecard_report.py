@@ -29,7 +29,7 @@ class Score:
         problems, estimator: as in the Dataset of `scorecard`.
         verdict: "calibrated", "too sure", "too wide", "undecided" or "refused"; see `judge`.
         says: the `validity` that the method states.
-        sd_ratio: claimed over true standard deviation of q.
+        sd_ratio: stated over true standard deviation of q.
         coverage_50, coverage_80, coverage_95: of q.
         crps, pair_score, pair_gain: see `scorecard`.
         num_mdps, num_draws: how many MDPs, and draws of methods by draws.
@@ -53,7 +53,7 @@ class Score:
 
 
 def judge(ratio: float, error: float) -> str:
-    """The verdict on a ratio of claimed over true standard deviation, from its interval of 3 standard errors.
+    """The verdict on a ratio of stated over true standard deviation, from its interval of 3 standard errors.
 
     "calibrated": all of it is within 10 % of one; "too sure": all of it below that band, "too wide": all above;
     "undecided": else, too few MDPs.
@@ -97,9 +97,9 @@ def describe_scorecard(lines: list[Score]) -> str:
     head = f"  {'method':<{width}} {'verdict':<12}{'says':<13}{'sd ratio':>9}"
     head += "".join(f"{f'in {level:.0%}':>8}" for level in LEVELS) + f"{'CRPS':>9}{'pairs':>9}{'gain':>7}"
     text = [
-        "What methods claim about the values of a policy, against the truth in MDPs drawn from a prior",
+        "What methods state about the values of a policy, against the truth in MDPs drawn from a prior",
         f"{first.num_mdps} MDPs a class, methods by draws {first.num_draws} draws; {first.versions}",
-        "sd ratio: claimed over true standard deviation of q. in 95%: how often the 95 % interval holds the true q.",
+        "sd ratio: stated over true standard deviation of q. in 95%: how often the 95 % interval holds the true q.",
         "pairs: score of v over pairs of states, nats, the less the better; gain: of that, by knowing correlations.",
     ]
     for kind in dict.fromkeys(line.problems for line in lines):
@@ -145,7 +145,7 @@ def changed_scores(ours: Iterable[Score], stored: Iterable[Score]) -> list[str]:
 
 
 def plot_scorecard(result: "xr.Dataset") -> "Figure":
-    """Coverage of each method against what it claims, a panel for each class."""
+    """Coverage of each method against what it states, a panel for each class."""
     check_dataset("result", result)
     from matplotlib.figure import Figure
 
@@ -171,5 +171,5 @@ def plot_scorecard(result: "xr.Dataset") -> "Figure":
         axes.set_xlim(0, 1.02)
         axes.set_xlabel("true values inside")
     panels[0].set_yticks(places, [str(name) for name in names])
-    panels[-1].legend(title="claimed", fontsize="small")
+    panels[-1].legend(title="stated", fontsize="small")
     return figure
