@@ -106,8 +106,8 @@ def test_run_refuses_an_objective_that_the_agent_has_no_rule_for(capsys):
 @pytest.mark.parametrize(
     ("line", "program"),
     [
-        ("reproduce x --full", "reproductions"),
-        ("reproduce", "reproductions"),
+        ("reproduce x --full", "reproductions NAME"),
+        ("reproduce", "reproductions NAME"),
         ("scorecard --quick", "benchmarks.validation scorecard"),
         ("levels --help", "benchmarks.validation levels"),
     ],

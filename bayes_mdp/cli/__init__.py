@@ -13,7 +13,7 @@ from typing import Any
 ERRORS = (ValueError, TypeError, OSError, ImportError)
 USER_ERROR, INTERRUPTED = 2, 130
 MOVED = {
-    "reproduce": "reproductions",
+    "reproduce": "reproductions NAME",
     "scorecard": "benchmarks.validation scorecard",
     "levels": "benchmarks.validation levels",
 }

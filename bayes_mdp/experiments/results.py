@@ -76,7 +76,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run`, `reproduce`, `compare`, `train`, `evaluate_agent` or `scorecard` left, as it was written.
+    """Read what `run`, `compare`, `train`, `evaluate_agent`, a reproduction or a scorecard left, as it was written.
 
     Raises:
         ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.
