@@ -17,6 +17,8 @@ from bayes_mdp.experiments.papers.bmrl_tables import band_of, draw_summary, summ
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.mdp import Discounted
 
+pytestmark = pytest.mark.numerics
+
 EXPERIMENTS = {
     "bmrl-deepsea": (bmrl_deepsea, published.DEEP_SEA, "n_states"),
     "bmrl-widenarrow": (bmrl_widenarrow, published.WIDE_NARROW, "width"),

@@ -19,6 +19,8 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma
 
+pytestmark = pytest.mark.numerics
+
 S, A = 3, 2
 SPACE = StateActionSpace(S, A)
 PRIOR = (0.0, 4.0, 3.0, 3.0)

@@ -18,6 +18,8 @@ from bayes_mdp.experiments.claims import (
     stored_claims,
 )
 
+pytestmark = pytest.mark.numerics
+
 SAID = {"exact": ("exact",), "upper bound": ("upper bound", "exact")}  # what is stated -> what may be measured
 
 

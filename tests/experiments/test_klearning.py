@@ -16,6 +16,8 @@ from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace
 
+pytestmark = pytest.mark.numerics
+
 TINY = {"ucb_h": {3: 300}, "ucb_h_scaled": {3: 300}, "soft_q": {}}
 """Two cells that are compiled once, and a method that is not tried."""
 

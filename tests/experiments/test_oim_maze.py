@@ -19,6 +19,8 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Problem, StateActionSp
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.prioritized_sweeping import predecessor_lists
 
+pytestmark = pytest.mark.numerics
+
 SIZE, START = 6, 7
 ENVS: Any = [maze_with_subgoals(seed, SIZE) for seed in range(2)]
 MAZES = stack_mazes(ENVS)

@@ -23,6 +23,8 @@ from bayes_mdp.experiments.papers.oim_ties import RandomTies
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 
+pytestmark = pytest.mark.numerics
+
 TABLES: dict[str, Any] = {"oim-table4": oim_table4, "oim-table5": oim_table5, "oim-table6": oim_table6}
 SCALES = Scales(reward=2.0, value=10.0, phase=50)
 

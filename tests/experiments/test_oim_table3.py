@@ -11,6 +11,8 @@ from bayes_mdp.experiments.papers import oim_table3 as table3
 from bayes_mdp.experiments.papers.oim_table3 import LEVELS, METHODS, Plan, first_steps, learn_in_mazes
 from bayes_mdp.experiments.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 TINY = Plan(num_mazes=2, num_steps=600, test_every=200, num_runs=3, run_length=100, size=6, first_maze=3)
 ANY: Any = "some"
 

@@ -17,6 +17,8 @@ from bayes_mdp.experiments.papers.oim_ties import RandomTies
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.planning import solve
 
+pytestmark = pytest.mark.numerics
+
 TABLES = {"oim-table1": oim_table1, "oim-table2": oim_table2}
 tables = pytest.mark.parametrize("name", TABLES)
 

@@ -31,6 +31,8 @@ from bayes_mdp.planning import evaluate, solve
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 from tests.flips import NUMBER, refused_flips
 
+pytestmark = pytest.mark.numerics
+
 KEY = jax.random.key(7)
 TOY = ToyBelief.of(3, 2)
 QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)

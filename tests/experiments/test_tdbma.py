@@ -17,6 +17,8 @@ from bayes_mdp.experiments.papers import tdbma, tdbma_fig2, tdbma_fig3
 from bayes_mdp.experiments.papers.tdbma import BMA, FIXED, FROZEN, Training
 from bayes_mdp.experiments.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 PLANS = {
     "fig2": (tdbma_fig2, tdbma_fig2.FULL, tdbma_fig2.QUICK),
     "fig3": (tdbma_fig3, tdbma_fig3.FULL, tdbma_fig3.QUICK),

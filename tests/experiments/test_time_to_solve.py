@@ -15,6 +15,8 @@ from bayes_mdp.experiments.papers.klearning import goal
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.experiments.toy import two_states
 
+pytestmark = pytest.mark.numerics
+
 AGENT = EpsilonGreedyQ(0.5, 0.3, replan="episode")
 
 

@@ -17,6 +17,8 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.planning.propagate import propagate
 
+pytestmark = pytest.mark.numerics
+
 DEPTH, G, WIDTH, STEPS, SEEDS = 6, 0.8, 3.0, 300, 400
 CHAIN = 60
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from planning_problems import all_policies, arrays, listed, make_mdp, solve
-from planning_problems import evaluate as compiled
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, unroll
 from bayes_mdp.planning.first_exit import exit_policy
+from tests.planning.planning_problems import all_policies, arrays, listed, make_mdp, solve
+from tests.planning.planning_problems import evaluate as compiled
 
 
 def losing(n, seed=0):
