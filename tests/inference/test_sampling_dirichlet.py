@@ -9,7 +9,7 @@ from scipy import stats
 from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
 from bayes_mdp.inference.sampling.dirichlet import scatter_listed
 
-pytestmark = pytest.mark.numerics
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 
 NUM_DRAWS = 40_000
 SIGMAS = 6.5  # false alarm 1e-10 a number, under 1e-7 a test

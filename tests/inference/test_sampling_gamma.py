@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from bayes_mdp.inference.sampling import elementary, exponential, fused_key, gamma, loggamma
 
-pytestmark = pytest.mark.numerics
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 
 CONCENTRATIONS = (0.01, 0.3, 1.0, 2.5, 40.0, 1e4)
 NUM_DRAWS = 100_000

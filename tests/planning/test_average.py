@@ -8,6 +8,8 @@ from bayes_mdp.mdp import MDP, AverageReward
 from bayes_mdp.planning import occupancy
 from tests.planning.planning_problems import all_policies, arrays, evaluate, listed, make_mdp, solve
 
+pytestmark = pytest.mark.optimised
+
 
 def stationary_gain(rows, reward):
     """Gain of an ergodic or periodic chain from its stationary distribution, by least squares."""

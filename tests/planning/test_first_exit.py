@@ -9,6 +9,8 @@ from bayes_mdp.planning.first_exit import exit_policy
 from tests.planning.planning_problems import all_policies, arrays, listed, make_mdp, solve
 from tests.planning.planning_problems import evaluate as compiled
 
+pytestmark = pytest.mark.optimised
+
 
 def losing(n, seed=0):
     """Every step costs something, ends are possible from about half of the pairs."""
