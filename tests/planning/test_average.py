@@ -8,8 +8,6 @@ from bayes_mdp.mdp import MDP, AverageReward
 from bayes_mdp.planning import occupancy
 from tests.planning.planning_problems import all_policies, arrays, evaluate, listed, make_mdp, solve
 
-pytestmark = pytest.mark.optimised
-
 
 def stationary_gain(rows, reward):
     """Gain of an ergodic or periodic chain from its stationary distribution, by least squares."""
@@ -26,6 +24,7 @@ def best_gain(data):
     )
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("sparse", [False, True])
 def test_enumeration(sparse, x64):
     for kind in ("random", "masked"):

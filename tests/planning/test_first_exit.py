@@ -9,8 +9,6 @@ from bayes_mdp.planning.first_exit import exit_policy
 from tests.planning.planning_problems import all_policies, arrays, listed, make_mdp, solve
 from tests.planning.planning_problems import evaluate as compiled
 
-pytestmark = pytest.mark.optimised
-
 
 def losing(n, seed=0):
     """Every step costs something, ends are possible from about half of the pairs."""
@@ -37,6 +35,7 @@ def two_rooms(stay, leave):
     return MDP(rows, np.array([[stay[0], leave[0]], [stay[1], leave[1]]]), end_probs=ends)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("sparse", [False, True])
 def test_enumeration(sparse, x64):
     for seed in range(3):
