@@ -7,6 +7,7 @@ import zlib
 from importlib.metadata import version
 from pathlib import Path
 
+# Set before JAX is imported; `XLA_FLAGS= pytest -m optimised` leaves XLA as users have it.
 # Most of a run is compilation, and what LLVM could do better pays for itself in longer programs only. The older code
 # generator takes half the time. It may compute a number twice, which is the same number where multiply-add is not fused
 # (AVX has no such instruction). A jaxlib that lacks a flag stops the process: 0.10 alone is asked.
@@ -23,13 +24,19 @@ os.environ.setdefault(
 import jax
 import pytest
 
+KEPT_FROM = 0.2
+"""Programs that take this many seconds to compile are kept on disk; below, writing costs more than it saves."""
+
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
 
 
 def pytest_report_header(config):
-    return f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))"
+    return [
+        f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))",
+        f"XLA flags: {os.environ['XLA_FLAGS'] or 'default'}",
+    ]
 
 
 @pytest.fixture
@@ -48,10 +55,17 @@ def x64():
 
 
 def pytest_configure(config):
-    """Compiled programs are kept between runs in pytest's own cache: most of a run is compilation."""
-    if hasattr(config, "cache") and config.cache is not None:
-        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    """Compiled programs are kept between runs in pytest's own cache, for workers and processes that tests start too.
+
+    An entry that another process is still writing cannot be read: pyproject.toml ignores the warning, and the program
+    is compiled.
+    """
+    if hasattr(config, "cache") and config.cache is not None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = str(config.cache.mkdir("jax"))
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", KEPT_FROM)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(KEPT_FROM)
 
 
 MAPPINGS = Path("/proc/self/maps")

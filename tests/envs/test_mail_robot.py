@@ -12,6 +12,8 @@ import pytest
 from bayes_mdp.envs import SIMULATED, MailRobot, RobotState, mail_robot
 from bayes_mdp.mdp import SimulatedEnvironment
 
+pytestmark = pytest.mark.numerics
+
 SMALL = """
     #########
     #P..#..D#

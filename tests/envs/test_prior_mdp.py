@@ -11,6 +11,8 @@ from bayes_mdp.envs import prior_mdp
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma, random_environment
 
+pytestmark = pytest.mark.numerics
+
 WRONG: Any = "next"
 
 

@@ -13,6 +13,8 @@ from bayes_mdp.envs import ListedReward, Track, racetrack, racetrack_space, read
 from bayes_mdp.mdp import FirstExit, NormalReward
 from bayes_mdp.planning import solve
 
+pytestmark = pytest.mark.numerics
+
 ACTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
 BARTO: dict[str, Any] = {"max_speed": None, "slip": 0.1, "crash": "restart"}
 OPEN = "S..x.\n..S..\n#...F\n.x..F"

@@ -7,6 +7,8 @@ import pytest
 
 from bayes_mdp.envs import TRACKS, Track, read_track
 
+pytestmark = pytest.mark.numerics
+
 MAP = """
     #####
     #S.F#

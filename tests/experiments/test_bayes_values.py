@@ -19,6 +19,8 @@ from bayes_mdp.agents.replan import as_rule
 from bayes_mdp.experiments import bayes_values, describe_bayes_values
 from bayes_mdp.models import World
 
+pytestmark = pytest.mark.numerics
+
 PAY = np.array([[0.0, 0.1], [0.2, 1.0]])
 SPACE, ONE_STATE = bm.StateActionSpace(2, 2), bm.StateActionSpace(1, 2)
 START = np.array([1.0, 0.0])

@@ -12,6 +12,8 @@ import pytest
 from bayes_mdp.experiments.hashed_world import BUCKET, HashedWorld, HashIndex
 from tests.experiments.generator import DEFAULT_GENERATOR
 
+pytestmark = pytest.mark.numerics
+
 
 class Counter(eqx.Module):
     """An environment whose states are their codes; action a adds a + 1, and 9 or more ends it."""

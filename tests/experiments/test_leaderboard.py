@@ -20,6 +20,8 @@ from bayes_mdp.experiments.leaderboard import (
     resamples,
 )
 
+pytestmark = pytest.mark.numerics
+
 RNG = np.random.default_rng(0)
 
 

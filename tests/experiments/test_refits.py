@@ -26,6 +26,8 @@ from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
 from bayes_mdp.models import World
 from tests.experiments.toy import ManyDraws, WornDraws, two_states
 
+pytestmark = pytest.mark.numerics
+
 KEY = jax.random.key(5)
 NUM_DRAWS = 16
 QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)

@@ -31,6 +31,8 @@ from bayes_mdp.planning import evaluate, solve
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 from tests.flips import NUMBER, refused_flips
 
+pytestmark = pytest.mark.numerics
+
 KEY = jax.random.key(7)
 TOY = ToyBelief.of(3, 2)
 QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)
@@ -53,6 +55,7 @@ def _result():
     return _toy()
 
 
+@pytest.mark.optimised
 def test_learns_and_is_reproducible():
     """The last checkpoint earns the optimal gain .9 or nearly; the same key gives the same bits; another key others."""
     result = _result()
@@ -92,6 +95,7 @@ class Killed(Exception):
     """Stands for a kill signal."""
 
 
+@pytest.mark.optimised
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch):
     """After a kill in the middle, the same call ends in the same bits; the snapshot is gone; the file says the same."""
     path = tmp_path / "run.nc"
@@ -179,6 +183,7 @@ def test_objective_regret_of_a_fixed_policy():
     assert np.allclose(result["regret"].values[:, -1], expected, rtol=1e-4)
 
 
+@pytest.mark.optimised
 def test_episodic_regret():
     """An agent that never learns loses E V* - E V every episode; where it replans inside episodes, the same."""
     mdp = two_states().mdp
@@ -202,6 +207,7 @@ def test_oracle_run():
     assert _toy(random, regret="oracle_run")["regret"].values[:, -1].mean() > 100
 
 
+@pytest.mark.optimised
 def test_ends():
     """Restarts in a run without episodes; in an episode, nothing after the end."""
     space = {"prior": ToyBelief.of(3, 2, ends=True), "num_seeds": 4, "key": KEY, "options": QUIET}

@@ -15,6 +15,8 @@ from bayes_mdp.mdp import Discounted, Episodic
 from reproductions.klearning.deep_sea_methods import goal
 from tests.experiments.toy import two_states
 
+pytestmark = pytest.mark.numerics
+
 AGENT = EpsilonGreedyQ(0.5, 0.3, replan="episode")
 
 

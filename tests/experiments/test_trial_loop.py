@@ -22,6 +22,8 @@ from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from tests.agents.trial_reference import Learner
 from tests.experiments.generator import DEFAULT_GENERATOR
 
+pytestmark = pytest.mark.numerics
+
 S, A, SEEDS, TRIALS, MOST = 4, 3, 3, 40, 6
 LEGAL = np.array([[True, True, False], [True, True, True], [False, True, True], [True, False, True]])
 DISCOUNT = 0.75

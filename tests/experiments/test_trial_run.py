@@ -22,6 +22,8 @@ from bayes_mdp.mdp import (
 )
 from tests.experiments.toy import walk_that_ends
 
+pytestmark = pytest.mark.numerics
+
 KEY = jax.random.key(3)
 QUIET = RunOptions(num_checkpoints=4, progress=False, snapshot_seconds=0.0)
 AGENT = TDBMA(trial_steps=12)

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from collapsed_marginals import (
+from scipy import stats
+from scipy.special import log_softmax, logsumexp
+
+from bayes_mdp.models import clustered_states, feature_dynamics, shared_rewards, sticky, unknown_concentration
+from tests.inference.collapsed_marginals import (
     COUNTS,
     PAIRS,
     REWARDS,
@@ -31,10 +35,6 @@ from collapsed_marginals import (
     normal_gamma_rewards,
     normal_rewards_by_moments,
 )
-from scipy import stats
-from scipy.special import log_softmax, logsumexp
-
-from bayes_mdp.models import clustered_states, feature_dynamics, shared_rewards, sticky, unknown_concentration
 
 DISTANCE = np.arange(S)[None, :] - np.arange(S)[:, None]
 FEATURES = np.stack([np.abs(DISTANCE), DISTANCE], -1)[:, None].astype(float)  # [S 1 S 2]

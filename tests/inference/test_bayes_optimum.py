@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from bayes_problems import CASES, LEGAL, PAY, S2, Case, fresh, plain, two_state
 
 import bayes_mdp as bm
 from bayes_mdp.inference import hyperstates
@@ -18,6 +17,9 @@ from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.models import priors
+from tests.inference.bayes_problems import CASES, LEGAL, PAY, S2, Case, fresh, plain, two_state
+
+pytestmark = pytest.mark.numerics
 
 BELIEF_OF = cache(lambda name: bm.infer(jax.random.key(0), CASES[name].prior, space=CASES[name].space))
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
 
 from bayes_mdp.inference.behaviour import behaviour_policy, greedy
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
+from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
 
 
 def test_greedy_is_optimal_in_the_mean_mdp():

@@ -7,7 +7,6 @@ from collections import Counter
 import jax
 import numpy as np
 import pytest
-from branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 
 import bayes_mdp as bm
 from bayes_mdp.inference.chains import SamplingWarning
@@ -15,6 +14,7 @@ from bayes_mdp.inference.collapse import log_evidence
 from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.route import _prove_hierarchy, prove
+from tests.inference.branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 
 KEY = jax.random.key(0)
 

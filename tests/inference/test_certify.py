@@ -12,7 +12,6 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
-from programs import ACCEPTED, SPACE, draw_transitions, sequential_evidence, transitions_of
 
 from bayes_mdp.inference import certify as certificate
 from bayes_mdp.inference.certify import certify
@@ -33,6 +32,7 @@ from bayes_mdp.models import (
     joint,
 )
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from tests.inference.programs import ACCEPTED, SPACE, draw_transitions, sequential_evidence, transitions_of
 
 KEY = jax.random.key(0)
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from hierarchies import SPACE, clusters, shared_rewards, sticky
 from scipy import integrate
 from scipy.special import gammaln
 from scipy.stats import halfnorm
@@ -23,6 +22,7 @@ from bayes_mdp.inference.rejuvenate import systematic
 from bayes_mdp.inference.route import _prove_hierarchy
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import World
+from tests.inference.hierarchies import SPACE, clusters, shared_rewards, sticky
 
 
 def some_transitions(seed, num=40):

@@ -11,8 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from collapsed_marginals import DATA, REWARDS, SEEN, SPACE, normal_rewards, normal_rewards_by_moments
-from collapsed_oracles import CASES, Moments, draw, one_dimension, sticky_rows
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS, DiscreteHMCGibbs
 from scipy import integrate, stats
@@ -24,6 +22,8 @@ from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.hierarchy import find_hierarchy
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import joint, summarise
+from tests.inference.collapsed_marginals import DATA, REWARDS, SEEN, SPACE, normal_rewards, normal_rewards_by_moments
+from tests.inference.collapsed_oracles import CASES, Moments, draw, one_dimension, sticky_rows
 
 MAX_Z = 7.0
 KEYS = 8

@@ -10,10 +10,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from programs import ACCEPTED, IMPOSTORS, SPACE
 
 from bayes_mdp.inference.route import infer
 from bayes_mdp.models import NormalGamma, World, normal
+from tests.inference.programs import ACCEPTED, IMPOSTORS, SPACE
 
 KEY = jax.random.key(0)
 

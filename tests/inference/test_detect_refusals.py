@@ -11,11 +11,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
-from programs import SPACE
 
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import NormalGamma, World, normal
+from tests.inference.programs import SPACE
 
 KEY = jax.random.key(0)
 KNOWN = np.zeros((3, 2))

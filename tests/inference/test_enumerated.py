@@ -8,13 +8,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from branching_programs import DATA, SPACE, Branching
 from scipy.special import betaln
 
 import bayes_mdp as bm
 from bayes_mdp.inference.fitting import fit_for
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.models import World
+from tests.inference.branching_programs import DATA, SPACE, Branching
 
 KEY = jax.random.key(0)
 PROGRAM = Branching(("coin",), "is one", "where", "rows")

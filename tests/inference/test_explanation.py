@@ -7,13 +7,13 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from branching_programs import Branching
-from hierarchies import SPACE, clusters, sticky
 from numpyro import handlers
 
 import bayes_mdp as bm
 from bayes_mdp.cli import main
 from bayes_mdp.models import World
+from tests.inference.branching_programs import Branching
+from tests.inference.hierarchies import SPACE, clusters, sticky
 
 KEY = jax.random.key(0)
 DATA = bm.Transitions([0, 1], [0, 0], [1.0, 0.0], [1, 0])

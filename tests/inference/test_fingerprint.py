@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from hierarchies import SPACE
 
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import World
+from tests.inference.hierarchies import SPACE
 
 
 def under(hyper, function=jnp.asarray):

@@ -9,7 +9,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from hierarchies import SPACE, clusters, pairs, shared_rewards, sticky
 from numpyro import handlers
 
 from bayes_mdp.inference.chains import SamplingWarning
@@ -21,6 +20,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.models import World
+from tests.inference.hierarchies import SPACE, clusters, pairs, shared_rewards, sticky
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -12,6 +12,8 @@ from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import StateActionSpace
 
+pytestmark = pytest.mark.numerics
+
 
 def problem_of(horizon=20, n_states=3):
     """Unknown rows and coins, stationary."""

@@ -16,6 +16,8 @@ from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanInform, StateActionSpace, Transitions
 
+pytestmark = pytest.mark.numerics
+
 S, A = 4, 2
 information = jax.jit(expected_information)
 tell = jax.jit(lambda belief: belief.expected_information())

@@ -8,18 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from policy_problems import (
-    ACTIONS,
-    ISLANDS,
-    N_ACTIONS,
-    N_STATES,
-    NUM_DRAWS,
-    START,
-    ExponentialRows,
-    OnlySamples,
-    dense_value,
-    posterior,
-)
 
 from bayes_mdp.inference import judge
 from bayes_mdp.inference.compare import compare_policies
@@ -33,6 +21,20 @@ from bayes_mdp.mdp import (
     StateActionSpace,
     memory,
 )
+from tests.inference.policy_problems import (
+    ACTIONS,
+    ISLANDS,
+    N_ACTIONS,
+    N_STATES,
+    NUM_DRAWS,
+    START,
+    ExponentialRows,
+    OnlySamples,
+    dense_value,
+    posterior,
+)
+
+pytestmark = pytest.mark.numerics
 
 
 def drawn(belief, key):

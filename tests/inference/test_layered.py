@@ -15,6 +15,8 @@ from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanSampleBackup, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 
+pytestmark = pytest.mark.numerics
+
 VALUES = np.array([3.0, -1.0, 5.0])
 NUMBER = 40_000
 

@@ -17,6 +17,8 @@ from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import CanCount, CanMean, CanNameTies, CanSample, CanSplit, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 
+pytestmark = pytest.mark.numerics
+
 WEIGHTS = np.array([0.2, 0.5, 0.3])
 VALUES, DISCOUNT = np.array([3.0, -1.0, 5.0]), 0.9
 learn = jax.jit(lambda belief, data, weight: belief.update(data, weight))

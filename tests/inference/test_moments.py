@@ -2,9 +2,12 @@
 """Pooled and merged statistics against numpy on the raw numbers."""
 
 import numpy as np
+import pytest
 from scipy.special import gammaln
 
 from bayes_mdp.inference.moments import absorb, log_rising, merge_statistics, pool, statistics
+
+pytestmark = pytest.mark.numerics
 
 
 def _of(values):

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from policy_problems import ISLANDS, OnlySamples, posterior
 from scipy import integrate, stats
 
 import bayes_mdp as bm
@@ -18,6 +17,9 @@ from bayes_mdp.inference.optimal_actions import probability_optimal, shared_out
 from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace
+from tests.inference.policy_problems import ISLANDS, OnlySamples, posterior
+
+pytestmark = pytest.mark.numerics
 
 LOC, SCALE = np.array([0.3, 0.0, -0.5]), np.array([0.4, 1.0, 1.5])
 

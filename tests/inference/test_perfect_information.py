@@ -4,7 +4,6 @@
 import jax
 import numpy as np
 import pytest
-from policy_problems import ACTIONS, START, posterior
 from scipy import integrate, stats
 
 from bayes_mdp.inference import mixture
@@ -14,6 +13,9 @@ from bayes_mdp.inference.perfect_information import expected_value_of_perfect_in
 from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Validity
+from tests.inference.policy_problems import ACTIONS, START, posterior
+
+pytestmark = pytest.mark.numerics
 
 
 def bandit(belief):

@@ -17,6 +17,8 @@ from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanSpread, CanUpdate, Co
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.models import dirichlet_normal_gamma
 
+pytestmark = pytest.mark.numerics
+
 
 def _assert_same(one, two):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):

@@ -4,8 +4,6 @@
 import jax
 import numpy as np
 import pytest
-from numpy_draws import NUMBER, draw_rewards, draw_rows
-from policy_problems import posterior as only_rows
 
 import bayes_mdp as bm
 from bayes_mdp.agents.return_variance import return_variance
@@ -16,6 +14,10 @@ from bayes_mdp.inference.return_split import split_return_variance
 from bayes_mdp.inference.rewards import known_rewards, reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace
+from tests.inference.numpy_draws import NUMBER, draw_rewards, draw_rows
+from tests.inference.policy_problems import posterior as only_rows
+
+pytestmark = pytest.mark.numerics
 
 LIMIT = 6.5
 START = np.array([0.6, 0.4, 0.0])

@@ -7,6 +7,8 @@ import pytest
 from bayes_mdp.inference.families import BetaBelief, NormalGammaBelief
 from bayes_mdp.inference.rewards import known_rewards, reward_cells
 
+pytestmark = pytest.mark.numerics
+
 
 def _beta(size):
     return BetaBelief(np.full(size, 2.0), np.full(size, 1.0))

@@ -13,7 +13,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from programs import ACCEPTED, SPACE, draw_transitions, transitions_of
 
 from bayes_mdp.inference import infer as face
 from bayes_mdp.inference.certify import certify
@@ -22,6 +21,7 @@ from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.shards import merge
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models import World, dirichlet_bernoulli, dirichlet_poisson, known_rewards
+from tests.inference.programs import ACCEPTED, SPACE, draw_transitions, transitions_of
 
 KEY = jax.random.key(0)
 FLAT = known_rewards(np.zeros((3, 2)))

@@ -15,10 +15,10 @@ import pytest
 from numpyro import handlers
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
-from programs import ACCEPTED, draw_transitions, transitions_of
 
 from bayes_mdp.inference.route import infer
 from bayes_mdp.models import dirichlet_bernoulli, joint, summarise, to_mdp
+from tests.inference.programs import ACCEPTED, draw_transitions, transitions_of
 
 
 def _draws(program, transitions, key, num_samples):

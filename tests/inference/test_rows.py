@@ -8,6 +8,8 @@ from scipy import stats
 
 from bayes_mdp.inference.rows import dirichlet_rows
 
+pytestmark = pytest.mark.numerics
+
 
 def test_tables_that_change_nothing_are_dropped():
     shape = (2, 3, 2)

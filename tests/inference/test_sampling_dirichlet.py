@@ -9,6 +9,8 @@ from scipy import stats
 from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split
 from bayes_mdp.inference.sampling.dirichlet import scatter_listed
 
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
+
 NUM_DRAWS = 40_000
 SIGMAS = 6.5  # false alarm 1e-10 a number, under 1e-7 a test
 PRIOR = np.array([0.3, 1.0, 2.5, 0.0, 0.7])

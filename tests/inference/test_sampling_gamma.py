@@ -10,6 +10,8 @@ from scipy import special, stats
 
 from bayes_mdp.inference.sampling import elementary, exponential, fused_key, gamma, loggamma
 
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
+
 CONCENTRATIONS = (0.01, 0.3, 1.0, 2.5, 40.0, 1e4)
 NUM_DRAWS = 100_000
 FALSE_ALARM = 1e-8  # of one Kolmogorov-Smirnov test; every test below makes at most 14 of them

@@ -8,6 +8,8 @@ from scipy import stats
 
 from bayes_mdp.inference.sampling import normal_gamma
 
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
+
 NUM_DRAWS = 50_000
 LOC, PSEUDO_COUNT, CONCENTRATION, RATE = 0.7, 3.0, 2.5, 1.5
 FALSE_ALARM = 1e-8

@@ -8,6 +8,8 @@ import pytest
 from bayes_mdp.inference.sampling import fused_key, plain_key
 from bayes_mdp.inference.sampling.threefry import key_words, threefry_block
 
+pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
+
 SHAPES = [(), (7,), (3, 4), (2, 3, 5)]
 DRAWS = {
     "bits": jax.random.bits,

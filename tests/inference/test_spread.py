@@ -7,6 +7,8 @@ import pytest
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
 
+pytestmark = pytest.mark.numerics
+
 
 def _covariance(c):
     mean = c / c.sum()

@@ -4,7 +4,6 @@
 import jax
 import numpy as np
 import pytest
-from programs import ACCEPTED
 
 from bayes_mdp.inference import infer
 from bayes_mdp.inference.families import NormalBelief
@@ -13,6 +12,9 @@ from bayes_mdp.inference.rewards import reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
 from bayes_mdp.inference.ties import describe_ties
 from bayes_mdp.mdp import StateActionSpace
+from tests.inference.programs import ACCEPTED
+
+pytestmark = pytest.mark.numerics
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from numpy_draws import NUMBER, draw_leaves, draw_rewards, draw_rows
 
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from tests.inference.numpy_draws import NUMBER, draw_leaves, draw_rewards, draw_rows
+
+pytestmark = pytest.mark.numerics
 
 DISCOUNT, LIMIT = 0.9, 6.5
 VALUES = np.array([3.0, -1.0, 5.0])

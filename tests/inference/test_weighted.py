@@ -9,6 +9,8 @@ from bayes_mdp.inference.weighted import CountedDraws, draws
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, CanSpread, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 
+pytestmark = pytest.mark.numerics
+
 
 def _mdps(ends, number=5):
     rng = np.random.default_rng(0)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from planning_problems import all_policies, arrays, evaluate, listed, make_mdp, solve
 
 from bayes_mdp.envs import chain, riverswim, riverswim_episodic
 from bayes_mdp.mdp import MDP, AverageReward
 from bayes_mdp.planning import occupancy
+from tests.planning.planning_problems import all_policies, arrays, evaluate, listed, make_mdp, solve
 
 
 def stationary_gain(rows, reward):
@@ -24,6 +24,7 @@ def best_gain(data):
     )
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("sparse", [False, True])
 def test_enumeration(sparse, x64):
     for kind in ("random", "masked"):

@@ -2,11 +2,11 @@
 """The order in which the values of a chain can be worked out, on drawn graphs."""
 
 import numpy as np
-from planning_problems import listed
 from scipy.sparse.csgraph import floyd_warshall
 
 from bayes_mdp.mdp import MDP
 from bayes_mdp.planning.condensation import condensation
+from tests.planning.planning_problems import listed
 
 
 def test_components_and_order_of_random_graphs():

@@ -2,11 +2,14 @@
 
 import jax.numpy as jnp
 import numpy as np
-from planning_problems import KINDS, arrays, evaluate, listed, make_mdp, solve
+import pytest
 
 from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.mdp import MDP, Episodic
 from bayes_mdp.planning import backward_induction
+from tests.planning.planning_problems import KINDS, arrays, evaluate, listed, make_mdp, solve
+
+pytestmark = pytest.mark.optimised
 
 HORIZON = 7
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from planning_problems import all_policies, arrays, listed, make_mdp, solve
-from planning_problems import evaluate as compiled
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, unroll
 from bayes_mdp.planning.first_exit import exit_policy
+from tests.planning.planning_problems import all_policies, arrays, listed, make_mdp, solve
+from tests.planning.planning_problems import evaluate as compiled
 
 
 def losing(n, seed=0):
@@ -35,6 +35,7 @@ def two_rooms(stay, leave):
     return MDP(rows, np.array([[stay[0], leave[0]], [stay[1], leave[1]]]), end_probs=ends)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("sparse", [False, True])
 def test_enumeration(sparse, x64):
     for seed in range(3):

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from planning_problems import arrays, evaluate, listed, make_mdp
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit
+from tests.planning.planning_problems import arrays, evaluate, listed, make_mdp
 
 occupancy = jax.jit(planning.occupancy)
 

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planning_problems import arrays, evaluate, make_mdp
 
 from bayes_mdp.mdp import MDP, Discounted, Episodic
 from bayes_mdp.planning import policy_probs
+from tests.planning.planning_problems import arrays, evaluate, make_mdp
 
 MDP6 = make_mdp(*arrays("masked", 6))
 FREE6 = MDP(MDP6.transition_probs, MDP6.reward)

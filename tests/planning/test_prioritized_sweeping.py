@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planning_problems import arrays, listed, make_mdp, optimal_discounted
 
 from bayes_mdp import planning
 from bayes_mdp.envs import flag_maze
 from bayes_mdp.mdp import AverageReward, Discounted, SparseMDP
 from bayes_mdp.planning.prioritized_sweeping import any_lane, predecessor_lists, solve_by_priority
+from tests.planning.planning_problems import arrays, listed, make_mdp, optimal_discounted
 
 GAMMA = 0.9
 THRESHOLD = 1e-7

@@ -4,10 +4,10 @@
 import jax
 import numpy as np
 import pytest
-from planning_problems import arrays, listed, make_mdp
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
 from bayes_mdp.planning.propagate import propagate
+from tests.planning.planning_problems import arrays, listed, make_mdp
 
 N, DISCOUNT = 5, 0.9
 propagated = jax.jit(propagate)

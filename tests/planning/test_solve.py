@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planning_problems import KINDS, arrays, evaluate, listed, make_mdp
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
 from bayes_mdp.planning import Solution
+from tests.planning.planning_problems import KINDS, arrays, evaluate, listed, make_mdp
+
+pytestmark = pytest.mark.optimised
 
 MDP6 = make_mdp(*arrays("random", 6))
 STEPS = MDP(np.full((3, 2, 1, 2), 0.5), np.zeros((3, 2, 1)))

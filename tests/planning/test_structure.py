@@ -6,10 +6,10 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planning_problems import listed
 
 from bayes_mdp.mdp import MDP
 from bayes_mdp.planning.structure import find_cycle, reachable_pairs
+from tests.planning.planning_problems import listed
 
 
 def graph(edges, n, n_actions=1):

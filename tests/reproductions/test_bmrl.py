@@ -19,6 +19,8 @@ from reproductions.bmrl.summary_tables import Table, band_of, draw_summary, summ
 from reproductions.reproduce import reproduce
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 EXPERIMENTS = {
     "bmrl-deepsea": (regret_summaries.DEEP_SEA, published.DEEP_SEA, "n_states"),
     "bmrl-widenarrow": (regret_summaries.WIDE_NARROW, published.WIDE_NARROW, "width"),

@@ -19,6 +19,8 @@ from reproductions.bmrl.batch_error import BatchError, with_batch_error
 from reproductions.bmrl.q_evolution import played
 from reproductions.bmrl.summary_runs import agents_prior
 
+pytestmark = pytest.mark.numerics
+
 S, A = 3, 2
 SPACE = StateActionSpace(S, A)
 PRIOR = (0.0, 4.0, 3.0, 3.0)

@@ -15,6 +15,8 @@ from reproductions.klearning.frames import frames
 from reproductions.reproduce import reproduce
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 TINY = {"ucb_h": {3: 300}, "ucb_h_scaled": {3: 300}, "soft_q": {}}
 """Two cells that are compiled once, and a method that is not tried."""
 

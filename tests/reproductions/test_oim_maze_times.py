@@ -11,6 +11,8 @@ from reproductions.oim import maze_times as table3
 from reproductions.oim.maze_times import LEVELS, METHODS, Plan, first_steps, learn_in_mazes
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 TINY = Plan(num_mazes=2, num_steps=600, test_every=200, num_runs=3, run_length=100, size=6, first_maze=3)
 ANY: Any = "some"
 

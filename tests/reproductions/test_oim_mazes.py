@@ -19,6 +19,8 @@ from reproductions.oim import mazes as oim_maze
 from reproductions.oim.maze_times import DISCOUNT, PLANNER
 from reproductions.oim.mazes import learn, optimal_totals, solved_totals, stack_mazes, totals_of_tests
 
+pytestmark = pytest.mark.numerics
+
 SIZE, START = 6, 7
 ENVS: Any = [maze_with_subgoals(seed, SIZE) for seed in range(2)]
 MAZES = stack_mazes(ENVS)

@@ -26,6 +26,8 @@ from reproductions.reproduce import reproduce
 from reproductions.reproduction import Reproduction
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 
 class Table(NamedTuple):
     """A table: where, the constants of its methods, the experiment."""

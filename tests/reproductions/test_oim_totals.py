@@ -18,6 +18,8 @@ from reproductions.oim.random_ties import RandomTies
 from reproductions.reproduce import reproduce
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 TABLES = {"oim-table1": oim_totals.RIVER_SWIM, "oim-table2": oim_totals.SIX_ARMS}
 tables = pytest.mark.parametrize("name", TABLES)
 

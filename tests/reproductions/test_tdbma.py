@@ -20,6 +20,8 @@ from reproductions.tdbma import variations_fig3 as tdbma_fig3
 from reproductions.tdbma.trainings import BMA, FIXED, FROZEN, Training
 from reproductions.verdicts import expected_verdicts
 
+pytestmark = pytest.mark.numerics
+
 PLANS = {
     "fig2": (tdbma_fig2, tdbma_fig2.FULL, tdbma_fig2.QUICK),
     "fig3": (tdbma_fig3, tdbma_fig3.FULL, tdbma_fig3.QUICK),

@@ -17,6 +17,8 @@ from bayes_mdp.planning.propagate import propagate
 from reproductions.ube import two_action_chain_fig2 as fig2
 from reproductions.ube.two_action_chain_fig2 import Rule, best_bonus, known_chain, pulls
 
+pytestmark = pytest.mark.numerics
+
 DEPTH, G, WIDTH, STEPS, SEEDS = 6, 0.8, 3.0, 300, 400
 CHAIN = 60
 

@@ -18,6 +18,8 @@ from benchmarks.validation.measured_accuracy import (
 )
 from benchmarks.validation.random_beliefs import CLASSES, REWARDS, random_problem
 
+pytestmark = pytest.mark.numerics
+
 SAID = {"exact": ("exact",), "upper bound": ("upper bound", "exact")}  # what is stated -> what may be measured
 
 
