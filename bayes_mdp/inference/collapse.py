@@ -17,8 +17,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from bayes_mdp.inference.certify import TOLERANCE, certify, invent, site_densities
+from bayes_mdp.inference.compact import Grouped
 from bayes_mdp.inference.detect import Detected
-from bayes_mdp.inference.grouped import Grouped
 from bayes_mdp.inference.hierarchy import Hierarchy, Values, find_hierarchy, leaves_inside
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.refusals import NotConjugate

@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.detect import Detected, detect
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.refusals import NotConjugate, in_the_way
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
@@ -219,7 +219,7 @@ def fit_of(branches: Branches) -> Fit:
         for k, component in enumerate(branches.components):
             own = jax.tree.map(np.array, component)
             try:
-                after.append(seen_on_host(own, data))
+                after.append(refit(own, data))
                 weights[k] += after[-1].log_evidence
             except ValueError as error:  # impossible under this value: it is ruled out
                 refusals.append(error)

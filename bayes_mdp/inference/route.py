@@ -1,4 +1,4 @@
-"""`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
+"""`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven."""
 
 import sys
 from collections.abc import Callable
@@ -21,7 +21,9 @@ from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method, check_sampler
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.refusals import NotConjugate
+from bayes_mdp.inference.sampled.fits import sampled_fit
 from bayes_mdp.inference.trace import KNOWN, Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
@@ -93,8 +95,18 @@ def infer(
     return posterior
 
 
-def fit_of_program(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS = NUTS()) -> Fit:
-    """See `bayes_mdp.inference.fitting.fit_for`."""
+def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()) -> Fit:
+    """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
+
+    Args:
+        prior: a NumPyro program, space -> `World`.
+        space: what is known before any data.
+        method: as for `infer`.
+        sampler: options of the chains, where `method` is a name and the route takes chains.
+
+    Raises:
+        ValueError, TypeError: as `infer`, but for what depends on the data.
+    """
     return prove(prior, space, method, sampler)[1].fit
 
 
@@ -144,8 +156,6 @@ def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
                 raise
             why_not[name] = str(error)
     Probe(program)  # what no route infers rightly is refused
-    from bayes_mdp.inference.sampled.fits import sampled_fit
-
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method
     return Route(sampled_fit(program.prior, program.space, chosen), why_not)
@@ -158,7 +168,7 @@ def _exact_fit(program: Program) -> Fit:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
         del key
         copy = jax.tree.map(np.array, posterior)
-        return copy if data is None else collapsed_fit.seen_on_host(copy, data)
+        return copy if data is None else refit(copy, data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, posterior).update(transitions)

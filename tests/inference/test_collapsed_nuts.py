@@ -20,8 +20,8 @@ from scipy import integrate, stats
 from bayes_mdp.inference import infer
 from bayes_mdp.inference.chains import SamplingWarning
 from bayes_mdp.inference.collapse import log_collapsed
-from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.hierarchy import find_hierarchy
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import joint, summarise
 
@@ -62,7 +62,7 @@ def test_the_collapsed_density_is_the_one_written_out(name, x64):
     rng = np.random.default_rng(0)
     hierarchy, _ = find_hierarchy(trace_program(CASES[name].prior, SPACE), rng)
     assert set(hierarchy.parents) == set(CASES[name].shapes)
-    seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+    seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
     density = jax.jit(lambda values, seen: log_collapsed(hierarchy, values, seen))
     for _ in range(3):
         values = draw(name, rng)

@@ -138,8 +138,8 @@ def joint(space):
 def test_a_pseudo_count_over_two_sites_is_that_over_one():
     """The densities that the chains get, and their gradients, are equal; they were nan."""
     from bayes_mdp.inference.collapse import log_evidence
-    from bayes_mdp.inference.collapsed_fit import seen_on_host
     from bayes_mdp.inference.methods import NUTS
+    from bayes_mdp.inference.refit import refit
     from bayes_mdp.inference.route import _prove_hierarchy, prove
 
     found = []
@@ -148,7 +148,7 @@ def test_a_pseudo_count_over_two_sites_is_that_over_one():
         assert route.fit.method == "collapsed"
         hierarchy = _prove_hierarchy(program)
         assert hierarchy.parents == ("count",)
-        seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+        seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
         with jax.enable_x64(True):
 
             def density(count, hierarchy=hierarchy, seen=seen):
