@@ -1,4 +1,9 @@
-"""`CollapsedPosterior`: latent parents by weighted draws, their conjugate leaves in closed form."""
+"""`CollapsedPosterior`: hyperparameters by weighted draws, the conjugate sites below them in closed form.
+
+p(h, sites | data) = p(h | data) p(sites | h, data). NUTS draws h_k from the first factor, the sites integrated out; the
+second is a `ConjugatePosterior` for each draw. New data d multiply the weight of draw k by p(d | h_k, data so far), a
+ratio of conjugate evidences.
+"""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.chains import Chains, run_chains
 from bayes_mdp.inference.collapse import collapsed_model
-from bayes_mdp.inference.compact import Classes, compress, prior_leaves, with_prior_leaves
+from bayes_mdp.inference.compact import Classes, compress, prior_arrays, with_prior_arrays
 from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.derived import Scalars, of_conjugate_sites
 from bayes_mdp.inference.hierarchy import Hierarchy
@@ -37,16 +42,16 @@ LOW_SHARE = 0.5
 class CollapsedPosterior(Componentwise):
     """A weighted mixture of conjugate posteriors that share what they have seen (built by `infer`).
 
-    Each component is the exact posterior of the leaves (rows, rewards) given one draw of their latent parents. Data
+    Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
     move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
     has. When few of them carry the weight, `refit` draws anew.
 
     Args:
         seen: the statistics of all data; its prior parameters are not read.
-        values: for each parameter array of the leaves [K G], the parameters of K components, one for each class.
+        values: for each prior parameter array [K G], the parameters of K components, one for each class.
         index: for each of these arrays, the class of each entry.
         log_weights: [K], up to a constant.
-        hyper: {site: [K ...]}, the draws of the latent parents.
+        hyper: {site: [K ...]}, the draws of the hyperparameters.
         stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.
         mcmc: the chains behind the draws; None: draws from the prior, or thinned ones.
         hierarchy: the program; None after `load`: such a posterior updates, and cannot be refitted.
@@ -94,7 +99,7 @@ class CollapsedPosterior(Componentwise):
     def component(self, k: Any) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
-        return with_prior_leaves(self.seen, leaves)
+        return with_prior_arrays(self.seen, leaves)
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
@@ -148,7 +153,8 @@ class CollapsedPosterior(Componentwise):
         """The posterior after one transition, a block, or `Counts`.
 
         Components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`, components are
-        then rejuvenated: resampled where they are worn out, and moved by Metropolis steps on the collapsed density.
+        then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis steps on the
+        collapsed density.
 
         Args:
             transitions: data.
@@ -202,10 +208,11 @@ class CollapsedPosterior(Componentwise):
         """log p(data | what was seen, component), up to a constant."""
         if isinstance(transitions, Transitions) and np.size(self.index[0]) > DENSE:
             return self._gain_by_rows(transitions, weight)
+        # The data alone, under the component's belief so far as the prior: their evidence is the predictive density.
         block = forgotten(self.seen).update(transitions, weight)
 
         def evidence(k: Any) -> Float[Array, ""]:
-            return with_prior_leaves(block, prior_leaves(as_prior(self.component(k)))).log_evidence
+            return with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence
 
         return jax.vmap(evidence)(jnp.arange(self.num_components))
 
@@ -245,7 +252,7 @@ class CollapsedPosterior(Componentwise):
         return [(v, jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
     def refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
-        """The same posterior with new draws of the parents, by NUTS on all that was seen. Traceable, and slow.
+        """The same posterior with new draws of the hyperparameters, by NUTS on all that was seen. Traceable, and slow.
 
         Raises:
             ValueError: the program is not at hand (after `load`).
@@ -305,7 +312,7 @@ def from_draws(
     num_components: int | None = None,
 ) -> CollapsedPosterior:
     """The mixture of the draws of all chains (or of `num_components` of them, evenly spaced), weighted alike."""
-    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.parents}
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
     total = len(next(iter(flat.values())))
     if num_components is not None:
         chosen = np.linspace(0, total - 1, num_components).astype(int)

@@ -44,7 +44,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
         else:
             chains = chains_of(key, grouped(seen, classes))
             draws = chains.draws
-        flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in hierarchy.parents}
+        flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
         chosen = np.linspace(0, len(next(iter(flat.values()))) - 1, NUM_RECHECKED).astype(int)
         if all(np.isfinite(x[chosen]).all() for x in flat.values()):  # otherwise the chains say what is wrong
             recheck(hierarchy, {name: x[chosen] for name, x in flat.items()}, np.random.default_rng(0))

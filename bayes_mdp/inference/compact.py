@@ -33,15 +33,15 @@ class Classes(NamedTuple):
     first: tuple[Any, ...]
 
 
-def prior_leaves(posterior: ConjugatePosterior) -> list[Any]:
+def prior_arrays(posterior: ConjugatePosterior) -> list[Any]:
     """The prior parameter arrays of a posterior: concentrations, then those of the rewards."""
     rewards = posterior.reward_cells
     belief = rewards.prior if isinstance(rewards, RewardCells) else None
     return jax.tree.leaves((posterior.transition_probs.prior, belief))
 
 
-def with_prior_leaves(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
-    """`posterior` with other prior parameters, as `prior_leaves` lists them."""
+def with_prior_arrays(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
+    """`posterior` with other prior parameters, as `prior_arrays` lists them."""
     rewards = posterior.reward_cells
     belief = None
     if isinstance(rewards, RewardCells):
@@ -50,7 +50,7 @@ def with_prior_leaves(posterior: ConjugatePosterior, leaves: list[Any]) -> Conju
 
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
-    """The classes of entries that are equal whatever the parents are, as the data flow of the program shows. Host side.
+    """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side.
 
     Where no array is large, every entry is a class of its own.
     """
@@ -67,7 +67,7 @@ def _numbered(symbols: np.ndarray) -> np.ndarray:
 
 
 def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -> tuple[Float[Array, "N G"], ...]:
-    """The parameters of each class at `values` {parent: [N ...]}. Traceable."""
+    """The parameters of each class at `values` {hyperparameter: [N ...]}. Traceable."""
 
     def one(value: dict[str, Array]) -> tuple[Array, ...]:
         leaves = jax.tree.leaves(hierarchy.parameters(value))

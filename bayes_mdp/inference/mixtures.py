@@ -1,4 +1,4 @@
-"""`Mixture`: a weighted mixture of conjugate posteriors, as a latent parent with finitely many values leaves behind."""
+"""`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -128,7 +128,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     """A mixture of posteriors over one space. Host side.
 
     Args:
-        posteriors: of one kind, one for each value of the latent parent.
+        posteriors: of one kind, one for each value of the discrete hyperparameter.
         weights: [K], positive; normalised here. None: by `log_evidence` (Bayes' rule, values equally likely at first).
 
     Raises:
@@ -137,7 +137,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     """
     if not isinstance(posteriors, Sequence):
         kind = type(posteriors).__name__
-        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each value of the parent")
+        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each component")
     for i, posterior in enumerate(posteriors):
         check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
     if not posteriors:

@@ -49,6 +49,7 @@ def moved(
     def conditioned(values: dict[str, Any]) -> Any:
         return handlers.condition(model, data=values)
 
+    # Continuous hyperparameters move on the unconstrained scale, the discrete ones held; the density has its Jacobian.
     if free:
         start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, f))(free, fixed)
     else:
@@ -81,16 +82,20 @@ def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
     half = number // 2
     for turn, (mine, others) in enumerate(((slice(0, half), (half, number)), (slice(half, number), (0, half)))):
         keys = jax.random.split(jax.random.fold_in(key, turn), 5)
+        # Each of my half takes the difference of two draws a != b of the other half: that half is fixed meanwhile, so
+        # the proposal is symmetric.
         mover = points[mine]
         count = others[1] - others[0]
         a = jax.random.randint(keys[0], (len(mover),), 0, count)
         b = (a + jax.random.randint(keys[1], (len(mover),), 1, count)) % count
         jump = jax.random.uniform(keys[2], (len(mover), 1)) < JUMP_SHARE
+        # 2.38 / sqrt(2 size) is the optimal scale for a normal target; a whole difference leads from mode to mode.
         scale = jnp.where(jump, 1.0, 2.38 / np.sqrt(2.0 * size))
         noise = JITTER * jax.random.normal(keys[3], mover.shape)
         proposed = mover + scale * (points[others[0] + a] - points[others[0] + b]) + noise
         values = jax.tree.map(lambda x, mine=mine: x[mine], fixed)
         after = jax.vmap(energy)(proposed, values)
+        # Metropolis: accept with probability min(1, exp(energy before - energy after)).
         accept = jnp.log(jax.random.uniform(keys[4], (len(mover),))) < energies[mine] - after
         points = points.at[mine].set(jnp.where(accept[:, None], proposed, mover))
         energies = energies.at[mine].set(jnp.where(accept, after, energies[mine]))
@@ -98,13 +103,14 @@ def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
 
 
 def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.ndarray]) -> Any:
-    """New values for single elements of the discrete parents, one after the other."""
+    """New values for single elements of the discrete hyperparameters, one after the other."""
     points, fixed, energies = state
     number = len(energies)
     elements = [(name, i) for name, x in fixed.items() for i in range(int(np.prod(x.shape[1:], dtype=int)))]
     for flip in range(min(len(elements), MAX_FLIPS)):
         keys = jax.random.split(jax.random.fold_in(key, flip), 3)
         place = jax.random.randint(keys[0], (number,), 0, len(elements))
+        # One element, chosen uniformly among all, gets a value drawn uniformly: a symmetric proposal.
         proposed, start = {}, 0
         for name, x in fixed.items():
             size = int(np.prod(x.shape[1:], dtype=int))
@@ -125,13 +131,13 @@ def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.
 
 @traced_alone
 def discrete_values(hierarchy: Hierarchy) -> dict[str, np.ndarray]:
-    """{discrete parent: the values that its elements can have}."""
+    """{discrete hyperparameter: the values that its elements can have}."""
     found: dict[str, np.ndarray] = {}
 
     def look(key: PRNGKeyArray) -> None:
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
             hierarchy.program.prior(hierarchy.program.space)
-        for name in hierarchy.parents:
+        for name in hierarchy.hyperparameters:
             if trace[name]["fn"].support.is_discrete:
                 with jax.ensure_compile_time_eval():
                     found[name] = np.asarray(trace[name]["fn"].enumerate_support(expand=False)).ravel()

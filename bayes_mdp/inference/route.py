@@ -20,9 +20,8 @@ from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method, check_sampler
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import Probe
+from bayes_mdp.inference.probe import NotConjugate, Probe
 from bayes_mdp.inference.refit import refit
-from bayes_mdp.inference.refusals import NotConjugate
 from bayes_mdp.inference.sampled.fits import sampled_fit
 from bayes_mdp.inference.trace import KNOWN, Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
@@ -47,14 +46,14 @@ def infer(
 
     "auto" takes the best route that it can prove on the traced program:
 
-    * exact: all leaves (rows, rewards) are conjugate, and every entry of a law is one element of a leaf, or known. Read
+    * exact: all sites (rows, rewards) are conjugate, and every entry of a law is one element of a site, or known. Read
       from the data flow of the program, and checked by numbers, site by site, against
       `bayes_mdp.models.joint(prior, space)`. The answer is a `ConjugatePosterior`.
     * mixture: the same for every value of discrete sites of small support, whatever branches on them: a `Mixture` of
       conjugate posteriors, exact too.
-    * collapsed: the leaves are conjugate given latent parents, which enter their parameters alone. They are integrated
-      out of the program, checked likewise, and NUTS draws the parents: a `CollapsedPosterior`, a weighted mixture of
-      conjugate posteriors.
+    * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter their parameters alone.
+      They are integrated out of the program, checked likewise, and NUTS draws the hyperparameters: a
+      `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
     Where chains are run, one line on stderr says so, and what is in the way of a better route; `explain` says it
@@ -192,7 +191,7 @@ def _prove_branches(program: Program) -> enumerated.Branches:
 
 @lru_cache(maxsize=64)
 def _prove_hierarchy(program: Program) -> Hierarchy:
-    """Likewise for conjugate leaves under latent parents."""
+    """Likewise for conjugate sites under hyperparameters."""
     return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
@@ -200,7 +199,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what is in the way of a better one, on one line."""
     last = list(why_not.values())[-1] if why_not else ""
     reason = last.removeprefix("prior: ").partition(". method=")[0]
-    words = {"collapsed": "collapsed (chains draw the latent parents)", "nuts": "sampled (chains draw every site)"}
+    words = {"collapsed": "collapsed (chains draw the hyperparameters)", "nuts": "sampled (chains draw every site)"}
     return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 

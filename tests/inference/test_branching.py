@@ -50,7 +50,7 @@ def _check_collapsed(program: Branching, hierarchy) -> None:
             f"hidden{k}": np.asarray(places[name][i % len(places[name])]) for k, name in enumerate(program.hidden)
         }
         signal = int(np.prod([SIGNALS[program.signal][1](value) for value in values.values()]))
-        parents = {name: value for name, value in values.items() if name in hierarchy.parents}
+        parents = {name: value for name, value in values.items() if name in hierarchy.hyperparameters}
         found = float(log_evidence(hierarchy, parents, seen))
         assert abs(found - _conditional(program.place, signal)[0]) < 1e-9 * abs(found), (program, values)
 

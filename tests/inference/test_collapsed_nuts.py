@@ -61,7 +61,7 @@ def test_the_collapsed_density_is_the_one_written_out(name, x64):
     """log p(parents, data) at random parents, none of which the hierarchy was found at."""
     rng = np.random.default_rng(0)
     hierarchy, _ = find_hierarchy(trace_program(CASES[name].prior, SPACE), rng)
-    assert set(hierarchy.parents) == set(CASES[name].shapes)
+    assert set(hierarchy.hyperparameters) == set(CASES[name].shapes)
     seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
     density = jax.jit(lambda values, seen: log_collapsed(hierarchy, values, seen))
     for _ in range(3):
