@@ -19,10 +19,10 @@ from bayes_mdp.calibration.posterior_sbc import truths_near
 from bayes_mdp.calibration.prior_sbc import options_of, program_of, run_simulations, sampler
 from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design
-from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.judge import describe_objective
 from bayes_mdp.inference.methods import Method
-from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.route import fit_for, infer
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, StateActionSpace, Transitions
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective

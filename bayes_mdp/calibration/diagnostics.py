@@ -13,9 +13,8 @@ from bayes_mdp.calibration.export import to_arviz
 from bayes_mdp.calibration.generation import arviz, generation
 from bayes_mdp.calibration.observed import Data
 from bayes_mdp.inference.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
-from bayes_mdp.inference.derived import Scalars, tables_of
+from bayes_mdp.inference.derived import Scalars
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.summary_sites import notes, problems
 from bayes_mdp.mdp.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -111,12 +110,12 @@ def diagnose(posterior: Any) -> Diagnosis:
         return Diagnosis(posterior.method, None, None, None, None, [], [])
     chains = chains_of(posterior)
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
-    sites = None if chains is None else _site_table(chains, tables_of(posterior))
+    sites = None if chains is None else _site_table(chains, posterior.derived_tables())
     size = float(posterior.effective_sample_size())
-    found = problems(posterior)
+    found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
         found = [*found, *_by_arviz(sites)]
-    return Diagnosis(method_of(posterior), sites, posterior.weights.shape[0], diverging, size, found, notes(posterior))
+    return Diagnosis(method_of(posterior), sites, posterior.weights.shape[0], diverging, size, found, posterior.notes())
 
 
 def _site_table(chains: Chains, tables: Mapping[str, Scalars]) -> "pd.DataFrame":

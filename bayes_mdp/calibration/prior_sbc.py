@@ -18,8 +18,9 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.calibration.quantities import Quantity
 from bayes_mdp.calibration.ranks import Design, Rank, simulation
 from bayes_mdp.calibration.sbc_result import SBC
-from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.methods import NUTS, Method
+from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.identity import UnidentifiedError, identity

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.collapsed import CollapsedPosterior
     from bayes_mdp.inference.compare import PolicyComparison, compare_policies
     from bayes_mdp.inference.explanation import Explanation, explain
-    from bayes_mdp.inference.fitting import Fit, fit_for
+    from bayes_mdp.inference.fitting import Fit
     from bayes_mdp.inference.judge import PolicyValue, policy_value
     from bayes_mdp.inference.layered import LayeredPosterior
     from bayes_mdp.inference.methods import NUTS, SVI, Laplace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bayes_mdp.inference.posterior import ConjugatePosterior
     from bayes_mdp.inference.predictive import log_predictive
     from bayes_mdp.inference.return_split import ReturnSplit, split_return_variance
-    from bayes_mdp.inference.route import infer
+    from bayes_mdp.inference.route import fit_for, infer
     from bayes_mdp.inference.sampled.posterior import SampledPosterior
     from bayes_mdp.inference.shards import merge
     from bayes_mdp.inference.storage import load, save
@@ -37,11 +37,11 @@ _HOMES = {
     "collapsed": "CollapsedPosterior",
     "compare": "PolicyComparison compare_policies",
     "weighted": "CountedDraws Draws draws",
-    "route": "infer",
+    "route": "fit_for infer",
     "layered": "LayeredPosterior",
     "shards": "merge",
     "explanation": "Explanation explain",
-    "fitting": "Fit fit_for",
+    "fitting": "Fit",
     "judge": "PolicyValue policy_value",
     "methods": "NUTS SVI Laplace",
     "mixtures": "Mixture mixture",

@@ -1,7 +1,7 @@
-"""`Assembly`: from the parameters of leaf sites to the stacked arrays of a conjugate belief.
+"""`Assembly`: from the parameters of conjugate sites to the stacked arrays of a conjugate belief.
 
 Which site goes where is found once, by `detect`; the arithmetic is the same for numbers and inside a trace, where the
-parameters are functions of latent parents.
+parameters are functions of hyperparameters.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ Parameters = Mapping[str, Mapping[str, Any]]
 
 
 class Assembly(NamedTuple):
-    """Where the parameters of the leaves lie in a belief.
+    """Where the parameters of the conjugate sites lie in a belief.
 
     Args:
         rows: Dirichlet sites, their rows one above the other, padded to the widest.
         known_width: outcomes of the one unused row that stands for no Dirichlet site at all.
         family: of the belief about rewards; None: they are known.
-        joint: reward sites, their leaves one after the other (normal-gamma: the joint sites).
+        joint: reward sites, their cells one after the other (normal-gamma: the joint sites).
         plain: means of the pairs of plain sites that make a normal-gamma.
         gammas: precisions of these pairs.
-        order: [P], the leaf of `gammas` of each leaf of `plain`.
-        noise_cell: [L], for normal rewards of known noise, a cell of the reward law that has each leaf.
+        order: [P], the element of `gammas` for each element of `plain`.
+        noise_cell: [L], for normal rewards of known noise, a cell of the reward law for each element of the mean.
     """
 
     rows: tuple[Site, ...]
@@ -50,7 +50,7 @@ class Assembly(NamedTuple):
         return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
 
     def belief(self, parameters: Parameters, precision: Any) -> RewardBelief | None:
-        """The belief about the stacked reward leaves; None where rewards are known.
+        """The belief about the stacked reward cells; None where rewards are known.
 
         Args:
             parameters: {site: {parameter: array}}.
@@ -66,16 +66,16 @@ class Assembly(NamedTuple):
                 parts.append(pair | {name: value[self.order] for name, value in rates.items()})
             xp: Any = _library([part["loc"] for part in parts])
             return NormalGammaBelief(**{name: xp.concatenate([part[name] for part in parts]) for name in parts[0]})
-        leaves = _stacked(self.joint, parameters)
+        stacked = _stacked(self.joint, parameters)
         if self.family is NormalBelief:
             noise = precision.ravel()[self.noise_cell] ** -0.5
-            return NormalBelief(leaves["loc"], leaves["precision"] ** -0.5, noise)
+            return NormalBelief(stacked["loc"], stacked["precision"] ** -0.5, noise)
         family: Any = BetaBelief if self.family is BetaBelief else GammaBelief
-        return family(**leaves)
+        return family(**stacked)
 
     @property
-    def leaves(self) -> tuple[str, ...]:
-        """The names of all leaf sites."""
+    def names(self) -> tuple[str, ...]:
+        """The names of all conjugate sites."""
         return tuple(site.name for site in (*self.rows, *self.joint, *self.plain, *self.gammas))
 
 

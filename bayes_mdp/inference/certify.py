@@ -1,9 +1,10 @@
 """The certificate: the tables of a closed form against the program itself, by numbers, site by site.
 
-The proof is the data flow (`detect`). This is the second line, against faults of our own: at random points, the density
-of every leaf site as NumPyro computes it is that of the tables, and so is the likelihood of invented data under
-`bayes_mdp.models.joint`. Sites are compared one by one, each by the size of the terms that make it up: a concentration
-of 1e8 does not hide what another site does, and its rounding is no fault.
+The proof is the data flow (`detect`). This is the second line, against faults of the reader of that flow: at random
+points, the density of every conjugate site as NumPyro computes it is that of the tables, and so is the likelihood of
+invented data under `bayes_mdp.models.joint`. Both sides are written independently: NumPyro's `log_prob` there, numpy
+and scipy here. Sites are compared one by one, each by the size of the terms that make it up: a concentration of 1e8
+does not hide what another site does, and its rounding is no fault.
 """
 
 import math
@@ -20,7 +21,7 @@ from scipy.special import gammaln, xlogy
 
 from bayes_mdp.inference.detect import Detected
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.refusals import NotConjugate
+from bayes_mdp.inference.probe import NotConjugate
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.inference.trace import Program, density
@@ -32,7 +33,7 @@ from bayes_mdp.models.tracing import traced_alone
 MANY = 2**17
 TOLERANCE = 1e-9
 SPREADS = (1.0, 30.0)
-"""Of the points: well inside the support of every leaf, and far out."""
+"""Of the points: well inside the support of every site, and far out."""
 
 
 def certify(
@@ -46,11 +47,12 @@ def certify(
         program: the program.
         detected: its closed form, at `held` values of the other sites.
         rng: draws points and transitions.
-        held: values of the latent sites that are no leaves.
+        held: values of the latent sites that are not conjugate.
 
     Raises:
         NotConjugate: the closed form is not that of the program.
     """
+    # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
     for spread in SPREADS:
         check_at(program, detected, transitions, _draw(detected, rng, spread), held or {})
@@ -63,11 +65,12 @@ def check_at(
     point: Float[np.ndarray, " N"],
     held: Mapping[str, Any],
 ) -> None:
-    """The comparison at one point, a vector of all elements of the leaves.
+    """The comparison at one point, a vector of all elements of the conjugate sites.
 
     Raises:
         NotConjugate: the density of a site differs.
     """
+    # Density by density: what NumPyro says of each site of the conditioned model, and what the tables say.
     found = site_densities(program, {**held, **detected.layout.split(point)}, transitions)
     terms = _terms(detected, transitions, point)
     for term in terms:
@@ -75,15 +78,16 @@ def check_at(
         if not abs(given - term.value) <= _tolerance(program) * (1.0 + term.size):
             names = ", ".join(repr(name) for name in term.sites)
             raise NotConjugate(
-                f"prior: its density is not that of conjugate leaves: {names} {given:.12g} at a random point, expected "
+                f"prior: its density is not that of conjugate sites: {names} {given:.12g} at a random point, expected "
                 f"{term.value:.12g}; a handler or a distribution of the program changes the density"
             )
+    # What the tables do not state must not be there: another density would bend the posterior.
     above = {*held, *(site.name for site in program.sites if site.observed and held)}
     others = set(found) - above - {name for term in terms for name in term.sites}
-    # A leaf that a branch does not use has nothing to be compared with: it keeps its prior.
+    # A site that a branch does not use has nothing to be compared with: it keeps its prior.
     others -= {name for name in detected.layout.shapes if held}
     if others:
-        raise NotConjugate(f"prior: its density is not that of conjugate leaves: {min(others)!r} is none of them")
+        raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(others)!r} is none of them")
 
 
 def site_densities(program: Program, values: Mapping[str, Any], transitions: Transitions) -> dict[str, float]:
@@ -133,21 +137,26 @@ def _term(sites: Iterable[str], *parts: Any) -> Term:
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
     """Every density that the tables state, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
-    prior, leaves = np.asarray(posterior.transition_probs.prior), np.append(point, 1.0)[detected.rows]  # padding is 1
+    prior = np.asarray(posterior.transition_probs.prior)
+    drawn_rows = np.append(point, 1.0)[detected.rows]  # padding is 1
+    # The prior density of the Dirichlet rows, site by site.
     terms, start = [], 0
     for site in assembly.rows:
         rows = slice(start, start := start + int(np.prod(site.shape[:-1])))
-        terms.append(_term([site.name], *_log_dirichlet(leaves[rows], prior[rows], detected.rows[rows] >= 0)))
+        terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], detected.rows[rows] >= 0)))
+    # The likelihood of the outcomes: the law that the tables select from the rows.
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
     outcome = np.asarray(transitions.outcome(posterior.space.n_states))
-    seen = _law(posterior.transition_probs, leaves)[(*place, outcome)]
+    seen = _law(posterior.transition_probs, drawn_rows)[(*place, outcome)]
     terms.append(_term([OBSERVED_NEXT_STATE], np.log(seen)))
     rewards = posterior.reward_cells
     if isinstance(rewards, KnownRewards):
         return terms
+    # The prior density of the reward cells; pairs of plain sites make one normal-gamma, so that their sum is compared.
     names = [site.name for site in (*assembly.joint, *assembly.plain, *assembly.gammas)]
     drawn = [point[elements] for elements in detected.cells]
     terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn)))
+    # The likelihood of the rewards, each under the cell that the tables give it.
     cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
     leaf = np.asarray(cell)[(*place, outcome) if rewards.by_outcome else place]
     reward = np.asarray(transitions.reward)
@@ -155,16 +164,16 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     return terms
 
 
-def _law(rows: DirichletRows, leaves: Float[np.ndarray, "M K"]) -> Float[np.ndarray, "*H S A O"]:
-    """The rows of the law for the values `leaves` of the leaf rows, in numpy."""
+def _law(rows: DirichletRows, drawn: Float[np.ndarray, "M K"]) -> Float[np.ndarray, "*H S A O"]:
+    """The rows of the law for the values `drawn` of the stacked rows, in numpy."""
     if rows.row is None and rows.column is None:
-        return leaves.reshape(rows.shape)
+        return drawn.reshape(rows.shape)
     row = np.arange(math.prod(rows.shape[:-1])).reshape(rows.shape[:-1]) if rows.row is None else np.asarray(rows.row)
     if rows.column is None:
-        law = leaves[row]
+        law = drawn[row]
     else:
         column = np.asarray(rows.column)
-        law = np.where(column < 0, 0.0, leaves[row[..., None], column])
+        law = np.where(column < 0, 0.0, drawn[row[..., None], column])
     return law if rows.known is None else np.where((row < 0)[..., None], rows.known, law)
 
 
@@ -192,7 +201,7 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
 
 
 def _draw(detected: Detected, rng: np.random.Generator, spread: float) -> Float[np.ndarray, " N"]:
-    """A point inside the support of every leaf: central where `spread` is one, far out where it is large."""
+    """A point inside the support of every conjugate site: central where `spread` is one, far out where it is large."""
     used, point = detected.rows >= 0, np.empty(detected.layout.size)
     rows = np.where(used, rng.standard_exponential(used.shape) ** np.sqrt(spread) + 0.1 / spread, 0.0)
     point[:] = 0.5
@@ -249,7 +258,7 @@ _DENSITY: dict[type, Callable[..., tuple[Any, ...]]] = {
     BetaBelief: _log_beta,
     GammaBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
 }
-"""Log density of the leaves, term by term."""
+"""Log density of the reward cells, term by term."""
 
 _LIKELIHOOD: dict[type, Callable[..., tuple[Any, ...]]] = {
     NormalGammaBelief: lambda belief, r, leaf, mean, precision: _log_normal(r, mean[leaf], precision[leaf] ** -0.5),
@@ -257,4 +266,4 @@ _LIKELIHOOD: dict[type, Callable[..., tuple[Any, ...]]] = {
     BetaBelief: lambda belief, r, leaf, mean: (xlogy(r, mean[leaf]), xlogy(1.0 - r, 1.0 - mean[leaf])),
     GammaBelief: lambda belief, r, leaf, mean: (xlogy(r, mean[leaf]), -mean[leaf], -gammaln(r + 1.0)),
 }
-"""Log density of rewards given the leaf that each belongs to, term by term."""
+"""Log density of rewards given the cell that each belongs to, term by term."""

@@ -66,6 +66,12 @@ class Chains(eqx.Module):
         """N, of one chain."""
         return next(iter(self.draws.values())).shape[1]
 
+    def are_those_of(self, sites: Mapping[str, Any], number: int) -> bool:
+        """Whether the `number` draws [N ...] of these sites are those of the chains, one chain after the other."""
+        if self.num_chains * self.num_samples != number:
+            return False
+        return all(np.array_equal(np.ravel(self.draws[name]), np.ravel(x)) for name, x in sites.items())
+
     def r_hat(self) -> dict[str, Float[np.ndarray, "..."]]:
         """Split r-hat of every element of every site; nan where it does not vary, or with under 4 draws.
 
@@ -84,7 +90,7 @@ class Chains(eqx.Module):
         """What a person must know before these draws are used, one sentence each; empty: nothing was seen.
 
         Args:
-            tables: what else follows from the draws, and must have mixed (`bayes_mdp.inference.derived.tables_of`).
+            tables: what else follows from the draws, and must have mixed (`derived_tables` of a posterior).
         """
         stuck = _impossible(self)
         return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]

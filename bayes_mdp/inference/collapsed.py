@@ -1,4 +1,9 @@
-"""`CollapsedPosterior`: latent parents by weighted draws, their conjugate leaves in closed form."""
+"""`CollapsedPosterior`: hyperparameters by weighted draws, the conjugate sites below them in closed form.
+
+p(h, sites | data) = p(h | data) p(sites | h, data). NUTS draws h_k from the first factor, the sites integrated out; the
+second is a `ConjugatePosterior` for each draw. New data d multiply the weight of draw k by p(d | h_k, data so far), a
+ratio of conjugate evidences.
+"""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,36 +18,40 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.chains import Chains, run_chains
 from bayes_mdp.inference.collapse import collapsed_model
-from bayes_mdp.inference.compact import Classes, compress, prior_leaves, with_prior_leaves
+from bayes_mdp.inference.compact import Classes, compress, prior_arrays, with_prior_arrays
 from bayes_mdp.inference.componentwise import Componentwise
-from bayes_mdp.inference.derived import tables_of
+from bayes_mdp.inference.derived import Scalars, of_conjugate_sites
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.moments import log_rising, statistics
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.rejuvenate import rejuvenate, systematic
+from bayes_mdp.inference.rejuvenate import moved
+from bayes_mdp.inference.resampling import systematic
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
+from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.validation import check_count, is_concrete
 
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
 SHARE = 0.5
+LOW_SHARE = 0.5
+"""Effective sample size, as a share of the components, below which `problems` says so."""
 
 
 class CollapsedPosterior(Componentwise):
     """A weighted mixture of conjugate posteriors that share what they have seen (built by `infer`).
 
-    Each component is the exact posterior of the leaves (rows, rewards) given one draw of their latent parents. Data
+    Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
     move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
     has. When few of them carry the weight, `refit` draws anew.
 
     Args:
         seen: the statistics of all data; its prior parameters are not read.
-        values: for each parameter array of the leaves [K G], the parameters of K components, one for each class.
+        values: for each prior parameter array [K G], the parameters of K components, one for each class.
         index: for each of these arrays, the class of each entry.
         log_weights: [K], up to a constant.
-        hyper: {site: [K ...]}, the draws of the latent parents.
+        hyper: {site: [K ...]}, the draws of the hyperparameters.
         stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.
         mcmc: the chains behind the draws; None: draws from the prior, or thinned ones.
         hierarchy: the program; None after `load`: such a posterior updates, and cannot be refitted.
@@ -65,8 +74,6 @@ class CollapsedPosterior(Componentwise):
     moves: int = eqx.field(static=True, default=0)
 
     def __str__(self) -> str:
-        from bayes_mdp.inference.summary import describe
-
         return describe(self)
 
     @property
@@ -92,18 +99,47 @@ class CollapsedPosterior(Componentwise):
     def component(self, k: Any) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
-        return with_prior_leaves(self.seen, leaves)
+        return with_prior_arrays(self.seen, leaves)
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
+
+        Empty where the draws are not those of its chains. Host side.
+        """
+        if self.mcmc is None or not self.mcmc.are_those_of(self.hyper, self.num_components):
+            return {}
+        prior = list(zip(self.values, self.index, strict=True))
+        return dict(of_conjugate_sites(self.seen, prior, (self.mcmc.num_chains, self.mcmc.num_samples)))
 
     def problems(self) -> list[str]:
         """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
-        found = [] if self.mcmc is None else self.mcmc.problems(tables_of(self))
+        found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
         size = float(self.effective_sample_size())
-        if not size >= 2.0:
+        if not size >= LOW_SHARE * self.num_components:
             found.append(
                 f"the weights have an effective sample size of {size:.3g} of {self.num_components} components: new "
-                "data moved the posterior away from the draws; call refit(key)"
+                "data moved the posterior away from the draws of the hyperparameters; call refit(key)"
             )
         return found
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        chains = self.mcmc
+        drawn = "draws" if chains is None else f"{chains.num_chains} chains of {chains.num_samples} draws"
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"collapsed (hyperparameters by {drawn}, the rest in closed form)",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of the hyperparameters."""
+        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
+        return LatentSites(self.hyper, self.weights, True, ess, r_hat)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of transitions seen from every pair."""
@@ -117,7 +153,8 @@ class CollapsedPosterior(Componentwise):
         """The posterior after one transition, a block, or `Counts`.
 
         Components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`, components are
-        then rejuvenated: resampled where they are worn out, and moved by Metropolis steps on the collapsed density.
+        then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis steps on the
+        collapsed density.
 
         Args:
             transitions: data.
@@ -135,7 +172,33 @@ class CollapsedPosterior(Componentwise):
         after = replace(
             self, seen=self.seen.update(transitions, weight), log_weights=log_weights - jnp.max(log_weights)
         )
-        return rejuvenate(after, jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+        return after._rejuvenated(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+
+    def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
+        """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
+
+        Resampling and the steps keep the posterior: resampled weights are equal because the draws now stand as often as
+        they weighed, and the steps leave p(hyperparameters | data) invariant.
+
+        Args:
+            learnt: whether the update before taught anything; where it did not, nothing moves.
+        """
+        assert self.hierarchy is not None
+        # The data are in the weights: seeds that have seen different things move differently.
+        stream = jax.random.wrap_key_data(jnp.asarray(self.stream))
+        key = jax.random.fold_in(stream, jnp.sum(self.visit_counts()).astype(jnp.int32))
+        salt = jax.lax.bitcast_convert_type(jnp.asarray(self.log_weights, jnp.float32).sum(), jnp.int32)
+        key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
+        low, number = learnt & self.needs_refit(), self.num_components
+        chosen = jnp.where(low, systematic(key_resample, self.weights, number), jnp.arange(number))
+        log_weights = jnp.where(low, 0.0, self.log_weights)
+        resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyper.items()}
+        hyper = moved(key_move, self.hierarchy, self.seen, resampled, self.moves)
+        values = compress(self.hierarchy, self._classes(), hyper)
+        hyper, values = jax.tree.map(
+            lambda new, old: jnp.where(learnt, new.astype(old.dtype), old), (hyper, values), (self.hyper, self.values)
+        )
+        return replace(self, hyper=hyper, values=values, log_weights=log_weights)
 
     def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
@@ -145,10 +208,11 @@ class CollapsedPosterior(Componentwise):
         """log p(data | what was seen, component), up to a constant."""
         if isinstance(transitions, Transitions) and np.size(self.index[0]) > DENSE:
             return self._gain_by_rows(transitions, weight)
+        # The data alone, under the component's belief so far as the prior: their evidence is the predictive density.
         block = forgotten(self.seen).update(transitions, weight)
 
         def evidence(k: Any) -> Float[Array, ""]:
-            return with_prior_leaves(block, prior_leaves(as_prior(self.component(k)))).log_evidence
+            return with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence
 
         return jax.vmap(evidence)(jnp.arange(self.num_components))
 
@@ -188,7 +252,7 @@ class CollapsedPosterior(Componentwise):
         return [(v, jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
     def refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
-        """The same posterior with new draws of the parents, by NUTS on all that was seen. Traceable, and slow.
+        """The same posterior with new draws of the hyperparameters, by NUTS on all that was seen. Traceable, and slow.
 
         Raises:
             ValueError: the program is not at hand (after `load`).
@@ -248,7 +312,7 @@ def from_draws(
     num_components: int | None = None,
 ) -> CollapsedPosterior:
     """The mixture of the draws of all chains (or of `num_components` of them, evenly spaced), weighted alike."""
-    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.parents}
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
     total = len(next(iter(flat.values())))
     if num_components is not None:
         chosen = np.linspace(0, total - 1, num_components).astype(int)

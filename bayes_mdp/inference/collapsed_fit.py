@@ -10,9 +10,8 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.inference.chains import run_chains
 from bayes_mdp.inference.collapse import collapsed_model, recheck
 from bayes_mdp.inference.collapsed import CollapsedPosterior, from_draws
-from bayes_mdp.inference.compact import find_classes
+from bayes_mdp.inference.compact import find_classes, grouped
 from bayes_mdp.inference.fitting import Fit
-from bayes_mdp.inference.grouped import grouped
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.inference.posterior import ConjugatePosterior
@@ -37,7 +36,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
         return replace(from_draws(hierarchy, chains.draws, seen, classes), mcmc=chains, options=options)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> CollapsedPosterior:
-        seen = before if data is None else seen_on_host(before, data)
+        seen = before if data is None else refit(before, data)
         chains = None
         if data is None and drawable:
             total = options.num_chains * options.num_samples
@@ -45,7 +44,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
         else:
             chains = chains_of(key, grouped(seen, classes))
             draws = chains.draws
-        flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in hierarchy.parents}
+        flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
         chosen = np.linspace(0, len(next(iter(flat.values()))) - 1, NUM_RECHECKED).astype(int)
         if all(np.isfinite(x[chosen]).all() for x in flat.values()):  # otherwise the chains say what is wrong
             recheck(hierarchy, {name: x[chosen] for name, x in flat.items()}, np.random.default_rng(0))
@@ -55,10 +54,3 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
         return jax.tree.map(np.array, before).update(transitions)
 
     return Fit("collapsed", before.space, summarise, run, on_host)
-
-
-def seen_on_host(before: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
-    """The statistics of data, exact in float64."""
-    if isinstance(data, Transitions):
-        return refit(before, data)
-    return jax.tree.map(np.asarray, before.update(data))

@@ -1,23 +1,29 @@
-"""Prior parameters of many mixture components, kept once for each class of entries that are always equal.
+"""Large conjugate priors and large data in few numbers, for the collapsed model.
 
-A hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal), however many entries its
-rows have. Which entries are always equal is read from the data flow of the program: the same operations on the same
-parents and constants.
+Prior parameters: a hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal),
+however many entries its rows have. They are kept once for each class of entries that are always equal, which is read
+from the data flow of the program: the same operations on the same hyperparameters and constants.
+
+Counts: the log evidence of Dirichlet rows is a sum over the entries that were seen. A million transitions of a prior
+with a few distinct concentrations hold a few hundred different (concentration, count) pairs; each is weighed once.
 """
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bayes_mdp.inference.hierarchy import Hierarchy, with_parameters
+from bayes_mdp.inference.moments import log_rising
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import RewardCells
 
 SMALL = 4096
-"""Arrays of up to so many entries are kept as they are: every entry its own class."""
+"""Arrays of up to so many entries are kept as they are: every entry its own class, every count by itself."""
 
 
 class Classes(NamedTuple):
@@ -27,15 +33,15 @@ class Classes(NamedTuple):
     first: tuple[Any, ...]
 
 
-def prior_leaves(posterior: ConjugatePosterior) -> list[Any]:
+def prior_arrays(posterior: ConjugatePosterior) -> list[Any]:
     """The prior parameter arrays of a posterior: concentrations, then those of the rewards."""
     rewards = posterior.reward_cells
     belief = rewards.prior if isinstance(rewards, RewardCells) else None
     return jax.tree.leaves((posterior.transition_probs.prior, belief))
 
 
-def with_prior_leaves(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
-    """`posterior` with other prior parameters, as `prior_leaves` lists them."""
+def with_prior_arrays(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
+    """`posterior` with other prior parameters, as `prior_arrays` lists them."""
     rewards = posterior.reward_cells
     belief = None
     if isinstance(rewards, RewardCells):
@@ -44,7 +50,7 @@ def with_prior_leaves(posterior: ConjugatePosterior, leaves: list[Any]) -> Conju
 
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
-    """The classes of entries that are equal whatever the parents are, as the data flow of the program shows. Host side.
+    """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side.
 
     Where no array is large, every entry is a class of its own.
     """
@@ -61,7 +67,7 @@ def _numbered(symbols: np.ndarray) -> np.ndarray:
 
 
 def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -> tuple[Float[Array, "N G"], ...]:
-    """The parameters of each class at `values` {parent: [N ...]}. Traceable."""
+    """The parameters of each class at `values` {hyperparameter: [N ...]}. Traceable."""
 
     def one(value: dict[str, Array]) -> tuple[Array, ...]:
         leaves = jax.tree.leaves(hierarchy.parameters(value))
@@ -69,3 +75,41 @@ def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -
 
     large = sum(i.size for i in classes.index) > SMALL
     return lax.map(one, values) if large else jax.vmap(one)(values)
+
+
+class Grouped(eqx.Module):
+    """What was seen, with the counts of the rows in groups.
+
+    Args:
+        seen: the statistics of all data.
+        entry: [U], a concentration (flat) of each group.
+        count: [U], the count of each group; 0: padding.
+        times: [U], how many entries it has.
+    """
+
+    seen: ConjugatePosterior
+    entry: Int[Array, " U"]
+    count: Float[Array, " U"]
+    times: Float[Array, " U"]
+
+    def log_evidence(self, posterior: ConjugatePosterior) -> Float[Array, ""]:
+        """The log evidence of `posterior`, which has seen the same under prior parameters of its own. Traceable."""
+        rows, rewards = posterior.transition_probs, posterior.reward_cells
+        prior = jnp.asarray(rows.prior)
+        seen = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
+        total = seen - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
+        return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
+
+
+def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | Grouped:
+    """`seen` with its counts in groups where it is large; the arrays are padded to a power of two. Host side."""
+    counts = np.asarray(seen.transition_probs.counts).ravel()
+    if counts.size <= SMALL:
+        return seen
+    place = np.flatnonzero(counts)
+    pairs = np.stack([np.asarray(classes.index[0]).ravel()[place].astype(float), counts[place]])
+    _, first, times = np.unique(pairs, axis=1, return_index=True, return_counts=True)
+    padding = (1 << max(len(first) - 1, 63).bit_length()) - len(first)
+    entry = np.append(place[first], np.full(padding, place[0] if len(place) else 0)).astype(np.int32)
+    count, times = (np.append(x, np.zeros(padding)) for x in (counts[place[first]], times.astype(float)))
+    return Grouped(seen, entry, count, times)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.information import divergence
 from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -40,6 +41,11 @@ class Componentwise(eqx.Module):
     def weights(self) -> Float[Array, " K"]:
         """Probabilities of the components."""
         return jax.nn.softmax(jnp.asarray(self.log_weights))
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.log_weights) > 1
 
     def effective_sample_size(self) -> Float[Array, ""]:
         """1 / sum of the squared weights, from 1 to K: how many components carry the mixture."""
@@ -150,6 +156,27 @@ class Componentwise(eqx.Module):
         shapes = jax.eval_shape(lambda: function(self.component(0)))
         zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return lax.scan(add, zero, jnp.arange(self.num_components))[0]
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
+
+        def first(component: ConjugatePosterior) -> tuple[Array, Array, Array]:
+            one = component.pair_moments()
+            return one.probs, one.reward, one.prior_share
+
+        probs, reward, share = self.average(first)
+
+        def second(component: ConjugatePosterior) -> tuple[Array, Array]:
+            one = component.pair_moments()
+            # E[variance] + variance of the mean, component by component
+            return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
+
+        probs_variance, reward_variance = self.average(second)
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        return self.component(0).rewards_seen()
 
     def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
         """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.

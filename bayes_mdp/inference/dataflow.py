@@ -1,14 +1,14 @@
 """What every entry of a program's arrays is made of, read from its data flow (the jaxpr), never from values.
 
-The jaxpr is run on descriptions in place of numbers. An entry is either known, or free of the leaves (a *symbol*: some
-function of latent parents), or
+The jaxpr is run on descriptions in place of numbers. An entry is either known, or free of the
+conjugate sites (a *symbol*: some function of hyperparameters), or
 
-    offset + coefficient * x ** power        x one element of a leaf, offset and coefficient symbols,
+    offset + coefficient * x ** power        x one element of a conjugate site, offset and coefficient symbols,
 
 or opaque: anything else. The rules below are an allow-list; each states an identity of real arithmetic or moves entries
-about. A primitive without a rule gives opaque entries if a leaf goes in, and new symbols otherwise: a rule that is
-missing costs a closed form, never a wrong one. Control flow counts as data flow: what a predicate, an index or a loop
-depends on, its results depend on.
+about. A primitive without a rule gives opaque entries if a conjugate site goes in, and new symbols otherwise: a rule
+that is missing costs a closed form, and never makes a wrong one. Control flow counts as data flow: what a predicate, an
+index or a loop depends on, its results depend on.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from bayes_mdp.inference.symbols import Ids, Symbols, compact
 
 NONE, OPAQUE = -1, -2
-"""In place of the number of an element: free of the leaves; not of the form above."""
+"""In place of the number of an element: free of conjugate sites; not of the form above."""
 MAX_TURNS = 256
 """Turns of a loop that are read one by one."""
 
@@ -36,7 +36,7 @@ class Entries:
     All fields but the last two have the shape of the array (often as views of one number).
 
     Args:
-        element: number of the leaf element, `NONE` or `OPAQUE`.
+        element: number of the element of a conjugate site, `NONE` or `OPAQUE`.
         power: of the element.
         coefficient, offset: symbols; where `element` is `NONE` the entry is its offset.
         sites: every latent site that the array depends on, by data or by control flow.
@@ -58,21 +58,21 @@ class Entries:
 
     @property
     def free(self) -> bool:
-        """Whether no leaf goes into it."""
+        """Whether no conjugate site goes into it."""
         return bool((compact(self.element) == NONE).all())
 
 
 Value = np.ndarray | Entries
 
 
-def leaf(elements: Int[np.ndarray, "..."], site: str, symbols: Symbols) -> Entries:
+def elements_of(elements: Int[np.ndarray, "..."], site: str, symbols: Symbols) -> Entries:
     """The value of a conjugate site: its own elements."""
     shape = elements.shape
     one, zero = (np.broadcast_to(x, shape) for x in (symbols.one, symbols.zero))
     return Entries(elements, np.broadcast_to(1.0, shape), one, zero, frozenset({site}))
 
 
-def parent(shape: tuple[int, ...], site: str, symbols: Symbols) -> Entries:
+def symbols_of(shape: tuple[int, ...], site: str, symbols: Symbols) -> Entries:
     """The value of another latent site: new symbols."""
     return _symbolic(symbols.fresh(shape), frozenset({site}), symbols)
 
@@ -88,7 +88,7 @@ class Reader:
     """Runs a jaxpr on descriptions. Host side; 64-bit mode; nothing of the user's Python runs.
 
     Args:
-        positive: [N], which leaf elements are positive by their support.
+        positive: [N], which elements are positive by their support.
         unit: [N], which lie between zero and one.
         symbols: the numbering.
     """
@@ -208,7 +208,7 @@ class Reader:
         return None
 
     def _unknown(self, equation: Any, inputs: list[Value]) -> list[Value]:
-        """Anything else: free of the leaves where all inputs are."""
+        """Anything else: free of conjugate sites where all inputs are."""
         given = [self.entries(x) for x in inputs]
         sites = frozenset().union(*(x.sites for x in given))
         outputs: list[Value] = []
@@ -498,7 +498,7 @@ def _scatter(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | No
 
 
 def _select(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
-    """A known predicate picks entries. Another one makes opaque what it picks from leaves."""
+    """A known predicate picks entries. Another one makes opaque what it picks from conjugate sites."""
     which, cases = inputs[0], _joined([reader.entries(x) for x in inputs[1:]])
     if not isinstance(which, Entries):
         fields = {
@@ -512,7 +512,7 @@ def _select(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | Non
 
 
 def _entrywise(reader: Reader, name: Any, operands: list[Entries]) -> Entries:
-    """Any operation entry by entry: symbols where no leaf goes in, opaque elsewhere."""
+    """Any operation entry by entry: symbols where no conjugate site goes in, opaque elsewhere."""
     small, shape = _small(*map(_plain, operands))
     free = np.all([x.element == NONE for x in small], axis=0)
     ids = reader.symbols.of(name, *(x.offset for x in small))
@@ -618,12 +618,12 @@ def _is_element(reader: Reader, x: Entries) -> bool:
 
 
 def _product(reader: Reader, x: Entries, y: Entries, name: str, function: Callable[..., Any]) -> Entries:
-    """x * y or x / y where one of the two is free of the leaves, or both hold one element."""
+    """x * y or x / y where one of the two is free of conjugate sites, or both hold one element."""
     (x, y), shape = _small(x, y)
     symbols = reader.symbols
     x_free, y_free = x.element == NONE, y.element == NONE
     zero = _is_zero(reader, x) | (_is_zero(reader, y) & (name == "mul"))
-    factor = np.where(y_free, y.offset, x.offset)  # the one that is free of the leaves
+    factor = np.where(y_free, y.offset, x.offset)  # the one that is free of conjugate sites
     offset = np.where(y_free, x.offset, y.offset)
     coefficient = np.where(y_free, x.coefficient, y.coefficient)
     element = np.where(y_free, x.element, np.where(x_free, y.element, OPAQUE))
@@ -704,7 +704,7 @@ def _is_complement(reader: Reader, x: Entries, offset: float) -> bool:
 
 
 def _as_element(x: Entries, symbols: Symbols) -> Entries:
-    return replace(leaf(x.element, "", symbols), sites=x.sites)
+    return replace(elements_of(x.element, "", symbols), sites=x.sites)
 
 
 def _exp(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
@@ -737,7 +737,7 @@ def _last(x: Entries, axes: Sequence[int]) -> Entries:
 
 
 def _reduced(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
-    """A reduction of rows without leaves: equal rows have equal answers."""
+    """A reduction of rows of symbols: equal rows have equal answers."""
     if not operands[0].free:
         return None
     rows = _last(operands[0], equation.params["axes"]).offset
@@ -746,7 +746,7 @@ def _reduced(reader: Reader, equation: Any, operands: list[Entries]) -> Entries 
 
 
 def _dot(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
-    """A product with a matrix: rows with one number beside zeros pick entries. Without leaves: numbered by rows."""
+    """A product with a matrix: rows with one number beside zeros pick entries. Symbols: numbered by rows."""
     (contract_x, contract_y), (batch_x, _) = equation.params["dimension_numbers"]
     if batch_x:
         return None
@@ -816,4 +816,4 @@ RULES: dict[str, Callable[..., Entries | None]] = {
     **dict.fromkeys(("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"), _reduced),
     "dot_general": _dot,
 }
-"""The allow-list. What is not here is opaque as soon as a leaf goes in."""
+"""The allow-list. What is not here is opaque as soon as a conjugate site goes in."""

@@ -1,16 +1,18 @@
 """Transition probabilities and mean rewards as functions of the draws of chains, for their diagnostics. Host side.
 
-Of a sampled posterior they are the tables of each draw; of a collapsed one, what the leaves are expected to be given
-the parents. Elements that are the same function of the draws (rows without data under one prior, say) are there once.
+Of a sampled posterior they are the tables of each draw; of a collapsed one, what the conjugate sites are expected to be
+given the hyperparameters. Elements that are the same function of the draws (rows without data under one prior, say) are
+there once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import RewardCells
 from bayes_mdp.mdp.validation import first_index
 
@@ -49,33 +51,7 @@ class Scalars(NamedTuple):
         return values
 
 
-def tables_of(posterior: Any) -> dict[str, Scalars]:
-    """`transition_probs` and `reward_mean` of a posterior whose draws are those of its chains; else nothing."""
-    from bayes_mdp.inference.collapsed import CollapsedPosterior
-    from bayes_mdp.inference.sampled.posterior import SampledPosterior
-
-    chains = getattr(posterior, "mcmc", None)
-    if chains is None or not are_the_chains(chains, posterior):
-        return {}
-    split = (chains.num_chains, chains.num_samples)
-    if isinstance(posterior, SampledPosterior):
-        rewards = np.asarray(jax.vmap(lambda each: each.mean)(posterior.rewards))
-        return {
-            "transition_probs": _of_array(np.asarray(posterior.transition_probs), split),
-            "reward_mean": _of_array(rewards, split),
-        }
-    return dict(_of_leaves(posterior, split)) if isinstance(posterior, CollapsedPosterior) else {}
-
-
-def are_the_chains(chains: Any, posterior: Any) -> bool:
-    """Whether the draws of the sites are those of the chains, in their order."""
-    sites = posterior.hyper if hasattr(posterior, "hyper") else posterior.sites
-    if chains.num_chains * chains.num_samples != posterior.log_weights.shape[0]:
-        return False
-    return all(np.array_equal(np.ravel(chains.draws[name]), np.ravel(x)) for name, x in sites.items())
-
-
-def _of_array(values: np.ndarray, split: tuple[int, int]) -> Scalars:
+def of_array(values: np.ndarray, split: tuple[int, int]) -> Scalars:
     """Of draws [C * N ...], one chain after the other."""
     flat = values.reshape(*split, -1)
     return Scalars(
@@ -85,10 +61,18 @@ def _of_array(values: np.ndarray, split: tuple[int, int]) -> Scalars:
     )
 
 
-def _of_leaves(posterior: Any, split: tuple[int, int]) -> Iterator[tuple[str, Scalars]]:
-    """Of a collapsed posterior: leaf rows [M K] and reward leaves [L], by their means given the parents."""
-    rows, rewards = posterior.seen.transition_probs, posterior.seen.reward_cells
-    values, index = [np.asarray(v, np.float64) for v in posterior.values], [np.asarray(i) for i in posterior.index]
+def of_conjugate_sites(
+    seen: ConjugatePosterior, prior: Sequence[tuple[Any, Any]], split: tuple[int, int]
+) -> Iterator[tuple[str, Scalars]]:
+    """Conjugate rows [M K] and rewards [L] integrated out of a model: their means given each draw of the rest.
+
+    Args:
+        seen: the statistics of all data.
+        prior: for each prior parameter array, its values [C * N G] and the index into G of each entry.
+        split: (C, N), chains and draws of each.
+    """
+    rows, rewards = seen.transition_probs, seen.reward_cells
+    values, index = [np.asarray(v, np.float64) for v, _ in prior], [np.asarray(i) for _, i in prior]
     counts = np.asarray(rows.dense_counts, np.float64)
     columns = counts.shape[-1]
 
@@ -99,6 +83,7 @@ def _of_leaves(posterior: Any, split: tuple[int, int]) -> Iterator[tuple[str, Sc
         mean = concentration / concentration.sum(-1, keepdims=True)
         return mean[:, which, column].reshape(*split, -1)
 
+    # Rows of the same prior parameters and the same counts are one function of the draws: they are kept once.
     classes = np.concatenate([index[0].reshape(counts.shape), counts], axis=-1)
     first = np.sort(np.unique(classes, axis=0, return_index=True)[1])
     places = (first[:, None] * columns + np.arange(columns)).ravel()

@@ -18,13 +18,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.detect import Detected, detect
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import Probe
-from bayes_mdp.inference.refusals import NotConjugate, in_the_way
+from bayes_mdp.inference.probe import NotConjugate, Probe, in_the_way
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
 from bayes_mdp.inference.trace import Program
@@ -65,11 +64,11 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
     Raises:
         NotConjugate: there is no discrete site of finite support, there are too many values, or one of the branches has
             no closed form (names the site in its way).
-        ValueError: a parameter of a leaf is out of its range.
+        ValueError: a parameter of a conjugate site is out of its range.
     """
     found: list[tuple[dict[str, np.ndarray], float, Detected]] = []
     kept: frozenset[str] = frozenset()
-    # Twice: a leaf that one branch uses belongs to the tables of all.
+    # Twice: a site that one branch uses belongs to the tables of all.
     for _ in range(2):
         found = []
         for values in _joint_values(program):
@@ -123,7 +122,7 @@ def _log_prior(probe: Probe) -> float:
     """Log probability of the held values, with the factors and observations that depend on them.
 
     Raises:
-        NotConjugate: a site that is neither held nor a leaf, or whose density a leaf goes into.
+        NotConjugate: a site that is neither held nor conjugate, or whose density a conjugate site goes into.
     """
     for site in probe.sites:
         if site.name not in probe.layout.shapes:
@@ -199,7 +198,7 @@ def _alike_cells(cells: Sequence[Any]) -> list[RewardCells]:
 @lru_cache(maxsize=64)
 def fit_of(branches: Branches) -> Fit:
     """Exact inference by enumeration, as a function of the data."""
-    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *branches.components)
+    stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *branches.components)
 
     def posterior(components: Any, log_weights: Any) -> Mixture:
         return Mixture(
@@ -219,7 +218,7 @@ def fit_of(branches: Branches) -> Fit:
         for k, component in enumerate(branches.components):
             own = jax.tree.map(np.array, component)
             try:
-                after.append(seen_on_host(own, data))
+                after.append(refit(own, data))
                 weights[k] += after[-1].log_evidence
             except ValueError as error:  # impossible under this value: it is ruled out
                 refusals.append(error)

@@ -1,4 +1,4 @@
-"""`fit_for`: inference with the data as arguments, so that one compiled program serves many data sets and seeds."""
+"""`Fit`: inference with the data as arguments, so that one compiled program serves many data sets and seeds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.methods import NUTS, Method, check_sampler
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 
 
@@ -32,22 +31,3 @@ class Fit:
     def __call__(self, key: PRNGKeyArray, data: Any) -> Any:
         """The posterior after `data`, as `summarise` gives them. An exact fit does not use the key."""
         return self.infer(key, data)
-
-
-def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()) -> Fit:
-    """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
-
-    Args:
-        prior: a NumPyro program, space -> `World`.
-        space: what is known before any data.
-        method: as for `infer`.
-        sampler: options of the chains, where `method` is a name and the route takes chains.
-
-    Raises:
-        ValueError, TypeError: as `infer`, but for what depends on the data.
-    """
-    from bayes_mdp.inference.route import fit_of_program
-
-    check_sampler(sampler)
-
-    return fit_of_program(prior, space, method, sampler)

@@ -1,4 +1,4 @@
-"""`Mixture`: a weighted mixture of conjugate posteriors, as a latent parent with finitely many values leaves behind."""
+"""`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.predictive import log_gain
+from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
@@ -70,9 +71,24 @@ class Mixture(Componentwise):
         return []
 
     def __str__(self) -> str:
-        from bayes_mdp.inference.summary import describe
-
         return describe(self)
+
+    def notes(self) -> list[str]:
+        """Nothing: there are no chains."""
+        return []
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many components carry the weight, for `describe`."""
+        of = f", exact, over the values of {', '.join(map(repr, self.hyper))}" if self.hyper else ""
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"mixture of {self.num_components} posteriors in closed form{of}",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
+        return LatentSites(self.hyper, self.weights, False, {}, {})
 
     def component(self, k: Any) -> ConjugatePosterior:
         """Component `k`."""
@@ -112,7 +128,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     """A mixture of posteriors over one space. Host side.
 
     Args:
-        posteriors: of one kind, one for each value of the latent parent.
+        posteriors: of one kind, one for each value of the discrete hyperparameter.
         weights: [K], positive; normalised here. None: by `log_evidence` (Bayes' rule, values equally likely at first).
 
     Raises:
@@ -121,7 +137,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) ->
     """
     if not isinstance(posteriors, Sequence):
         kind = type(posteriors).__name__
-        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each value of the parent")
+        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each component")
     for i, posterior in enumerate(posteriors):
         check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
     if not posteriors:

@@ -13,7 +13,8 @@ from bayes_mdp.inference.families import MIN_CONCENTRATION
 from bayes_mdp.inference.moments import statistics
 from bayes_mdp.inference.rewards import KnownRewards, RewardCells
 from bayes_mdp.inference.rows import DirichletRows
-from bayes_mdp.inference.spread import dirichlet_spread
+from bayes_mdp.inference.summary import PairMoments, describe
+from bayes_mdp.inference.variances import dirichlet_spread
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
@@ -43,8 +44,6 @@ class ConjugatePosterior(eqx.Module):
     constant: Float[Array, ""]
 
     def __str__(self) -> str:
-        from bayes_mdp.inference.summary import describe
-
         return describe(self)
 
     @property
@@ -70,9 +69,11 @@ class ConjugatePosterior(eqx.Module):
     @property
     def ties(self) -> str | None:
         """The first two pairs that are not independent, in words; None: all are."""
-        from bayes_mdp.inference.ties import describe_ties
-
-        return None if self.independent_rows else describe_ties(self)
+        if self.independent_rows:
+            return None
+        if not is_concrete(self):
+            return "some rows or rewards are tied"
+        return self.transition_probs.ties(self.space) or self.reward_cells.ties(self.space)
 
     @property
     def rewards_by_outcome(self) -> bool:
@@ -341,6 +342,51 @@ class ConjugatePosterior(eqx.Module):
     def unlisted(self) -> "ConjugatePosterior":
         """The same posterior with the counts of every outcome."""
         return eqx.tree_at(lambda p: p.transition_probs, self, self.transition_probs.unlisted())
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.transition_probs.prior) > 2
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair. Traceable: there a variance that does not exist is inf, not refused."""
+        rows = self.transition_probs
+        prior = eqx.tree_at(lambda r: r.counts, rows, jnp.zeros_like(rows.counts)).concentration.sum(-1)
+        after, probs = rows.concentration.sum(-1), rows.mean()
+        share = jnp.where(after > 0, prior / jnp.where(after > 0, after, 1.0), jnp.nan)
+        variance = probs * (1 - probs) * rows.inverse_total()[..., None]
+        reward = self.mean_mdp().reward
+        return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts())
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        rewards = self.reward_cells
+        return None if isinstance(rewards, KnownRewards) else float(np.asarray(rewards.data)[..., 0].sum())
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and the log evidence, for `describe`."""
+        return {
+            "method": f"{self.method} (closed form, no Monte Carlo error)",
+            "log evidence": f"{float(self.log_evidence):.6g} = log p(next states, rewards | states, actions)",
+        }
+
+    def latent_sites(self) -> None:
+        """None: every latent site is a row or a reward."""
+        return None
+
+    def problems(self) -> list[str]:
+        """What a person must know before it is used, one sentence each; empty: nothing was seen. Host side."""
+        found = []
+        if not np.isfinite(self.log_evidence):
+            found.append("the log evidence is not finite: impossible data, or sums that do not determine it")
+        arrays = [np.asarray(x) for x in jax.tree.leaves(self.transition_probs)]
+        if any(x.dtype == np.float32 and x.max(initial=0.0) > 2.0**24 for x in arrays):
+            found.append("concentrations above 2^24 in float32: one more transition no longer changes them")
+        return found
+
+    def notes(self) -> list[str]:
+        """Nothing: there are no draws."""
+        return []
 
 
 def _weighted_sum(weight: Any, terms: Any) -> Any:

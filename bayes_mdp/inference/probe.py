@@ -1,10 +1,11 @@
 """A traced program as its data flow shows it: what its laws, parameters and densities are made of.
 
-Every latent site is one of three things here: a *leaf* (a conjugate site, whose elements are followed one by one), a
-*parent* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are known).
+Every latent site is one of three things here: *conjugate* (of a family that can be; its elements are followed one by
+one), a *hyperparameter* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are
+known). `detect` asks the questions; what it cannot prove is a `NotConjugate`, which names the site in the way.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,13 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, leaf, parent
-from bayes_mdp.inference.refusals import NotConjugate, first, in_the_way
+from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, elements_of, symbols_of
 from bayes_mdp.inference.symbols import Symbols, compact
 from bayes_mdp.inference.trace import KEY, KNOWN, Outputs, Program, Site
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
-LEAVES = ("Dirichlet", "NormalGamma", "Normal", "Gamma", "Beta")
 POSITIVE: dict[str, Any] = {
     "Dirichlet": True,
     "NormalGamma": (False, True),
@@ -26,11 +25,39 @@ POSITIVE: dict[str, Any] = {
     "Gamma": True,
     "Beta": True,
 }
-"""Whether the elements of a leaf are positive (the last axis of a normal-gamma: mean, precision)."""
+"""Conjugate families, and whether their elements are positive (the last axis of a normal-gamma: mean, precision)."""
+
+
+class NotConjugate(ValueError):
+    """There is no closed form.
+
+    Args:
+        message: one sentence.
+        site: what is in the way, where it is one site.
+    """
+
+    def __init__(self, message: str, site: str | None = None) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+def in_the_way(program: Program, name: str, why: str) -> NotConjugate:
+    """The error for site `name`; `why` continues "is in the way of an exact posterior: "."""
+    family = next((site.family for site in program.sites if site.name == name), "random numbers of no site")
+    message = (
+        f"prior: site {name!r} ({family}) is in the way of an exact posterior: {why}. "
+        "method='auto' samples what has no closed form"
+    )
+    return NotConjugate(message, name)
+
+
+def first(program: Program, names: Iterable[str]) -> str:
+    """The first of `names` in the order of the program."""
+    return next((site.name for site in program.sites if site.name in set(names)), next(iter(names)))
 
 
 class Layout(NamedTuple):
-    """All elements of the leaf sites in one vector: site after site, each row-major.
+    """All elements of the conjugate sites in one vector: site after site, each row-major.
 
     Args:
         shapes: shape of the value of each site.
@@ -68,14 +95,14 @@ class Layout(NamedTuple):
 
 
 class Probe:
-    """The data flow of a program whose sites are leaves, but for `parents` and `held`. Host side, in float64.
+    """The data flow of a program whose sites are conjugate, but for `hyperparameters` and `held`. Host side, float64.
 
     Args:
         program: the program.
-        parents: latent sites that are no leaves; sites of other families are none anyway.
+        hyperparameters: latent sites that do not count as conjugate; sites of other families do not anyway.
         held: values of sites that count as known.
-        numbers: what `Program.evaluate` gives for the leaves at `inside` and some values of the parents, where there
-            are parents: parameters that are functions of them have no other numbers.
+        numbers: what `Program.evaluate` gives for the conjugate sites at `inside` and some values of the
+            hyperparameters, where there are some: parameters that are functions of them have no other numbers.
         kept: reward sites that belong to the tables, used or not.
 
     Raises:
@@ -85,46 +112,48 @@ class Probe:
     def __init__(
         self,
         program: Program,
-        parents: tuple[str, ...] = (),
+        hyperparameters: tuple[str, ...] = (),
         held: Mapping[str, Any] | None = None,
         numbers: dict[str, Any] | None = None,
         kept: frozenset[str] = frozenset(),
     ) -> None:
         self.program, self.held, self.numbers, self.kept = program, dict(held or {}), numbers, kept
-        self.parents = tuple(site.name for site in program.latents if site.name in parents)
-        self.sites = tuple(s for s in program.latents if s.name not in self.parents and s.name not in self.held)
-        leaves = {site.name: site for site in self.sites if site.family in LEAVES}
-        self.layout = Layout({name: site.shape for name, site in leaves.items()})
+        self.hyperparameters = tuple(site.name for site in program.latents if site.name in hyperparameters)
+        others = {*self.hyperparameters, *self.held}
+        self.sites = tuple(site for site in program.latents if site.name not in others)
+        conjugate = {site.name: site for site in self.sites if site.family in POSITIVE}
+        self.layout = Layout({name: site.shape for name, site in conjugate.items()})
         self._depends: dict[int, tuple[Entries, frozenset[str]]] = {}
-        positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in leaves.values()]
-        unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in leaves.values()]
+        # What the support of an element tells is known of it: rules as sqrt(x^2) = x need no more.
+        positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in conjugate.values()]
+        unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in conjugate.values()]
         none = np.zeros(0, bool)
         reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
         self.symbols: Symbols = reader.symbols
         inputs = [self._input(name, reader) for name in sorted(program.values)]
-        # The densities of leaves are those of their families: nobody asks what they are made of.
+        # The densities of conjugate sites are those of their families: nobody asks what they are made of.
         shown: Outputs = program.outputs
         wanted = [True] * len(jax.tree.leaves(shown.laws))
         for name in sorted(shown.densities):  # the order of a tree
-            wanted += [name not in leaves] * len(jax.tree.leaves(shown.densities[name]))
-        flat = reader.read(program.closed, [*inputs, parent((), KEY, self.symbols)], wanted)
+            wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
+        flat = reader.read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
         read = [None if x is None else reader.entries(x) for x in flat]
         outputs: Outputs = jax.tree.unflatten(jax.tree.structure(shown), read)
-        self.leaves: dict[str, dict[str, Entries]] = outputs.laws["leaves"]
+        self.parameters_of: dict[str, dict[str, Entries]] = outputs.laws["parameters"]
         self.transition: Entries = outputs.laws["transition"]
         self.reward: dict[Any, Entries] = outputs.laws["reward"]
         self.densities: dict[str, tuple[Entries, Any, Entries]] = {
-            name: parts for name, parts in outputs.densities.items() if name not in leaves
+            name: parts for name, parts in outputs.densities.items() if name not in conjugate
         }
-        self._check_said()
+        self._check_learnt()
 
-    def _check_said(self) -> None:
-        """Refuse what no route infers rightly."""
+    def _check_learnt(self) -> None:
+        """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
         laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
-        leaves = {f"site {name!r}": tuple(parameters.values()) for name, parameters in self.leaves.items()}
+        parameters = {f"site {name!r}": tuple(entries.values()) for name, entries in self.parameters_of.items()}
         densities = {f"site {n!r}": tuple(x for x in parts if x is not None) for n, parts in self.densities.items()}
         subsampled = any(site.scaled for site in self.program.sites)
-        for name, arrays in (*laws.items(), *leaves.items(), *densities.items()):
+        for name, arrays in (*laws.items(), *parameters.items(), *densities.items()):
             if not subsampled and any(KEY in self.depends(x) for x in arrays):
                 raise ValueError(
                     f"prior: {name} depends on random numbers that belong to no site, expected numpyro.sample for "
@@ -143,11 +172,11 @@ class Probe:
         if name in self.held:
             return np.asarray(self.held[name], value.dtype)
         if name in self.layout.shapes:
-            return leaf(self.layout.elements(name), name, reader.symbols)
-        return parent(value.shape, name, reader.symbols)
+            return elements_of(self.layout.elements(name), name, reader.symbols)
+        return symbols_of(value.shape, name, reader.symbols)
 
     def of(self, *families: str) -> tuple[Site, ...]:
-        """The leaf sites of these families, in order."""
+        """The conjugate sites of these families, in order."""
         return tuple(site for site in self.sites if site.family in families)
 
     def depends(self, entries: Entries) -> frozenset[str]:
@@ -168,19 +197,19 @@ class Probe:
         return others | {name for name in self.layout.shapes if used[self.layout.elements(name)].any()}
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
-        """The parameters of a leaf, checked, in the shape of its rows; where an element scales one, its factor.
+        """Checked parameters of a conjugate site, in the shape of its rows; of one that an element scales, the factor.
 
         Raises:
             ValueError: a parameter that is not finite or, but for `loc`, not positive.
         """
         values = {}
-        for name, entries in self.leaves[site.name].items():
-            values[name] = self.number(entries, "leaves", site.name, name)
+        for name, entries in self.parameters_of[site.name].items():
+            values[name] = self.number(entries, "parameters", site.name, name)
             (check_finite if name == "loc" else check_positive)(f"prior: {site.name}.{name}", values[name])
         return values
 
     def number(self, entries: Entries, *place: Any) -> np.ndarray:
-        """The numbers of an array, or of its coefficients: known ones, or those at the values of the parents."""
+        """The numbers of an array, or of its coefficients: known, or those at the values of the hyperparameters."""
         ids = entries.offset if entries.free else entries.coefficient
         if self.symbols.known(compact(ids)).all():
             return np.array(self.symbols.values(ids))
@@ -193,7 +222,7 @@ class Probe:
         return np.asarray(found, np.float64)
 
     def selects(self, entries: Entries) -> np.ndarray:
-        """Where an entry is one leaf element itself, or a known number."""
+        """Where an entry is one element itself, or a known number."""
         symbols = self.symbols
         element = (entries.element >= 0) & (entries.power == 1.0)
         element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
@@ -201,7 +230,7 @@ class Probe:
         return (element | known) & (entries.seen_through is None)
 
     def multiples(self, entries: Entries) -> np.ndarray:
-        """Where an entry is a factor, free of the leaves, times one leaf element."""
+        """Where an entry is a factor, free of conjugate sites, times one element."""
         return (
             (entries.element >= 0)
             & (entries.power == 1.0)
@@ -242,7 +271,7 @@ class Probe:
 
 
 def inside(site: Site) -> Any:
-    """A value inside the support of a leaf; a precision is one, so that what it scales shows its factor."""
+    """A value inside the support of a conjugate site; a precision is one, so that what it scales shows its factor."""
     if site.family == "Dirichlet":
         return jnp.full(site.shape, 1.0 / site.shape[-1])
     if site.family == "NormalGamma":

@@ -4,29 +4,39 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.mdp import Transitions
+from bayes_mdp.mdp import Counts, Transitions
 
 MIN_BUFFER = 64
 
 
-def refit(posterior: ConjugatePosterior, transitions: Transitions) -> ConjugatePosterior:
-    """`posterior` after `transitions`, its arrays numpy float64.
-
-    The transitions are padded to a power of two with weight zero: logs of many lengths share a few compilations.
+def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
+    """`posterior` after `data`, its arrays numpy float64 (of counts: of the width that they have).
 
     Raises:
         ValueError, TypeError: data that the space or the prior cannot hold.
     """
-    posterior.check(transitions)
+    if not isinstance(data, Transitions):
+        return jax.tree.map(np.asarray, posterior.update(data))
+    posterior.check(data)
+    padded, weight = padded_log(data)
+    with jax.enable_x64(True):
+        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
+        after = _update(jax.tree.map(np.array, posterior), padded, weight)
+    return jax.tree.map(np.asarray, after)
+
+
+def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
+    """A log [N] in a buffer whose size M is a power of two, and the weights of its rows: one, and zero for padding.
+
+    Logs of many lengths then share a few compilations.
+    """
     size = np.size(transitions.state)
     place = np.arange(max(MIN_BUFFER, 1 << (size - 1).bit_length()))
     padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
-    with jax.enable_x64(True):
-        # Copies: see `_belief` in `infer`; JAX may hold float32 versions of the arrays of `posterior` itself.
-        after = _update(jax.tree.map(np.array, posterior), padded, (place < size).astype(np.float64))
-    return jax.tree.map(np.asarray, after)
+    return padded, (place < size).astype(np.float64)
 
 
 @jax.jit

@@ -1,79 +1,55 @@
-"""Weighted draws of latent parents kept alive inside a compiled loop: resampling, then Metropolis steps.
+"""Metropolis steps for draws of hyperparameters inside a compiled loop, on the collapsed density.
 
-Resampling is systematic (Carpenter, Clifford and Fearnhead 1999). The proposals are differences of draws (ter Braak
-2006, *A Markov chain Monte Carlo version of the genetic algorithm Differential Evolution*), each half of the draws
-moved by differences of the other half, so that the target stays invariant; they need no tuning to its scale. Discrete
-parents are moved by a new value for one element. The target is the collapsed density: weights stay exact.
+Resampling leaves copies; these steps make them differ again ("resample-move", Gilks and Berzuini 2001). The proposals
+are differences of draws (ter Braak 2006, *A Markov chain Monte Carlo version of the genetic algorithm Differential
+Evolution*), each half of the draws moved by differences of the other half, so that the target stays invariant; they
+need no tuning to its scale. Discrete hyperparameters are moved by a new value for one element.
 """
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.collapse import collapsed_model
-from bayes_mdp.inference.compact import compress
+from bayes_mdp.inference.hierarchy import Hierarchy
+from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.models.tracing import traced_alone
-
-if TYPE_CHECKING:
-    from bayes_mdp.inference.collapsed import CollapsedPosterior
 
 JITTER = 1e-4
 JUMP_SHARE = 0.1  # of the proposals take the whole difference: from mode to mode
 MAX_FLIPS = 8
 
 
-def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[Array, " num"]:
-    """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero."""
-    total = jnp.cumsum(weights)
-    # In (0, 1]: the first draw that reaches a point has added to the sum.
-    points = (jnp.arange(1, num + 1) - jax.random.uniform(key)) / num
-    return jnp.searchsorted(total, points * total[-1])
+@traced_alone
+def moved(
+    key: PRNGKeyArray, hierarchy: Hierarchy, seen: ConjugatePosterior, hyper: dict[str, Array], num_moves: int
+) -> dict[str, Array]:
+    """Draws of the hyperparameters after Metropolis steps that leave their posterior given the data invariant.
 
-
-def rejuvenate(posterior: "CollapsedPosterior", learnt: Bool[Array, ""]) -> "CollapsedPosterior":
-    """Resample the components where they are worn out, and move each `posterior.moves` times. Traceable.
+    Traceable.
 
     Args:
-        posterior: after an update.
-        learnt: whether that taught anything; where it did not, nothing moves.
+        key: of the proposals.
+        hierarchy: the program.
+        seen: the statistics of all data.
+        hyper: {site: [K ...]}, the draws; at least 8 of them, for the differences.
+        num_moves: steps of every draw.
     """
-    assert posterior.hierarchy is not None
-    # The data are in the weights: seeds that have seen different things move differently.
-    stream = jax.random.wrap_key_data(jnp.asarray(posterior.stream))
-    key = jax.random.fold_in(stream, jnp.sum(posterior.visit_counts()).astype(jnp.int32))
-    salt = jax.lax.bitcast_convert_type(jnp.asarray(posterior.log_weights, jnp.float32).sum(), jnp.int32)
-    key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
-    worn, number = learnt & posterior.needs_refit(), posterior.num_components
-    chosen = jnp.where(worn, systematic(key_resample, posterior.weights, number), jnp.arange(number))
-    log_weights = jnp.where(worn, 0.0, posterior.log_weights)
-    hyper = _moved(key_move, posterior, {name: jnp.asarray(x)[chosen] for name, x in posterior.hyper.items()})
-    values = compress(posterior.hierarchy, posterior._classes(), hyper)
-    hyper, values = jax.tree.map(
-        lambda new, old: jnp.where(learnt, new.astype(old.dtype), old),
-        (hyper, values),
-        (posterior.hyper, posterior.values),
-    )
-    return replace(posterior, hyper=hyper, values=values, log_weights=log_weights)
-
-
-@traced_alone
-def _moved(key: PRNGKeyArray, posterior: Any, hyper: dict[str, Array]) -> dict[str, Array]:
-    """Every component after `moves` Metropolis steps."""
-    model, seen = collapsed_model(posterior.hierarchy), posterior.seen
-    choices = discrete_values(posterior)
+    model = collapsed_model(hierarchy)
+    choices = discrete_values(hierarchy)
     fixed = {name: x for name, x in hyper.items() if name in choices}
     free = {name: x for name, x in hyper.items() if name not in choices}
 
     def conditioned(values: dict[str, Any]) -> Any:
         return handlers.condition(model, data=values)
 
+    # Continuous hyperparameters move on the unconstrained scale, the discrete ones held; the density has its Jacobian.
     if free:
         start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, f))(free, fixed)
     else:
@@ -85,7 +61,7 @@ def _moved(key: PRNGKeyArray, posterior: Any, hyper: dict[str, Array]) -> dict[s
 
     points = jax.vmap(lambda x: ravel_pytree(x)[0])(start)
     state = points, fixed, jax.vmap(energy)(points, fixed)
-    for step in range(posterior.moves):
+    for step in range(num_moves):
         each = jax.random.fold_in(key, step)
         if free:
             state = _by_differences(each, state, energy)
@@ -106,16 +82,20 @@ def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
     half = number // 2
     for turn, (mine, others) in enumerate(((slice(0, half), (half, number)), (slice(half, number), (0, half)))):
         keys = jax.random.split(jax.random.fold_in(key, turn), 5)
+        # Each of my half takes the difference of two draws a != b of the other half: that half is fixed meanwhile, so
+        # the proposal is symmetric.
         mover = points[mine]
         count = others[1] - others[0]
         a = jax.random.randint(keys[0], (len(mover),), 0, count)
         b = (a + jax.random.randint(keys[1], (len(mover),), 1, count)) % count
         jump = jax.random.uniform(keys[2], (len(mover), 1)) < JUMP_SHARE
+        # 2.38 / sqrt(2 size) is the optimal scale for a normal target; a whole difference leads from mode to mode.
         scale = jnp.where(jump, 1.0, 2.38 / np.sqrt(2.0 * size))
         noise = JITTER * jax.random.normal(keys[3], mover.shape)
         proposed = mover + scale * (points[others[0] + a] - points[others[0] + b]) + noise
         values = jax.tree.map(lambda x, mine=mine: x[mine], fixed)
         after = jax.vmap(energy)(proposed, values)
+        # Metropolis: accept with probability min(1, exp(energy before - energy after)).
         accept = jnp.log(jax.random.uniform(keys[4], (len(mover),))) < energies[mine] - after
         points = points.at[mine].set(jnp.where(accept[:, None], proposed, mover))
         energies = energies.at[mine].set(jnp.where(accept, after, energies[mine]))
@@ -123,13 +103,14 @@ def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
 
 
 def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.ndarray]) -> Any:
-    """New values for single elements of the discrete parents, one after the other."""
+    """New values for single elements of the discrete hyperparameters, one after the other."""
     points, fixed, energies = state
     number = len(energies)
     elements = [(name, i) for name, x in fixed.items() for i in range(int(np.prod(x.shape[1:], dtype=int)))]
     for flip in range(min(len(elements), MAX_FLIPS)):
         keys = jax.random.split(jax.random.fold_in(key, flip), 3)
         place = jax.random.randint(keys[0], (number,), 0, len(elements))
+        # One element, chosen uniformly among all, gets a value drawn uniformly: a symmetric proposal.
         proposed, start = {}, 0
         for name, x in fixed.items():
             size = int(np.prod(x.shape[1:], dtype=int))
@@ -149,15 +130,14 @@ def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.
 
 
 @traced_alone
-def discrete_values(posterior: Any) -> dict[str, np.ndarray]:
-    """{discrete parent: the values that its elements can have}."""
-    hierarchy = posterior.hierarchy
+def discrete_values(hierarchy: Hierarchy) -> dict[str, np.ndarray]:
+    """{discrete hyperparameter: the values that its elements can have}."""
     found: dict[str, np.ndarray] = {}
 
     def look(key: PRNGKeyArray) -> None:
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
             hierarchy.program.prior(hierarchy.program.space)
-        for name in hierarchy.parents:
+        for name in hierarchy.hyperparameters:
             if trace[name]["fn"].support.is_discrete:
                 with jax.ensure_compile_time_eval():
                     found[name] = np.asarray(trace[name]["fn"].enumerate_support(expand=False)).ravel()

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.families import RewardBelief
 from bayes_mdp.inference.moments import Statistics, absorb
-from bayes_mdp.inference.tables import is_injective, leaf_index, unless_identity
+from bayes_mdp.inference.tables import Sites, first_tie, is_injective, leaf_index, unless_identity
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.validation import check_finite, check_shape
 
 Cells = Float[Array, "*cells"]
@@ -42,7 +43,7 @@ class RewardCells(eqx.Module):
     by_outcome: bool = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
     distinct: bool = eqx.field(static=True)
-    sites: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True, default=())
+    sites: Sites = eqx.field(static=True, default=())
 
     @property
     def leaf_belief(self) -> Any:
@@ -89,6 +90,11 @@ class RewardCells(eqx.Module):
         belief = self.leaf_belief
         drawn = belief.sample(key)
         return self.gather(drawn[0]), self._select(belief.drawn_noise(drawn), 0.0)
+
+    def ties(self, space: StateActionSpace) -> str | None:
+        """The first two pairs that share a mean reward, and its site, in words; None: no two do. Host side."""
+        shared = not self.independent and self.cell is not None
+        return first_tie("the mean reward", self.cell, self.sites, space) if shared else None
 
     def at_step(self, step: Any) -> "RewardCells":
         """The cells of one step, each with a leaf of its own (right for independent cells only: see `layered`)."""
@@ -150,6 +156,9 @@ class KnownRewards(eqx.Module):
         """Known rewards tie nothing."""
         return True
 
+    def ties(self, space: StateActionSpace) -> None:
+        """None: known rewards tie nothing."""
+
     def mean(self) -> Cells:
         """The rewards."""
         return jnp.asarray(self.known)
@@ -192,7 +201,7 @@ def reward_cells(
     by_outcome: bool = False,
     cell: Any = None,
     known: Any = None,
-    sites: tuple[tuple[str, tuple[int, ...]], ...] = (),
+    sites: Sites = (),
 ) -> RewardCells:
     """Cells before any data (arguments: see `RewardCells`; the arrays of `prior` broadcast). Host side.
 

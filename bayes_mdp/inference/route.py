@@ -1,4 +1,4 @@
-"""`infer`: prior and data to a posterior, by the best route that can be proven. Host side."""
+"""`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven."""
 
 import sys
 from collections.abc import Callable
@@ -20,8 +20,9 @@ from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.hierarchy import Hierarchy
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method, check_sampler
 from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import Probe
-from bayes_mdp.inference.refusals import NotConjugate
+from bayes_mdp.inference.probe import NotConjugate, Probe
+from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.sampled.fits import sampled_fit
 from bayes_mdp.inference.trace import KNOWN, Program, trace_program
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
@@ -45,14 +46,14 @@ def infer(
 
     "auto" takes the best route that it can prove on the traced program:
 
-    * exact: all leaves (rows, rewards) are conjugate, and every entry of a law is one element of a leaf, or known. Read
+    * exact: all sites (rows, rewards) are conjugate, and every entry of a law is one element of a site, or known. Read
       from the data flow of the program, and checked by numbers, site by site, against
       `bayes_mdp.models.joint(prior, space)`. The answer is a `ConjugatePosterior`.
     * mixture: the same for every value of discrete sites of small support, whatever branches on them: a `Mixture` of
       conjugate posteriors, exact too.
-    * collapsed: the leaves are conjugate given latent parents, which enter their parameters alone. They are integrated
-      out of the program, checked likewise, and NUTS draws the parents: a `CollapsedPosterior`, a weighted mixture of
-      conjugate posteriors.
+    * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter their parameters alone.
+      They are integrated out of the program, checked likewise, and NUTS draws the hyperparameters: a
+      `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
     Where chains are run, one line on stderr says so, and what is in the way of a better route; `explain` says it
@@ -93,8 +94,18 @@ def infer(
     return posterior
 
 
-def fit_of_program(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS = NUTS()) -> Fit:
-    """See `bayes_mdp.inference.fitting.fit_for`."""
+def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()) -> Fit:
+    """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
+
+    Args:
+        prior: a NumPyro program, space -> `World`.
+        space: what is known before any data.
+        method: as for `infer`.
+        sampler: options of the chains, where `method` is a name and the route takes chains.
+
+    Raises:
+        ValueError, TypeError: as `infer`, but for what depends on the data.
+    """
     return prove(prior, space, method, sampler)[1].fit
 
 
@@ -144,8 +155,6 @@ def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
                 raise
             why_not[name] = str(error)
     Probe(program)  # what no route infers rightly is refused
-    from bayes_mdp.inference.sampled.fits import sampled_fit
-
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method
     return Route(sampled_fit(program.prior, program.space, chosen), why_not)
@@ -158,7 +167,7 @@ def _exact_fit(program: Program) -> Fit:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
         del key
         copy = jax.tree.map(np.array, posterior)
-        return copy if data is None else collapsed_fit.seen_on_host(copy, data)
+        return copy if data is None else refit(copy, data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, posterior).update(transitions)
@@ -182,7 +191,7 @@ def _prove_branches(program: Program) -> enumerated.Branches:
 
 @lru_cache(maxsize=64)
 def _prove_hierarchy(program: Program) -> Hierarchy:
-    """Likewise for conjugate leaves under latent parents."""
+    """Likewise for conjugate sites under hyperparameters."""
     return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
@@ -190,7 +199,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what is in the way of a better one, on one line."""
     last = list(why_not.values())[-1] if why_not else ""
     reason = last.removeprefix("prior: ").partition(". method=")[0]
-    words = {"collapsed": "collapsed (chains draw the latent parents)", "nuts": "sampled (chains draw every site)"}
+    words = {"collapsed": "collapsed (chains draw the hyperparameters)", "nuts": "sampled (chains draw every site)"}
     return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 

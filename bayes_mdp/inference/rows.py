@@ -16,10 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.moments import log_rising
 from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
-from bayes_mdp.inference.tables import is_injective, leaf_index, unless_identity
+from bayes_mdp.inference.tables import Sites, first_tie, is_injective, leaf_index, unless_identity
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.validation import at, check_concentration, check_shape, first_index
-
-Sites = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class DirichletRows(eqx.Module):
@@ -222,6 +221,11 @@ class DirichletRows(eqx.Module):
         before = jnp.sum(values) if self.unit_prior else prior @ values
         seen = counts @ values if self.successor is None else jnp.sum(counts * values[self.successor], -1)
         return ((before + seen) / self._leaf_total()).reshape(self.shape[:-1])
+
+    def ties(self, space: StateActionSpace) -> str | None:
+        """The first two pairs that share an unknown row, and its site, in words; None: no two do. Host side."""
+        shared = not self.independent and self.row is not None
+        return first_tie("the row", self.row, self.sites, space) if shared else None
 
     def visits(self) -> Float[Array, "*H S A"]:
         """Transitions seen from every pair; for independent, unknown rows only (others do not know whose they were)."""

@@ -1,19 +1,22 @@
 """A posterior that a person can read: `describe` (what `print(posterior)` shows) and the same as a `table`. Host-side.
 
+Every posterior class says what it is made of by the few methods of `Summarised`; here that becomes text, so that this
+file stands below all of them.
+
 A row of the transition probabilities with concentration c, c0 = sum(c) and mean p = c / c0 has
 Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the root of the expected squared distance of
 the row from its mean.
 """
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
-from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.summary_moments import pair_moments, rewards_seen
-from bayes_mdp.inference.summary_sites import how, notes, problems, site_lines
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import described, is_concrete
 
@@ -23,7 +26,11 @@ if TYPE_CHECKING:
 WIDTH = 100
 SHOWN_PAIRS = 10
 SHOWN_STATES = 12
+SHOWN_SITES = 12
+SHOWN_ELEMENTS = 8
+"""A site with more elements is shown in one line."""
 LONGEST_NAME = 12
+INTERVAL = (0.05, 0.95)
 HEADINGS = {
     "reward_mean": "mean reward",
     "reward_sd": "sd",
@@ -33,14 +40,101 @@ HEADINGS = {
     "row_sd": "row sd",
 }
 
+Pairs = Float[Array, "*H S A"]
+
+
+class PairMoments(NamedTuple):
+    """Means and variances under the posterior; a mean that does not exist is nan, a variance inf (or nan).
+
+    Args:
+        probs: mean of the transition probabilities.
+        probs_variance: of each of them.
+        reward: mean of the expected reward.
+        reward_variance: of the expected reward.
+        prior_share: the prior's part of the concentration of the row (its mean over components); nan where it has none.
+        visits: transitions seen.
+    """
+
+    probs: Float[Array, "*H S A O"]
+    probs_variance: Float[Array, "*H S A O"]
+    reward: Pairs
+    reward_variance: Pairs
+    prior_share: Pairs
+    visits: Pairs
+
+
+class LatentSites(NamedTuple):
+    """Weighted draws (or enumerated values) of the latent sites of a posterior.
+
+    Args:
+        draws: {site: [K ...]}.
+        weights: [K], summing to one.
+        drawn: False for values that are enumerated: those have no effective sample size.
+        ess: {site: [...]}, effective sample size of the chains, where they were run.
+        r_hat: {site: [...]}, likewise.
+    """
+
+    draws: Mapping[str, Any]
+    weights: Any
+    drawn: bool
+    ess: Mapping[str, np.ndarray]
+    r_hat: Mapping[str, np.ndarray]
+
+
+class Summarised(Protocol):
+    """What a posterior says of itself, for `table` and `describe`."""
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        ...
+
+    @property
+    def independent_rows(self) -> bool:
+        """Whether the rows and rewards of different pairs are independent."""
+        ...
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        ...
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        ...
+
+    def pair_moments(self) -> PairMoments:
+        """What the table needs, pair by pair. Traceable: moments that do not exist are nan or inf, not refused."""
+        ...
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        ...
+
+    def method_lines(self) -> dict[str, str]:
+        """{heading: text}: how it was inferred, and how well."""
+        ...
+
+    def latent_sites(self) -> LatentSites | None:
+        """The latent sites beside rows and rewards; None: there are none."""
+        ...
+
+    def problems(self) -> list[str]:
+        """What a person must know before it is used, one sentence each."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What the draws of its chains cannot show, one sentence each."""
+        ...
+
 
 def check_shown(posterior: Any) -> None:
     """Raise a TypeError unless it can be summarised."""
-    if not (hasattr(posterior, "space") and hasattr(posterior, "mean_mdp")):
+    if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
 
 
-def table(posterior: Any) -> "pd.DataFrame":
+def table(posterior: Summarised) -> "pd.DataFrame":
     """Every legal pair, the most uncertain first.
 
     Columns: (step,) state, action (names); `visits`, transitions seen; `reward_mean` and `reward_sd` of the expected
@@ -68,7 +162,7 @@ def table(posterior: Any) -> "pd.DataFrame":
     return frame.iloc[np.lexsort((frame["visits"], -score))].reset_index(drop=True)
 
 
-def describe(posterior: Any) -> str:
+def describe(posterior: Summarised) -> str:
     """Text for a terminal: method, evidence, what was seen and what not, latent sites, warnings, most uncertain pairs.
 
     A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
@@ -77,23 +171,19 @@ def describe(posterior: Any) -> str:
         posterior: as for `table`.
     """
     check_shown(posterior)
-    if not is_concrete(posterior) or _is_batched(posterior):
+    if not is_concrete(posterior) or posterior.is_batch:
         return repr(posterior)
     frame = table(posterior)
-    lines = [*_head(posterior, frame), *site_lines(posterior), *_warnings(posterior, frame), *_worst(frame)]
-    return "\n".join(lines)
+    sites = site_lines(posterior.latent_sites())
+    return "\n".join([*_head(posterior, frame), *sites, *_warnings(posterior, frame), *_worst(frame)])
 
 
-def _is_batched(posterior: Any) -> bool:
-    if isinstance(posterior, ConjugatePosterior):
-        return np.ndim(posterior.transition_probs.prior) > 2
-    return np.ndim(posterior.log_weights) > 1
-
-
-def _columns(posterior: Any) -> dict[str, np.ndarray]:
+def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     """The columns of the table as arrays [*H S A]."""
     space = posterior.space
-    moments: Any = pair_moments(posterior)
+    with jax.enable_x64(True):
+        # Copies: JAX may hold 32-bit versions of the arrays themselves.
+        moments = jax.tree.map(lambda x: np.asarray(x, float), _pair_moments(jax.tree.map(np.array, posterior)))
     probs = moments.probs
     best = probs.argmax(-1)[..., None]
     prob = np.take_along_axis(probs, best, -1)[..., 0]
@@ -111,7 +201,12 @@ def _columns(posterior: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _names(space: Any) -> dict[str, np.ndarray]:
+@jax.jit
+def _pair_moments(posterior: Summarised) -> PairMoments:
+    return posterior.pair_moments()
+
+
+def _names(space: StateActionSpace) -> dict[str, np.ndarray]:
     axes = [_objects(space.state_names), _objects(space.action_names)]
     if space.horizon is not None:
         axes.insert(0, np.arange(space.horizon))
@@ -132,21 +227,21 @@ def _relative(sd: np.ndarray) -> np.ndarray:
     return sd / largest if largest > 0 else np.where(np.isfinite(sd), 0.0, sd)
 
 
-def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
+def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     space, tried = posterior.space, frame["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
     states = np.asarray(posterior.visit_counts()).sum(-1)
     visited = (states if states.ndim == 1 else states.sum(0)) > 0
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
-    rewards = rewards_seen(posterior)
+    rewards = posterior.rewards_seen()
     seen = (
         f"{_count(frame['visits'].sum(), 'transition')}, "
         f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
         f"{tried.sum()} of {_count(len(frame), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
     )
     lines = {
-        **_method_lines(posterior),
+        **posterior.method_lines(),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
         "rows": "independent" if posterior.independent_rows else "tied: pairs learn from each other",
@@ -155,17 +250,7 @@ def _head(posterior: Any, frame: "pd.DataFrame") -> list[str]:
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
 
 
-def _method_lines(posterior: Any) -> dict[str, str]:
-    if isinstance(posterior, ConjugatePosterior):
-        return {
-            "method": f"{posterior.method} (closed form, no Monte Carlo error)",
-            "log evidence": f"{float(posterior.log_evidence):.6g} = log p(next states, rewards | states, actions)",
-        }
-    size, number = float(posterior.effective_sample_size()), posterior.weights.shape[0]
-    return {"method": how(posterior), "weights": f"effective sample size {size:.4g} of {number}"}
-
-
-def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
+def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     """One line per thing that a reader should not miss."""
     visits, share, reward_sd = (frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_sd"))
     total, tried = float(visits.sum()), visits > 0
@@ -190,21 +275,67 @@ def _warnings(posterior: Any, frame: "pd.DataFrame") -> list[str]:
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior outweighs the data "
             f"(median share {np.median(share[ruled]):.2f})."
         )
-    rewards = rewards_seen(posterior)
+    rewards = posterior.rewards_seen()
     if rewards is not None and rewards < total:
         found.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
-    exact = isinstance(posterior, ConjugatePosterior)
-    if exact and not np.isfinite(posterior.log_evidence):
-        found.append("The log evidence is not finite: impossible data, or sums that do not determine it.")
-    if exact and _saturated(posterior):
-        found.append("Concentrations above 2^24 in float32: one more transition no longer changes them.")
-    found += [text[0].upper() + text[1:] + "." for text in (*problems(posterior), *notes(posterior))]
+    found += [text[0].upper() + text[1:] + "." for text in (*posterior.problems(), *posterior.notes())]
     return ["Warnings", *(_wrap(f"  - {text}", 4) for text in found)] if found else []
 
 
-def _saturated(posterior: Any) -> bool:
-    leaves = [np.asarray(x) for x in jax.tree.leaves(posterior.transition_probs)]
-    return any(leaf.dtype == np.float32 and leaf.max(initial=0.0) > 2.0**24 for leaf in leaves)
+def site_lines(sites: LatentSites | None) -> list[str]:
+    """A table: site, mean, sd, 90 % interval, effective sample size, r-hat (of the chains, where they were run)."""
+    if sites is None or not sites.draws:
+        return []
+    weights = np.asarray(sites.weights, float)
+    carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
+    rows = [("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat")]
+    for name, draws in list(sites.draws.items())[:SHOWN_SITES]:
+        values = np.asarray(draws, float)
+        size = sites.ess.get(name, np.full(values.shape[1:], carried))
+        hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
+        rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
+    left = len(sites.draws) - SHOWN_SITES
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
+    lines = ["  ".join(["", row[0].ljust(widths[0]), *each[1:]]) for row, each in zip(rows, padded, strict=True)]
+    more = [f"  and {left} more"] if left > 0 else []
+    return ["Latent sites (posterior)", *lines, *more]
+
+
+def _site_rows(name: str, values: np.ndarray, weights: np.ndarray, quality: Any) -> list[tuple[str, ...]]:
+    """One line for each element; for a large site the range of the means, the worst of the rest."""
+    mean = np.tensordot(weights, values, 1)
+    sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
+    size, hat = quality
+    if mean.size > SHOWN_ELEMENTS:
+        least = np.min(size[np.isfinite(size)], initial=np.inf)
+        most = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
+        span = f"{mean.min():.3g} to {mean.max():.3g}"
+        label = f"{name} {tuple(mean.shape)}"
+        return [(label, span, f"<= {sd.max():.3g}", "", "", f">= {least:.0f}", _hat(most, "<= "))]
+    low, high = _quantiles(values, weights)
+    return [
+        (
+            name + (str(list(index)) if index else ""),
+            *(f"{x[index]:.4g}" for x in (mean, sd, low, high)),
+            "-" if np.isnan(size[index]) else f"{size[index]:.0f}",
+            _hat(hat[index]),
+        )
+        for index in np.ndindex(mean.shape)
+    ]
+
+
+def _hat(value: float, prefix: str = "") -> str:
+    return "-" if np.isnan(value) else f"{prefix}{value:.3f}"
+
+
+def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[np.ndarray]:
+    """Weighted, by the inverse of the distribution function."""
+    order = np.argsort(values, axis=0)
+    reach = np.cumsum(weights[order], axis=0)
+    ranked = np.take_along_axis(values, order, 0)
+    first = [np.argmax(reach >= min(p, 1.0) * reach[-1:], axis=0) for p in INTERVAL]
+    return [np.take_along_axis(ranked, i[None], 0)[0] for i in first]
 
 
 def _worst(frame: "pd.DataFrame") -> list[str]:

@@ -1,4 +1,4 @@
-"""`Symbols`: numbers for values that depend on no leaf, so that equal numbers are equal values (value numbering)."""
+"""`Symbols`: value numbering of what depends on no conjugate site, so that equal numbers are equal values."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +15,7 @@ Ids = Int[np.ndarray, "..."]
 
 
 class Symbols:
-    """Numbers for values that are free of the leaves. Entries of one number are equal, whatever the parents are.
+    """Numbers for values free of conjugate sites. Entries of one number are equal, whatever the hyperparameters are.
 
     Equal numbers come from equal operations on equal numbers (value numbering), so that equality is proven; different
     numbers say nothing.

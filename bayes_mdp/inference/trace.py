@@ -4,6 +4,8 @@ The program is traced abstractly (an eager trace would compile a sampler per sit
 copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`).
 """
 
+import hashlib
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from numpyro import handlers
 
-from bayes_mdp.inference.fingerprint import fingerprint
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
@@ -30,14 +31,14 @@ from bayes_mdp.models.world import RewardTable, check_world, reward_table, trans
 
 Parameters = Callable[[Any], dict[str, Any]]
 
-LEAVES: dict[type, Parameters] = {
-    dist.Dirichlet: lambda leaf: {"concentration": leaf.concentration},
-    NormalGamma: lambda leaf: {name: getattr(leaf, name) for name in NormalGamma.arg_constraints},
-    dist.Normal: lambda leaf: {"loc": leaf.loc, "precision": leaf.scale**-2.0},
-    dist.Gamma: lambda leaf: {"concentration": leaf.concentration, "rate": leaf.rate},
-    dist.Beta: lambda leaf: {"concentration1": leaf.concentration1, "concentration0": leaf.concentration0},
+CONJUGATE: dict[type, Parameters] = {
+    dist.Dirichlet: lambda law: {"concentration": law.concentration},
+    NormalGamma: lambda law: {name: getattr(law, name) for name in NormalGamma.arg_constraints},
+    dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
+    dist.Gamma: lambda law: {"concentration": law.concentration, "rate": law.rate},
+    dist.Beta: lambda law: {"concentration1": law.concentration1, "concentration0": law.concentration0},
 }
-"""Families that can be conjugate leaves, and their parameters. These types only: a subclass may change the density."""
+"""Families of conjugate sites, and their parameters. These types only: a subclass may change the density."""
 
 LAWS: dict[type, Parameters] = {
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
@@ -45,9 +46,10 @@ LAWS: dict[type, Parameters] = {
     dist.BernoulliLogits: lambda law: {"mean": jax.nn.sigmoid(law.logits)},
     dist.Poisson: lambda law: {"mean": law.rate},
 }
-"""Reward laws that have a conjugate leaf, and the parameters that must select elements of leaves."""
+"""Reward laws that have a conjugate family, and the parameters that must select elements of its sites."""
 
 KNOWN = "known"
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Site(NamedTuple):
@@ -79,7 +81,7 @@ class Program:
         values: {latent site: shape and dtype of its value}.
         closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
         outputs: tree of the outputs of `closed`; see `Outputs`.
-        evaluate: {site: value} -> {"leaves": {site: {parameter: array}}, "transition": [*H S A O],
+        evaluate: {site: value} -> {"parameters": {site: {parameter: array}}, "transition": [*H S A O],
             "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jax.jit`).
         supports: {discrete latent site of finite support: the values of one element}.
         fingerprint: digest of all of the above.
@@ -127,7 +129,7 @@ class Outputs(NamedTuple):
 
 @lru_cache(maxsize=64)
 def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`Program.evaluate`, jitted: one compilation for all values, and leaves at values that are no probabilities."""
+    """`Program.evaluate`, jitted: one compilation for all values, and sites at values that are no probabilities."""
     return jax.jit(evaluate)
 
 
@@ -158,7 +160,7 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
         return jax.make_jaxpr(run, return_shape=True)(facts["values"], key)
 
     key = jax.random.key(0)
-    with unique_names(), _said_of_draws():
+    with unique_names(), _explained():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = again()
         digests = [_digest(closed, space, facts), _digest(again()[0], space, facts)]
@@ -194,7 +196,7 @@ def _own(constant: Any) -> Any:
 
 
 @contextmanager
-def _said_of_draws() -> Iterator[None]:
+def _explained() -> Iterator[None]:
     """JAX's errors about Python that looks at a traced value, as a sentence.
 
     Raises:
@@ -257,7 +259,7 @@ def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any], key:
 def _evaluate(
     prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any], key: Any = 0
 ) -> dict[str, Any]:
-    """Run the program at `values`, note its static facts in `facts`, return the arrays of its leaves and laws."""
+    """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
     given = handlers.substitute(data=values)
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
@@ -271,9 +273,9 @@ def _evaluate(
     latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
     facts["values"] = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
     facts["supports"] = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
-    leaves = {name: _parameters(message) for name, message in latents.items()}
+    parameters = {name: _parameters(message) for name, message in latents.items()}
     facts["law"], reward = _reward(reward_table(world, space))
-    return {"leaves": leaves, "transition": transition_table(world, space), "reward": reward}
+    return {"parameters": parameters, "transition": transition_table(world, space), "reward": reward}
 
 
 def _support(fn: dist.Distribution) -> np.ndarray | None:
@@ -299,18 +301,18 @@ def improper_value(message: dict[str, Any]) -> Any:
 
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
     """The distribution inside expanded, independent and masked ones, and whether one of them masks."""
-    leaf, masked = unwrap(fn), False
-    while isinstance(leaf, dist.MaskedDistribution):
-        leaf, masked = unwrap(leaf.base_dist), True
-    return leaf, masked
+    base, masked = unwrap(fn), False
+    while isinstance(base, dist.MaskedDistribution):
+        base, masked = unwrap(base.base_dist), True
+    return base, masked
 
 
 def _site(message: dict[str, Any]) -> Site:
     if message["type"] == "param":
         return Site(message["name"], "param", (), True, False, False)
-    leaf, masked = _unwrap(message["fn"])
+    law, masked = _unwrap(message["fn"])
     observed, scaled = bool(message["is_observed"]), message["scale"] is not None
-    return Site(message["name"], _family(leaf, LEAVES), jnp.shape(message["value"]), observed, scaled, masked)
+    return Site(message["name"], _family(law, CONJUGATE), jnp.shape(message["value"]), observed, scaled, masked)
 
 
 def _family(distribution: Any, known: dict[type, Parameters]) -> str:
@@ -321,13 +323,13 @@ def _family(distribution: Any, known: dict[type, Parameters]) -> str:
 
 
 def _parameters(message: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of a leaf, one row for each row of its value; nothing for a site that is no leaf."""
-    leaf, _ = _unwrap(message["fn"])
-    if type(leaf) not in LEAVES:
+    """Parameters of a conjugate site, one row for each row of its value; of other sites nothing."""
+    law, _ = _unwrap(message["fn"])
+    if type(law) not in CONJUGATE:
         return {}
     shape = jnp.shape(message["value"])
-    rows = shape if type(leaf) is dist.Dirichlet else shape[: len(shape) - leaf.event_dim]
-    return {name: jnp.broadcast_to(value, rows) for name, value in LEAVES[type(leaf)](leaf).items()}
+    rows = shape if type(law) is dist.Dirichlet else shape[: len(shape) - law.event_dim]
+    return {name: jnp.broadcast_to(value, rows) for name, value in CONJUGATE[type(law)](law).items()}
 
 
 def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
@@ -337,3 +339,32 @@ def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
     parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
     return Law(_family(law, LAWS), table.by_outcome), parameters
+
+
+def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str:
+    """A digest of what a traced program computes: equal programs share proofs and compiled code, others never.
+
+    The text of a jaxpr leaves out the values of arrays: they are added.
+    """
+    text = f"{space!r}\n{facts!r}\n{closed.jaxpr}"
+    digest = hashlib.sha256(ADDRESS.sub("", text).encode())
+    for constant in (*jax.tree.leaves(space), *constants(closed)):
+        array = np.asarray(constant)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def constants(closed: ClosedJaxpr) -> Iterator[Any]:
+    """The arrays that a jaxpr holds: its constants, those of closed inner jaxprs, and array literals."""
+    yield from closed.consts
+    yield from _inner(closed.jaxpr)
+
+
+def _inner(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield from (v.val for v in equation.invars if isinstance(v, Literal))
+        for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):
+            if isinstance(x, ClosedJaxpr):
+                yield from constants(x)
+            elif isinstance(x, Jaxpr):
+                yield from _inner(x)

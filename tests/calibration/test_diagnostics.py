@@ -19,7 +19,7 @@ from bayes_mdp.calibration.diagnostics import diagnose
 from bayes_mdp.calibration.generation import arviz
 from bayes_mdp.inference import NUTS, infer
 from bayes_mdp.inference.chains import Chains
-from bayes_mdp.inference.derived import Scalars, tables_of
+from bayes_mdp.inference.derived import Scalars
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import World, dirichlet_bernoulli
 from tests.calibration.beliefs import collapsed, sampled
@@ -89,7 +89,7 @@ def test_rows_that_disagree_under_parents_that_agree_are_reported():
 def test_rows_given_the_parents_are_those_of_the_components():
     label = labels(0.4, 0.4, 0.5, 0.5)
     posterior = under({"label": label}, 1.0 + 4.0 * label, ("label",))
-    tables = tables_of(posterior)
+    tables = posterior.derived_tables()
     rows, rewards = tables["transition_probs"], tables["reward_mean"]
     for place in rows.index:
         *pair, outcome = rows.element(int(place))
@@ -114,11 +114,11 @@ def test_of_large_tables_arviz_sees_the_worst(monkeypatch):
 
 def test_the_tables_of_a_sampled_posterior_are_its_draws():
     posterior = sampled()
-    tables = tables_of(posterior)
+    tables = posterior.derived_tables()
     place = int(tables["transition_probs"].index[5])
     seen = tables["transition_probs"].block(np.array([place]))[..., 0].ravel()
     np.testing.assert_array_equal(seen, posterior.transition_probs[:, *tables["transition_probs"].element(place)])
-    assert tables_of(replace(posterior, mcmc=None)) == {}
+    assert replace(posterior, mcmc=None).derived_tables() == {}
 
 
 def _flags(space):

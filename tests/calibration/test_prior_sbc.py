@@ -14,8 +14,9 @@ from bayes_mdp.calibration.quantities import default_quantities
 from bayes_mdp.calibration.ranks import Design, Truth, simulation
 from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.calibration.worlds import Law
-from bayes_mdp.inference.fitting import Fit, fit_for
+from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, StateActionSpace, memory
 from bayes_mdp.models.world import RewardTable, World
 from tests.calibration import twins

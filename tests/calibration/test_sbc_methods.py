@@ -7,8 +7,8 @@ import pytest
 
 from bayes_mdp.calibration.prior_sbc import sbc
 from bayes_mdp.calibration.sbc_result import SBC
-from bayes_mdp.inference.fitting import fit_for
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace
+from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models.hierarchical import sticky
 from bayes_mdp.models.priors import dirichlet_normal_gamma

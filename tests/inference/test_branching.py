@@ -11,8 +11,8 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.inference.chains import SamplingWarning
 from bayes_mdp.inference.collapse import log_evidence
-from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.route import _prove_hierarchy, prove
 from tests.inference.branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 
@@ -43,14 +43,14 @@ def _check_exact(program: Branching) -> None:
 def _check_collapsed(program: Branching, hierarchy) -> None:
     """The density that the chains get is the oracle's at the ends and in the middle of every panel of the hidden sites:
     an error of a branch, however rare it is, shows there."""
-    seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+    seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
     places = {name: HIDDEN[name].nodes[:: max(1, len(HIDDEN[name].nodes) // 15)] for name in program.hidden}
     for i in range(max(len(nodes) for nodes in places.values())):
         values = {
             f"hidden{k}": np.asarray(places[name][i % len(places[name])]) for k, name in enumerate(program.hidden)
         }
         signal = int(np.prod([SIGNALS[program.signal][1](value) for value in values.values()]))
-        parents = {name: value for name, value in values.items() if name in hierarchy.parents}
+        parents = {name: value for name, value in values.items() if name in hierarchy.hyperparameters}
         found = float(log_evidence(hierarchy, parents, seen))
         assert abs(found - _conditional(program.place, signal)[0]) < 1e-9 * abs(found), (program, values)
 

@@ -155,5 +155,5 @@ def _factor(space):
 def test_a_closed_form_of_another_program_does_not_pass(other, x64):
     rng = np.random.default_rng(0)
     detected = detect(Probe(trace_program(_clean, SPACE)))
-    with pytest.raises(ValueError, match="density is not that of conjugate leaves"):
+    with pytest.raises(ValueError, match="density is not that of conjugate sites"):
         certify(trace_program(other, SPACE), detected, rng)

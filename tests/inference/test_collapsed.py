@@ -15,10 +15,9 @@ from scipy.stats import halfnorm
 import bayes_mdp as bm
 from bayes_mdp.inference import collapsed
 from bayes_mdp.inference.collapse import log_evidence
-from bayes_mdp.inference.compact import find_classes
-from bayes_mdp.inference.grouped import Grouped, grouped
+from bayes_mdp.inference.compact import Grouped, find_classes, grouped
 from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.rejuvenate import systematic
+from bayes_mdp.inference.resampling import systematic
 from bayes_mdp.inference.route import _prove_hierarchy
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import World

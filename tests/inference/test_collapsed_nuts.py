@@ -18,8 +18,8 @@ from scipy import integrate, stats
 from bayes_mdp.inference import infer
 from bayes_mdp.inference.chains import SamplingWarning
 from bayes_mdp.inference.collapse import log_collapsed
-from bayes_mdp.inference.collapsed_fit import seen_on_host
 from bayes_mdp.inference.hierarchy import find_hierarchy
+from bayes_mdp.inference.refit import refit
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.models import joint, summarise
 from tests.inference.collapsed_marginals import DATA, REWARDS, SEEN, SPACE, normal_rewards, normal_rewards_by_moments
@@ -61,8 +61,8 @@ def test_the_collapsed_density_is_the_one_written_out(name, x64):
     """log p(parents, data) at random parents, none of which the hierarchy was found at."""
     rng = np.random.default_rng(0)
     hierarchy, _ = find_hierarchy(trace_program(CASES[name].prior, SPACE), rng)
-    assert set(hierarchy.parents) == set(CASES[name].shapes)
-    seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+    assert set(hierarchy.hyperparameters) == set(CASES[name].shapes)
+    seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
     density = jax.jit(lambda values, seen: log_collapsed(hierarchy, values, seen))
     for _ in range(3):
         values = draw(name, rng)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, leaf, parent
+from bayes_mdp.inference.dataflow import NONE, OPAQUE, Entries, Reader, elements_of, symbols_of
 
 SIZE = 6
 POSITIVE = np.array([False, False, True, True, True, True])
@@ -21,8 +21,8 @@ def read(function, *, hyper=0, known=()):
         parents = [jax.ShapeDtypeStruct((), np.float64)] * hyper
         closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct((SIZE,), np.float64), *parents, *known)
         reader = Reader(POSITIVE, UNIT)
-        inputs = [leaf(np.arange(SIZE), "x", reader.symbols)]
-        inputs += [parent((), f"h{i}", reader.symbols) for i in range(hyper)]
+        inputs = [elements_of(np.arange(SIZE), "x", reader.symbols)]
+        inputs += [symbols_of((), f"h{i}", reader.symbols) for i in range(hyper)]
         return reader.entries(reader.read(closed, [*inputs, *map(np.asarray, known)])[0]), reader
 
 

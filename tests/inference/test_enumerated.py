@@ -11,8 +11,8 @@ import pytest
 from scipy.special import betaln
 
 import bayes_mdp as bm
-from bayes_mdp.inference.fitting import fit_for
 from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.route import fit_for
 from bayes_mdp.models import World
 from tests.inference.branching_programs import DATA, SPACE, Branching
 

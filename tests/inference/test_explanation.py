@@ -46,7 +46,7 @@ def test_too_many_values_are_not_enumerated():
 def test_a_route_with_chains_says_so_on_one_line(capsys):
     bm.infer(KEY, sticky, space=SPACE)
     said = capsys.readouterr().err
-    assert said.startswith("infer: collapsed (chains draw the latent parents), because ") and said.count("\n") == 1
+    assert said.startswith("infer: collapsed (chains draw the hyperparameters), because ") and said.count("\n") == 1
     bm.infer(KEY, bm.models.dirichlet_bernoulli(), space=SPACE)
     assert capsys.readouterr().err == ""
 
@@ -138,8 +138,8 @@ def joint(space):
 def test_a_pseudo_count_over_two_sites_is_that_over_one():
     """The densities that the chains get, and their gradients, are equal; they were nan."""
     from bayes_mdp.inference.collapse import log_evidence
-    from bayes_mdp.inference.collapsed_fit import seen_on_host
     from bayes_mdp.inference.methods import NUTS
+    from bayes_mdp.inference.refit import refit
     from bayes_mdp.inference.route import _prove_hierarchy, prove
 
     found = []
@@ -147,8 +147,8 @@ def test_a_pseudo_count_over_two_sites_is_that_over_one():
         program, route = prove(prior, SPACE, "auto", NUTS())
         assert route.fit.method == "collapsed"
         hierarchy = _prove_hierarchy(program)
-        assert hierarchy.parents == ("count",)
-        seen = seen_on_host(jax.tree.map(np.array, hierarchy.prior), DATA)
+        assert hierarchy.hyperparameters == ("count",)
+        seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
         with jax.enable_x64(True):
 
             def density(count, hierarchy=hierarchy, seen=seen):

@@ -15,7 +15,7 @@ from bayes_mdp.inference.chains import SamplingWarning
 from bayes_mdp.inference.collapse import prove_hierarchy
 from bayes_mdp.inference.hierarchy import find_hierarchy
 from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.refusals import NotConjugate
+from bayes_mdp.inference.probe import NotConjugate
 from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.trace import trace_program
 from bayes_mdp.mdp import Transitions
@@ -40,8 +40,8 @@ def found(prior):
 )
 def test_parents_and_leaves(prior, parents, leaves):
     hierarchy = found(prior)
-    assert hierarchy.parents == parents
-    assert hierarchy.detected.assembly.leaves == leaves
+    assert hierarchy.hyperparameters == parents
+    assert hierarchy.detected.assembly.names == leaves
 
 
 def test_parameters_are_those_of_the_program():
@@ -87,7 +87,7 @@ def test_a_factor_on_the_parents_is_no_obstacle():
         return World(probs, jnp.zeros(()))
 
     hierarchy = prove_hierarchy(trace_program(program, SPACE), np.random.default_rng(0))
-    assert hierarchy.parents == ("stickiness",)
+    assert hierarchy.hyperparameters == ("stickiness",)
 
 
 def offset(space):
@@ -139,7 +139,7 @@ def shared_noise(space):
 
 def test_a_parent_that_no_site_shows_is_found_by_the_laws():
     hierarchy = found(shared_noise)
-    assert hierarchy.parents == ("precision",) and hierarchy.detected.assembly.leaves == ("transition", "mean")
+    assert hierarchy.hyperparameters == ("precision",) and hierarchy.detected.assembly.names == ("transition", "mean")
 
 
 def named(*names):

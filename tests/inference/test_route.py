@@ -176,7 +176,7 @@ def test_a_method_that_is_not_there_is_refused(method):
 
 
 def test_a_method_that_cannot_be_proven_is_refused():
-    with pytest.raises(ValueError, match="no leaf has a latent parent"):
+    with pytest.raises(ValueError, match="no conjugate site has a hyperparameter"):
         infer(KEY, FLAT, space=SPACE, method="collapsed")
 
 

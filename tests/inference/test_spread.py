@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference.rows import dirichlet_rows
-from bayes_mdp.inference.spread import dirichlet_spread, expected_square, row_variance
+from bayes_mdp.inference.variances import dirichlet_spread, expected_square, row_variance
 
 pytestmark = pytest.mark.numerics
 

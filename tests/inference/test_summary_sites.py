@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.mixtures import mixture
-from bayes_mdp.inference.summary import WIDTH, describe, table
-from bayes_mdp.inference.summary_sites import _quantiles, site_lines
+from bayes_mdp.inference.summary import WIDTH, _quantiles, describe, site_lines, table
 from tests.calibration.beliefs import collapsed, sampled
 
 
@@ -26,7 +25,7 @@ def test_weighted_quantiles():
 
 def test_a_line_for_each_parent():
     posterior = collapsed()
-    heading, names, line = site_lines(posterior)
+    heading, names, line = site_lines(posterior.latent_sites())
     assert heading == "Latent sites (posterior)"
     assert names.split() == ["site", "mean", "sd", "5", "%", "95", "%", "ess", "r-hat"]
     cells = line.split()
@@ -38,7 +37,8 @@ def test_a_line_for_each_parent():
 
 
 def test_large_sites_take_one_line():
-    text = "\n".join(site_lines(replace(sampled(), sites={"big": np.random.default_rng(0).normal(size=(80, 3, 4))})))
+    posterior = replace(sampled(), sites={"big": np.random.default_rng(0).normal(size=(80, 3, 4))})
+    text = "\n".join(site_lines(posterior.latent_sites()))
     assert "big (3, 4)" in text and " to " in text and len(text.splitlines()) == 3
 
 
@@ -47,7 +47,7 @@ def test_collapsed_in_words():
     assert max(map(len, text.splitlines())) <= WIDTH
     lines = text.splitlines()
     assert lines[0] == "Posterior over 2 states x 2 actions"
-    assert "collapsed (latent parents by 2 chains of 40 draws, the rest in closed form)" in text
+    assert "collapsed (hyperparameters by 2 chains of 40 draws, the rest in closed form)" in text
     assert "effective sample size 80 of 80" in text
     assert "60 transitions, 59 rewards; 4 of 4 pairs, 2 of 2 states" in text
     assert "3 of 80 draws diverged" in text

@@ -10,7 +10,6 @@ from bayes_mdp.inference.families import NormalBelief
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.rewards import reward_cells
 from bayes_mdp.inference.rows import dirichlet_rows
-from bayes_mdp.inference.ties import describe_ties
 from bayes_mdp.mdp import StateActionSpace
 from tests.inference.programs import ACCEPTED
 
@@ -57,7 +56,8 @@ def test_a_reward_leaf_of_two_pairs_is_named_with_its_site():
 
 def test_a_leaf_shared_within_a_pair_ties_nothing():
     posterior = _rewards([[[0, 0], [1, 2]], [[3, 4], [5, 6]]])
-    assert posterior.independent_rows and posterior.ties is None and describe_ties(posterior) is None
+    assert posterior.independent_rows and posterior.ties is None
+    assert posterior.reward_cells.ties(posterior.space) is None
 
 
 def test_known_cells_are_no_ties():

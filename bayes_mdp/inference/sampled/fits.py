@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.methods import Method
-from bayes_mdp.inference.refit import MIN_BUFFER
+from bayes_mdp.inference.refit import padded_log
 from bayes_mdp.inference.sampled.posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.seen import Seen, see, with_room
@@ -67,12 +67,10 @@ def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
     with tracing():
         shapes = jax.eval_shape(lambda: recipe.summarise(data))
     empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-    size = int(np.size(data.state))
-    if not size:
+    if not np.size(data.state):
         return empty
-    place = np.arange(max(MIN_BUFFER, 1 << (size - 1).bit_length()))
-    padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], data)
-    return _see(recipe, with_room(empty, len(place)), padded, (place < size).astype(float))
+    padded, weight = padded_log(data)
+    return _see(recipe, with_room(empty, len(weight)), padded, weight)
 
 
 @partial(jax.jit, static_argnums=0)

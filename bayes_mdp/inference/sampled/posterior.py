@@ -12,11 +12,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.chains import Chains
-from bayes_mdp.inference.derived import tables_of
-from bayes_mdp.inference.rejuvenate import systematic
+from bayes_mdp.inference.derived import Scalars, of_array
+from bayes_mdp.inference.resampling import systematic
 from bayes_mdp.inference.sampled.drawn import Drawn
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.seen import RewardRows, Rows, Seen, outcome_counts, see, with_room
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.inference.weighted import WeightedDraws
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
@@ -56,8 +57,6 @@ class SampledPosterior(WeightedDraws):
     share: float = eqx.field(static=True, default=SHARE)
 
     def __str__(self) -> str:
-        from bayes_mdp.inference.summary import describe
-
         return describe(self)
 
     @property
@@ -256,9 +255,70 @@ class SampledPosterior(WeightedDraws):
             "posterior.reserve(num_transitions) before it is used in a compiled loop"
         )
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.log_weights) > 1
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair: moments of the draws. Traceable."""
+        weights, rewards = self.weights, self.rewards
+        means = jax.vmap(lambda each: each.mean)(rewards)
+
+        def moments(values: Array) -> tuple[Array, Array]:
+            mean = jnp.tensordot(weights, values, axes=1)
+            return mean, jnp.tensordot(weights, (values - mean) ** 2, axes=1)
+
+        probs, probs_variance = moments(self.transition_probs)
+        reward, reward_variance = moments((self.transition_probs * means).sum(-1) if rewards.by_outcome else means)
+        share = jnp.full(self.space.shape, jnp.nan)
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        if self.rewards.law is None:
+            return None
+        seen = self.seen
+        number = (np.asarray(seen.weight) != 0) if isinstance(seen, Rows) else np.asarray(seen.counts.reward_count)
+        return float(number.sum())
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """`transition_probs` and `reward_mean` in each draw of its chains.
+
+        Empty where the draws are not those of its chains. Host side.
+        """
+        if self.mcmc is None or not self.mcmc.are_those_of(self.sites, self.num_draws):
+            return {}
+        split = (self.mcmc.num_chains, self.mcmc.num_samples)
+        rewards = np.asarray(jax.vmap(lambda each: each.mean)(self.rewards))
+        rows = np.asarray(self.transition_probs)
+        return {"transition_probs": of_array(rows, split), "reward_mean": of_array(rewards, split)}
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        chains = self.mcmc
+        approximate = ", an approximation" if self.method in ("svi", "laplace") else ""
+        drawn = f"{self.num_draws} draws{approximate}"
+        if chains is not None:
+            drawn = f"{chains.num_chains} chains of {chains.num_samples} draws"
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"{self.method} ({drawn})",
+            "weights": f"effective sample size {size:.4g} of {self.num_draws}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of all latent sites."""
+        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
+        return LatentSites(self.sites, self.weights, True, ess, r_hat)
+
     def problems(self) -> list[str]:
         """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
-        found = Drawn(self.sites, self.mcmc, self.losses).problems(tables_of(self))
+        found = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
             found.append(

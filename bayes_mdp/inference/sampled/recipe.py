@@ -11,14 +11,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.inference.chains import unique_trace
-from bayes_mdp.inference.fingerprint import fingerprint
 from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.sampled.drawn import Drawn
 from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.seen import Seen, conditioned, rows_of
 from bayes_mdp.inference.sampled.svi import by_svi
-from bayes_mdp.inference.trace import density, improper_value
+from bayes_mdp.inference.trace import density, fingerprint, improper_value
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data

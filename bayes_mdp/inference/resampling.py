@@ -1,0 +1,14 @@
+"""Systematic resampling (Carpenter, Clifford and Fearnhead 1999, *Improved particle filter for nonlinear problems*)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+
+def systematic(key: PRNGKeyArray, weights: Float[Array, " K"], num: int) -> Int[Array, " num"]:
+    """Indices of `num` draws by weight, each within one of its expected number; never one of weight zero."""
+    total = jnp.cumsum(weights)
+    # One uniform number shifts an equally spaced grid in (0, 1]. Zero is left out, so that the first draw that reaches
+    # a point has added to the sum.
+    points = (jnp.arange(1, num + 1) - jax.random.uniform(key)) / num
+    return jnp.searchsorted(total, points * total[-1])
