@@ -13,9 +13,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
+from bayes_mdp.agents.model_based import check_num_visits
 from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.agents.policies import Greedy
-from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.mdp.validation import check_fraction, check_that
