@@ -1,6 +1,6 @@
 """E3 (Kearns and Singh, *Near-optimal reinforcement learning in polynomial time*, Machine Learning 49, 2002).
 
-SPEC 2.16 of the project, low confidence: the paper's constants are not usable, and those of [OIM08]'s tables were not
+Low confidence: the paper's constants are not usable, and those of [OIM08]'s tables were not
 found. No fidelity is claimed.
 """
 

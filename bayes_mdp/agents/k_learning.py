@@ -42,7 +42,7 @@ def k_values(
         posterior: with a mean, visit counts n and the variances of `CanSpread`.
         tau: temperature, greater than 0.
         bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
-            paper's needs a prior variance of at most noise^2 to be optimistic (SPEC Part 7 (12) of the project).
+            paper's needs a prior variance of at most noise^2 to be optimistic.
         span: bound on the difference of values of the next step. None: L - l, the paper's for rewards in [0, 1]. Where
             a row is known there is no such term.
         noise: sigma, the rewards are sigma-sub-Gaussian around their mean ("paper" only).

@@ -1,7 +1,7 @@
 """Moment matching: the epistemic variance of Q by matching the first two moments of the Bellman equation.
 
-[BMRL19] Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019; in
-closed form in Part 3 of the SPEC of the project, where its five terms are worked out.
+[BMRL19] Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019,
+here in closed form.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ _BOUND = "independent rows, no unknown pair is met again; E[p] in place of E[p^2
 
 
 def value_variance(posterior: Any, policy: Any, objective: Objective) -> ValueUncertainty:
-    """Variance of the values of a policy by moment matching ([BMRL19]; SPEC Part 3 of the project).
+    """Variance of the values of a policy by moment matching ([BMRL19]).
 
     b(s, a) = Var_pbar[m + discount Vbar] / (c0 + 1) + pbar . v (m only where rewards depend on the outcome), and
     s2 = b + discount^2 sum pbar pi s2. An upper bound of the posterior variance where rows are independent and no

@@ -2,7 +2,7 @@
 
 [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
 Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019. The local
-variance as printed in either is no bound; the forms here, and why, are SPEC 2.4 and Part 7 (1-3) of the project.
+variance as printed in either is no bound; the forms here are.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None
     """nu of the uncertainty Bellman equation: what each pair adds to the variance of values. Traceable.
 
     Rewards on (s, a): Var(mean reward) + discount^2 q_max^2 spread; on (s, a, s'): pbar . Var(mean reward) + q_max^2
-    spread, without the square of the discount, because the row then multiplies r + discount V (SPEC 2.4).
+    spread, without the square of the discount, because the row then multiplies r + discount V.
 
     Args:
         posterior: with independent rows (of a mixture: `jax.vmap` over its `components`).

@@ -1,7 +1,6 @@
 """UCFH: optimism over component-wise confidence intervals of rows, for episodes of a fixed length.
 
-Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS. SPEC 2.13 of
-the project.
+Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS.
 """
 
 import math

@@ -1,7 +1,7 @@
 """UCRL2: optimism over confidence sets of rows and rewards (Jaksch, Ortner and Auer 2010).
 
 *Near-optimal Regret Bounds for Reinforcement Learning*, JMLR 11; for episodes with the constants of TabulaRL (Osband,
-public code). SPEC 2.12 of the project.
+public code).
 """
 
 from typing import Any
