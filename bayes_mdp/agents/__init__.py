@@ -3,46 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
-from bayes_mdp.agents.annealed_q import AnnealedQ
-from bayes_mdp.agents.bayes_ucbvi import BayesUCBVI
-from bayes_mdp.agents.bayesian_dp import BayesianDP
 from bayes_mdp.agents.beb import BEB
 from bayes_mdp.agents.bolt import BOLT
-from bayes_mdp.agents.bonus_q import ErrorBonusQ, VarianceBonusQ
 from bayes_mdp.agents.bql import BQL
 from bayes_mdp.agents.by_draws import ThompsonByDraws
 from bayes_mdp.agents.count_bonus import CountBonus
-from bayes_mdp.agents.covariance_thompson import CovarianceThompson
 from bayes_mdp.agents.e3 import E3
-from bayes_mdp.agents.epsilon_greedy_model import EpsilonGreedyModel
+from bayes_mdp.agents.exact import CovarianceThompson
 from bayes_mdp.agents.exact_ube import ExactUBE
-from bayes_mdp.agents.frequency_bonus import FrequencyBonus
+from bayes_mdp.agents.exploration_reward import FrequencyBonus, RecencyBonus
 from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
-from bayes_mdp.agents.ieql import IEQLPlus
 from bayes_mdp.agents.information_gain import InformationGain
 from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.learner import ChecksBelief, ChecksLearnt, ChecksOptimism, Learner, Replans
-from bayes_mdp.agents.mbie import MBIE
-from bayes_mdp.agents.mbie_eb import MBIEEB
+from bayes_mdp.agents.mbie import MBIE, MBIEEB
 from bayes_mdp.agents.mbie_ws import MBIEWS
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
+from bayes_mdp.agents.model_based import OIM, EpsilonGreedyModel, RMax
 from bayes_mdp.agents.moment_matching import MomentMatching
-from bayes_mdp.agents.oim import OIM
-from bayes_mdp.agents.opsrl import OPSRL
-from bayes_mdp.agents.optimistic_q import OptimisticQ
+from bayes_mdp.agents.optimistic_sampling import OPSRL, BayesUCBVI
 from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
-from bayes_mdp.agents.psrl import PSRL
-from bayes_mdp.agents.q_learning import EpsilonGreedyQ
-from bayes_mdp.agents.r_max import RMax
+from bayes_mdp.agents.psrl import PSRL, BayesianDP
 from bayes_mdp.agents.rand_ql import RandQL
-from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.agents.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
 from bayes_mdp.agents.rlsvi import RLSVI
-from bayes_mdp.agents.sarsa_lambda import SarsaLambda
 from bayes_mdp.agents.soft_q import BoltzmannQ, SoftQ, SoftQMean
-from bayes_mdp.agents.td_bma import TDBMA
-from bayes_mdp.agents.trial import LearnsFromTrials
+from bayes_mdp.agents.tabular_q import AnnealedQ, EpsilonGreedyQ, ErrorBonusQ, IEQLPlus, OptimisticQ, VarianceBonusQ
+from bayes_mdp.agents.trial import TDBMA, LearnsFromTrials, SarsaLambda
 from bayes_mdp.agents.ube import UBE
 from bayes_mdp.agents.ucb_h import UCBH
 from bayes_mdp.agents.ucbvi import UCBVI

@@ -2,7 +2,7 @@
 
 The baseline of figures 1 and 2 of [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and
 Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB (Strehl and Littman 2008). Standard deviations
-are added along a path where [UBE18] adds variances, so the bonus of a long path is too large: SPEC 1.12 of the project.
+are added along a path where [UBE18] adds variances, so the bonus of a long path is too large.
 """
 
 from typing import Any

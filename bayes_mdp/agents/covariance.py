@@ -5,8 +5,6 @@ With p = P(.|s, a) of mean pbar, V the values of the next states, C their covari
 * Var Q(s, a) = Var(sum p (r + g E V)) + g^2 E[p' C p], and for a Dirichlet row of total concentration c0
   E[p' C p] = (1 - k) pbar' C pbar + k pbar . diag C, k = 1 / (c0 + 1), 0 for a known row;
 * Cov(Q(s, a), X) = g pbar . Cov(V, X) for every X that is independent of (p, r) given V.
-
-SPEC Part 3 and Part 7 (4) of the project.
 """
 
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """E3 (Kearns and Singh, *Near-optimal reinforcement learning in polynomial time*, Machine Learning 49, 2002).
 
-SPEC 2.16 of the project, low confidence: the paper's constants are not usable, and those of [OIM08]'s tables were not
+Low confidence: the paper's constants are not usable, and those of [OIM08]'s tables were not
 found. No fidelity is claimed.
 """
 
@@ -13,9 +13,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats, Tally
+from bayes_mdp.agents.model_based import check_num_visits
 from bayes_mdp.agents.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.agents.policies import Greedy
-from bayes_mdp.agents.r_max import check_num_visits
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.mdp.validation import check_fraction, check_that

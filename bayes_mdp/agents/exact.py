@@ -1,5 +1,5 @@
 """The exact posterior variance of the values of a policy: by the covariance recursion, by draws (`by_draws`), or by the
-uncertainty Bellman equation whose solution it is (`exact_ube`)."""
+uncertainty Bellman equation whose solution it is (`exact_ube`). `CovarianceThompson` acts on the first."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.by_draws import action_covariance, by_draws
 from bayes_mdp.agents.covariance import Covariances, Rows, Structure, acyclic, layered, mix, unrolled
 from bayes_mdp.agents.exact_ube import exact_ube
-from bayes_mdp.agents.factor import semidefinite_factor
+from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.premise import met_again, unknown_pairs
 from bayes_mdp.agents.propagated import (
     compiled,
@@ -23,19 +23,22 @@ from bayes_mdp.agents.propagated import (
     over_components,
     problem_of,
 )
+from bayes_mdp.agents.replan import ReplanRule, as_rule
+from bayes_mdp.agents.thompson import UsesRows, correlated_policy, semidefinite_factor
 from bayes_mdp.agents.uncertainty import uncertainty_dataset
-from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, Problem, SparseMDP, StateActionSpace, Validity
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_bool
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.condensation import condensation
 from bayes_mdp.planning.policies import policy_probs
-from bayes_mdp.planning.solution import PolicyEvaluation
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ValueCovariance", "action_covariance", "by_draws", "exact_ube", "value_covariance"]
+__all__ = ["CovarianceThompson", "ValueCovariance", "action_covariance", "by_draws", "exact_ube", "value_covariance"]
 
 _WHO = "exact.value_covariance"
 
@@ -104,7 +107,7 @@ class ValueCovariance(eqx.Module):
 def value_covariance(
     posterior: Any, policy: Any, objective: Objective, *, allow_cycles: bool = False
 ) -> ValueCovariance:
-    """Exact posterior mean and covariance of the values of a policy, in closed form (SPEC Part 3 and Part 7 (4)).
+    """Exact posterior mean and covariance of the values of a policy, in closed form.
 
     One backward recursion over independent rows,
 
@@ -257,3 +260,36 @@ def _gap(
     if structure is not None or isinstance(objective, Episodic):
         return added * answer.iterations
     return (added + discount**2 * answer.change) / (1.0 - discount**2)
+
+
+class CovarianceThompson(UsesRows):
+    """Draw the values of the actions of a state from a Gaussian with mean and covariance of `value_covariance`.
+
+    The plan is optimal in the mean MDP. The covariance of its values is exact for a belief with rows of its own at
+    every step, and where the policy is acyclic; on cycles it is that of independent copies (`allow_cycles`), too small.
+    Actions that lead to the same states have correlated values: the `joint` draw does not count the uncertainty that
+    they share as a reason to prefer one of them, a factored one does.
+
+    Args:
+        joint: with the covariances between the actions of a state, else with their variances alone.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite; another noise.
+    """
+
+    joint: bool = eqx.field(default=True, static=True)
+    scale: float | Array = 1.0
+    noise: str = eqx.field(default="held", static=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_bool("joint", self.joint)
+
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
+        del mean
+        answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
+        return correlated_policy(key, answer.q_mean, answer.q_covariance, problem, self)

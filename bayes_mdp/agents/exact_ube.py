@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.draws import check_draws, chunk_size, over_draws
+from bayes_mdp.agents.by_draws import check_draws, chunk_size, over_draws
 from bayes_mdp.agents.policies import GaussianThompson
 from bayes_mdp.agents.propagated import (
     Backup,
@@ -27,7 +27,7 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import UsesDraws, check_thompson, gaussian_policy, plan_for_mean
+from bayes_mdp.agents.thompson import UsesDraws, gaussian_policy
 from bayes_mdp.agents.uncertainty import ValueUncertainty
 from bayes_mdp.mdp import (
     MDP,
@@ -240,9 +240,7 @@ class ExactUBE(UsesDraws):
     Args:
         num_draws: 2 or more, for every plan.
         clip: of local terms at zero. With few draws many are negative by chance, and pairs would lose their noise.
-        scale: zeta, of the noise (a leaf, so that sweeps vmap over it).
-        noise: "held" for the length of a plan, or "fresh" at every step (see `thompson.gaussian_policy`).
-        replan: as in `PSRL`.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
 
     Raises:
         ValueError, TypeError: a number of draws below 2; `scale` is negative or not finite; another noise.
@@ -257,22 +255,14 @@ class ExactUBE(UsesDraws):
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws, 2)
         check_bool("clip", self.clip)
-        check_thompson(self.scale, self.noise)
 
-    def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
-    ) -> tuple[GaussianThompson, Solution | None]:
-        """The policy, and the plan of the mean MDP.
-
-        Raises:
-            ValueError, TypeError: as `check_belief`.
-        """
-        self.check_belief(belief)
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with the variance of draws."""
         key_draws, key_noise = jax.random.split(key)
-        mean, solution = plan_for_mean(problem, state, belief)
-        q, variance = self._moments(key_draws, belief, mean, solution, problem.objective)
-        policy = gaussian_policy(key_noise, q, self.scale * jnp.sqrt(variance), problem, self.noise)
-        return policy, None if state is None else solution
+        q, variance = self._moments(key_draws, belief, mean, plan, problem.objective)
+        return gaussian_policy(key_noise, q, self.scale * jnp.sqrt(variance), problem, self.noise)
 
     def _moments(
         self, key: PRNGKeyArray, belief: Any, mean: MDP | SparseMDP, plan: Solution, objective: Objective

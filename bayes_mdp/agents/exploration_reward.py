@@ -1,5 +1,7 @@
-"""What the methods with a reward of exploration share (Wiering and Schmidhuber 1998, *Efficient model-based
-exploration*): a second table, with an optimum and a discount of its own, and two ways to act on both.
+"""Rewards of exploration, by frequency and by recency: a second value table with an optimum and a discount of its own.
+
+Wiering and Schmidhuber, *Efficient model-based exploration*, 1998, rows of the tables of [OIM08]. Low confidence: the
+original and its constants were not available, and no fidelity to it is claimed.
 """
 
 import abc
@@ -12,16 +14,14 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.empirical import Local, Stats
 from bayes_mdp.agents.model_based import ModelBased
-from bayes_mdp.agents.optimism import warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
-from bayes_mdp.agents.policies import lookup
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.optimism import check_above_zero, warn_of_lost_optimism
+from bayes_mdp.agents.policies import TablePolicy, lookup
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_positive, check_that, is_concrete
+from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_that
 from bayes_mdp.planning.solution import best_action
 
 
-class Alternates(eqx.Module):
+class Alternates(TablePolicy):
     """Greedy for one of two tables, drawn afresh at every step; ties go to the first action.
 
     Args:
@@ -33,21 +33,6 @@ class Alternates(eqx.Module):
     explore: Float[Array, "*H S A"]
     real: Float[Array, "*H S A"]
     prob: Float[Array, ""]
-
-    @property
-    def horizon(self) -> int | None:
-        """H where the actions depend on the step of an episode, else None."""
-        return self.real.shape[0] if self.real.ndim == 3 else None
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return self.real.shape[-2]
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self.real.shape[-1]
 
     def _best(self, state: Any, step: Any) -> tuple[Any, Any]:
         return best_action(lookup(self.explore, 1, state, step)), best_action(lookup(self.real, 1, state, step))
@@ -68,16 +53,13 @@ class ExplorationReward(ModelBased):
 
     v_max: eqx.AbstractVar[float | Array]
     scale: eqx.AbstractVar[float | Array]
+    bonus_discount: eqx.AbstractVar[float | Array | None]
     explore_prob: eqx.AbstractVar[float | Array | None]
-    planner: eqx.AbstractVar[ExactPlanner | PrioritizedSweeping]
-    replan: eqx.AbstractVar[ReplanRule | None]
-    joint: ClassVar[bool] = False
+    joint: ClassVar[Any] = False
 
     def __check_init__(self) -> None:
         check_not_negative("v_max", self.v_max)
-        check_planner(self.planner)
-        if is_concrete(self.scale):
-            check_positive("scale", self.scale)
+        check_above_zero("scale", self.scale)
         if self.explore_prob is not None:
             check_fraction("explore_prob", self.explore_prob)
         if self.bonus_discount is not None:
@@ -106,3 +88,63 @@ class ExplorationReward(ModelBased):
         """Warn where the sum does not favour what is untried: `v_max` below the largest reward of one step."""
         if self.explore_prob is None:
             warn_of_lost_optimism("v_max", self.v_max, max_reward)
+
+
+class FrequencyBonus(ExplorationReward):
+    """Pairs that were used often are avoided: the reward of exploration is -n / scale, n the visits of a pair.
+
+        Qr = mean reward + discount sum_y N(y) / n max Qr(y, .)
+        Qe = -n / scale + bonus_discount sum_y N(y) / n max Qe(y, .)
+
+    The two optima are separate; the agent is greedy for Qr + Qe. A pair that was never tried has Qr = 0, Qe = `v_max`;
+    no other has a reward of exploration above zero, so that Qe always prefers it, and the sum does where `v_max` is
+    large enough. An end is worth nothing, which is more than any pair used is worth in Qe: alone, Qe seeks ends.
+
+    Args:
+        scale: visits that cost one unit of the reward.
+        v_max: what a pair never tried is worth in Qe, zero or greater; units of the return.
+        bonus_discount: of Qe under `Discounted`, in [0, 1); None: that of the objective. Under `Episodic` it is the
+            factor of every step of Qe; None: 1.
+        explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, at every step anew, else for Qr.
+        planner, replan: as in `ModelBased`.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    scale: float | Array = 100.0
+    v_max: float | Array = 100.0
+    bonus_discount: float | Array | None = None
+    explore_prob: float | Array | None = None
+
+    def cost(self, stats: Stats) -> Any:
+        """n."""
+        return stats.visits
+
+
+class RecencyBonus(ExplorationReward):
+    """Pairs that were used lately are avoided: the reward of exploration is -t / scale, t the step of the last use.
+
+        Qr = mean reward + discount sum_y N(y) / n max Qr(y, .)
+        Qe = -t / scale + bonus_discount sum_y N(y) / n max Qe(y, .)
+
+    Steps are counted from the beginning of the run, so that a reward of exploration changes only where its pair is
+    used. A pair that was never tried has Qr = 0, Qe = `v_max`; no other has a reward of exploration above zero, so that
+    Qe always prefers it.
+
+    Args:
+        scale: steps that cost one unit of the reward.
+        v_max, bonus_discount, explore_prob, planner, replan: as in `FrequencyBonus`.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    scale: float | Array = 1000.0
+    v_max: float | Array = 100.0
+    bonus_discount: float | Array | None = None
+    explore_prob: float | Array | None = None
+
+    def cost(self, stats: Stats) -> Any:
+        """t."""
+        return stats.last_use.astype(stats.visits.dtype)

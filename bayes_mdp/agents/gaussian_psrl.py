@@ -23,7 +23,7 @@ Pairs = Float[Array, "*H S A"]
 
 
 def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
-    """q of an episode whose mean model has noise added (SPEC 2.7 of the project). Traceable.
+    """q of an episode whose mean model has noise added. Traceable.
 
     Q_h = E[r] + w_R + E[P] max Q_{h+1} + (H - h - 1) w_P, h = 0 .. H - 1: the last step has no noise of transitions.
 

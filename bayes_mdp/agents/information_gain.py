@@ -44,8 +44,6 @@ class InformationGain(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
         check_bool("rewards", self.rewards)
-        if not isinstance(self.rewards, bool):
-            raise TypeError(f"rewards is {self.rewards!r}, expected True or False (exploration only)")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).

@@ -33,8 +33,7 @@ def bayes_regret_bound(
 
     With X = (noise^2 + L^2) S A T log A and l = log N the theorem prints 2 sqrt(X (1 + l)), (12). Its proof counts
     visits by n + 1 where the algorithm has max(n, 1), for which m (2 + log N) is true in place of lemma 6 (see
-    `pigeonhole_bound`). What then holds is sqrt(X) (sqrt(1 + l) + (2 + l) / sqrt(1 + l)) (SPEC Part 7 (12) of the
-    project).
+    `pigeonhole_bound`). What then holds is sqrt(X) (sqrt(1 + l) + (2 + l) / sqrt(1 + l)).
 
     For the schedule (10) and the optimal temperature, bonus "paper" with span None, under assumption 1: mean rewards
     in [0, 1], independent priors, sigma-sub-Gaussian noise, Dirichlet rows, independent steps; and beliefs about mean

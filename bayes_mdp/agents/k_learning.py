@@ -13,13 +13,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.agents.optimism import check_above_zero
 from bayes_mdp.agents.policies import Boltzmann
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.temperature import minimise, require_choice, schedule
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count
 
 TEMPERATURES = ("optimal", "schedule")
 
@@ -41,7 +42,7 @@ def k_values(
         posterior: with a mean, visit counts n and the variances of `CanSpread`.
         tau: temperature, greater than 0.
         bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
-            paper's needs a prior variance of at most noise^2 to be optimistic (SPEC Part 7 (12) of the project).
+            paper's needs a prior variance of at most noise^2 to be optimistic.
         span: bound on the difference of values of the next step. None: L - l, the paper's for rewards in [0, 1]. Where
             a row is known there is no such term.
         noise: sigma, the rewards are sigma-sub-Gaussian around their mean ("paper" only).
@@ -54,7 +55,7 @@ def k_values(
         ValueError: `tau` is not positive; another word for `bonus`; a negative `span` or `noise`; the horizon is
             missing or does not fit; a variance of a mean reward does not exist. TypeError: an ability is missing.
     """
-    _check_tau("tau", tau)
+    check_above_zero("tau", tau)
     check_options(bonus, span, noise)
     _require_abilities(posterior, bonus, "k_values")
     return _k_values(posterior, tau, bonus=bonus, span=span, noise=noise, horizon=horizon)
@@ -75,7 +76,7 @@ def value(k: Any, tau: Any) -> Float[Array, "*H S"]:
     Raises:
         ValueError: `tau` is not positive.
     """
-    _check_tau("tau", tau)
+    check_above_zero("tau", tau)
     return soften(jnp.asarray(k), tau)[0]
 
 
@@ -152,7 +153,7 @@ class KLearning(eqx.Module):
 
     def __check_init__(self) -> None:
         if not isinstance(self.temperature, TemperatureRule):
-            _check_tau("temperature", self.temperature)
+            check_above_zero("temperature", self.temperature)
         check_options(self.bonus, self.span, self.noise)
         if self.num_states is not None:
             check_count("num_states", self.num_states)
@@ -225,8 +226,3 @@ def _require_abilities(posterior: Any, bonus: str, who: str) -> None:
         require_ability(posterior, ability, who)
     if bonus == "posterior":
         require_variances(posterior)
-
-
-def _check_tau(name: str, tau: Any) -> None:
-    if is_concrete(tau):
-        check_positive(name, tau)

@@ -1,4 +1,7 @@
-"""MBIE (Strehl and Littman, *An analysis of model-based interval estimation*, JCSS 74, 2008, section 2.2)."""
+"""MBIE and MBIE-EB: optimism by confidence intervals of the empirical model.
+
+Strehl and Littman, *An analysis of model-based interval estimation for Markov decision processes*, JCSS 74, 2008.
+"""
 
 from typing import Any, ClassVar
 
@@ -8,13 +11,45 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.mbie_eb import interval_bonus
-from bayes_mdp.agents.model_based import ModelBased
-from bayes_mdp.agents.optimism import check_inside, check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
-from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.model_based import OptimisticModel
+from bayes_mdp.agents.optimism import check_inside
+from bayes_mdp.agents.planners import ExactPlanner
 from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
 from bayes_mdp.planning.transition_sets import L1Ball
+
+
+def interval_bonus(stats: Stats, width: Any, v_max: Any) -> Any:
+    """width / sqrt(n), `v_max` where n = 0."""
+    seen = stats.visits > 0
+    return jnp.where(seen, width / jnp.sqrt(jnp.where(seen, stats.visits, 1.0)), jnp.asarray(v_max, float))
+
+
+class MBIEEB(OptimisticModel):
+    """MBIE with an exploration bonus (section 2.3 of the paper): the empirical model and a bonus of width / sqrt(n).
+
+        Q = v_max                                                        n = 0
+        Q = Rhat + beta / sqrt(n) + discount sum_y phat(y) V(y)          n > 0
+
+    Args:
+        beta: units of the reward; in [OIM08]'s tables .4 R_max (RiverSwim) and .8 R_max (SixArms). 0: the empirical
+            plan, in which what was never tried is worth `v_max`.
+        v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
+        planner, replan: as in `ModelBased`.
+
+    Raises:
+        ValueError: `beta` is negative or not finite, `v_max` is not finite.
+    """
+
+    beta: float | Array = 1.0
+    v_max: float | Array = 100.0
+
+    def __check_init__(self) -> None:
+        check_not_negative("beta", self.beta)
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The equations above."""
+        del worth
+        return Local(stats.reward, interval_bonus(stats, self.beta, self.v_max), stats.probs)
 
 
 def _none_where_zero(width: Any) -> Any:
@@ -24,8 +59,8 @@ def _none_where_zero(width: Any) -> Any:
     return None if zero else width
 
 
-class MBIE(ModelBased):
-    """The best MDP whose rewards and rows lie in confidence sets, both of which shrink as 1 / sqrt(n).
+class MBIE(OptimisticModel):
+    """MBIE (section 2.2 of the paper): the best MDP whose rewards and rows lie in sets that shrink as 1 / sqrt(n).
 
         Q = v_max                                                                n = 0
         Q = Rhat + eR + discount max { p . V : ||p - phat||_1 <= eT }            n > 0
@@ -42,7 +77,7 @@ class MBIE(ModelBased):
         v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
         planner: `ExactPlanner()`; where `transition_width` is 0 also `PrioritizedSweeping(...)`, which lists the
             successors seen alone.
-        replan: when the policy takes up what was learnt; every step by default.
+        replan: as in `ModelBased`.
 
     Raises:
         ValueError: a width is negative or not finite, `v_max` is not finite, `PrioritizedSweeping` with a
@@ -52,16 +87,12 @@ class MBIE(ModelBased):
     reward_width: float | Array = 1.0
     transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
     v_max: float | Array = 100.0
-    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
-    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
     # Then Qr is the optimum of the rows seen, the sum that of the best rows.
     own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
     joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
 
     def __check_init__(self) -> None:
         check_not_negative("reward_width", self.reward_width)
-        check_value("v_max", self.v_max)
-        check_planner(self.planner)
         if self.transition_width is None:
             return
         check_not_negative("transition_width", self.transition_width)
@@ -81,10 +112,6 @@ class MBIE(ModelBased):
         ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
         rows = ball.best_rows(worth[0, 0])[..., :-1]  # `ExactPlanner` shows all pairs the same values
         return Local(stats.reward, bonus, stats.probs, jnp.where(seen[..., None], rows, 0.0))
-
-    def check_optimism(self, max_reward: float) -> None:
-        """Warn where optimism is lost: `v_max` below the largest reward of one step."""
-        warn_of_lost_optimism("v_max", self.v_max, max_reward)
 
 
 def theory_widths(

@@ -6,15 +6,11 @@ Low confidence: the original and its constants were not available, and no fideli
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.empirical import Local, Stats
-from bayes_mdp.agents.model_based import ModelBased
-from bayes_mdp.agents.optimism import check_value, warn_of_lost_optimism
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping, check_planner
-from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.model_based import OptimisticModel
 from bayes_mdp.mdp.validation import check_not_negative
 
 
@@ -54,7 +50,7 @@ def favoured(
     return jnp.where(visits[..., None] > 0, rows, probs)
 
 
-class MBIEWS(ModelBased):
+class MBIEWS(OptimisticModel):
     """In the model planned with, every pair reaches its most valuable successor more often than was seen.
 
         Q+(x, a) = mean reward + discount sum_y p+(y) max Q+(y, .)
@@ -62,14 +58,13 @@ class MBIEWS(ModelBased):
     p+ of the most valuable of the successors seen is Wilson's upper limit at `z`; those of the others are rescaled to
     the rest. The agent is greedy for Q+. Qr is the optimum of the empirical model, Qe = Q+ - Qr, so that `greedy` is
     the empirical model's own policy. A row with one successor has no doubt left after one visit; a pair that was never
-    tried has no successor at all, and Q+ = `v_max` there, as in MBIE: it is what draws the agent to it. Where the most
+    tried has no successor at all, and Q+ = `v_max` there, as in MBIE. Where the most
     valuable successor changes, Q+ jumps, so that a fixed point need not exist; planning stops after some rounds.
 
     Args:
         z: of the interval, zero or greater; 0: the empirical model.
         v_max: Q+ of a pair never tried; units of the return. Qr is 0 there. Under `Episodic` the same at every step.
-        planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
-        replan: when the policy takes up what was learnt; every step by default.
+        planner, replan: as in `ModelBased`.
 
     Raises:
         ValueError: a number outside its range.
@@ -77,21 +72,13 @@ class MBIEWS(ModelBased):
 
     z: float | Array = 1.96
     v_max: float | Array = 100.0
-    planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
-    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
-    joint: ClassVar[bool] = False
-    own_rows: ClassVar[bool] = True
+    joint: ClassVar[Any] = False
+    own_rows: ClassVar[Any] = True
 
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
-        check_value("v_max", self.v_max)
-        check_planner(self.planner)
 
     def local(self, stats: Stats, worth: Any) -> Local:
         """The equation above."""
         bonus = jnp.where(stats.visits > 0, 0.0, self.v_max)
         return Local(stats.reward, bonus, stats.probs, favoured(stats.probs, stats.visits, worth, self.z))
-
-    def check_optimism(self, max_reward: float) -> None:
-        """Warn where optimism is lost: `v_max` below the largest reward of one step."""
-        warn_of_lost_optimism("v_max", self.v_max, max_reward)

@@ -1,7 +1,7 @@
 """Moment matching: the epistemic variance of Q by matching the first two moments of the Bellman equation.
 
-[BMRL19] Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019; in
-closed form in Part 3 of the SPEC of the project, where its five terms are worked out.
+[BMRL19] Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019,
+here in closed form.
 """
 
 from typing import Any
@@ -25,16 +25,16 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import UsesRows, check_thompson, gaussian_policy, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, gaussian_policy
 from bayes_mdp.agents.uncertainty import ValueUncertainty
-from bayes_mdp.mdp import Objective, Problem
+from bayes_mdp.mdp import MDP, Objective, Problem, SparseMDP
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
 _BOUND = "independent rows, no unknown pair is met again; E[p] in place of E[p^2] can only add"
 
 
 def value_variance(posterior: Any, policy: Any, objective: Objective) -> ValueUncertainty:
-    """Variance of the values of a policy by moment matching ([BMRL19]; SPEC Part 3 of the project).
+    """Variance of the values of a policy by moment matching ([BMRL19]).
 
     b(s, a) = Var_pbar[m + discount Vbar] / (c0 + 1) + pbar . v (m only where rewards depend on the outcome), and
     s2 = b + discount^2 sum pbar pi s2. An upper bound of the posterior variance where rows are independent and no
@@ -79,9 +79,7 @@ class MomentMatching(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `value_variance`.
 
     Args:
-        scale: zeta, of the noise (a leaf, so that sweeps vmap over it).
-        noise: "held" for the length of a plan, or "fresh" at every step (see `thompson.gaussian_policy`).
-        replan: as in `PSRL`.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
 
     Raises:
         ValueError: `scale` is negative or not finite; another noise.
@@ -91,19 +89,9 @@ class MomentMatching(UsesRows):
     noise: str = eqx.field(default="held", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
-    def __check_init__(self) -> None:
-        check_thompson(self.scale, self.noise)
-
-    def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
-    ) -> tuple[GaussianThompson, Solution | None]:
-        """The policy, and the plan of the mean MDP.
-
-        Raises:
-            ValueError, TypeError: tied rows, an ability that is missing; not inside a trace: as `value_variance`.
-        """
-        self.check_belief(belief)
-        mean, solution = plan_for_mean(problem, state, belief)
-        q, s2 = moments_of_plan(belief, _local(problem.objective), mean, solution, problem.objective)
-        policy = gaussian_policy(key, q, self.scale * jnp.sqrt(s2), problem, self.noise)
-        return policy, None if state is None else solution
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with variance s2 of moment matching."""
+        q, s2 = moments_of_plan(belief, _local(problem.objective), mean, plan, problem.objective)
+        return gaussian_policy(key, q, self.scale * jnp.sqrt(s2), problem, self.noise)

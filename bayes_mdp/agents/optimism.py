@@ -14,7 +14,7 @@ from bayes_mdp.agents.premise import total_variance
 from bayes_mdp.agents.propagated import over_components
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Discounted, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.validation import check_finite, check_that, is_concrete
+from bayes_mdp.mdp.validation import check_finite, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
@@ -39,8 +39,18 @@ def check_value(name: str, value: Any) -> None:
         check_finite(name, value)
 
 
+def check_above_zero(name: str, value: Any) -> None:
+    """Refuse what is not finite and greater than zero, where it can be seen.
+
+    Raises:
+        ValueError: as said.
+    """
+    if is_concrete(value):
+        check_positive(name, value)
+
+
 def warn_of_lost_optimism(name: str, value: Any, max_reward: float) -> None:
-    """Warn where the value of what is unknown lies below the largest reward of one step: it attracts nobody."""
+    """Warn where the value of what is unknown lies below the largest reward of one step: it is then not explored."""
     if is_concrete(value) and np.min(np.asarray(value)) < max_reward:
         least = float(np.min(np.asarray(value)))
         warnings.warn(

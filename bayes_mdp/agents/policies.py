@@ -60,7 +60,7 @@ def _log(probability: Any) -> Any:
     return jnp.log(jnp.maximum(probability, 0.0))
 
 
-class _Table(eqx.Module):
+class TablePolicy(eqx.Module):
     """A policy made of arrays over [*H S A]: its sizes, which the planners compare with those of the MDP."""
 
     @property
@@ -83,7 +83,7 @@ class _Table(eqx.Module):
         return self._shape[-1]
 
 
-class Greedy(_Table):
+class Greedy(TablePolicy):
     """The action of the largest q; ties go to the first, or as `best` says.
 
     Args:
@@ -115,7 +115,7 @@ class Greedy(_Table):
         return jnp.where(action == lookup(self.best, 0, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
 
 
-class Boltzmann(_Table):
+class Boltzmann(TablePolicy):
     """Actions with probability proportional to exp(q / temperature).
 
     Args:
@@ -143,7 +143,7 @@ class Boltzmann(_Table):
         return jax.nn.log_softmax(lookup(self.q, 1, state, step) / self.temperature)[action]
 
 
-class EpsilonGreedy(_Table):
+class EpsilonGreedy(TablePolicy):
     """The best action (ties: first), but with probability `epsilon` one drawn uniformly from the legal ones.
 
     Args:
@@ -197,7 +197,7 @@ def epsilon_greedy_action(u: Any, q: Float[Array, " A"], epsilon: Any, *, masked
     return jnp.where(u < epsilon, jnp.minimum(drawn, q.shape[-1] - 1), best_action(q))
 
 
-class GaussianThompson(_Table):
+class GaussianThompson(TablePolicy):
     """The best action of a Gaussian draw of q(state, .): fresh each step, or held for the whole plan (`hold`).
 
     Given the object, `act` draws from exp(log_prob): a held policy is deterministic. For the probability of an action

@@ -158,7 +158,7 @@ def propagated(mean: MDP | SparseMDP, local: Pairs, policy: Any, objective: Obje
 def combined(posterior: Any, parts: Backup, validity: Validity, q_max: Any = None) -> ValueUncertainty:
     """The answer from the `Backup` of a posterior, or from those of the components of a mixture.
 
-    A mixture by total variance: Var = E_k[Var_k] + Var_k[mean_k] (SPEC 2.4 of the project).
+    A mixture by total variance: Var = E_k[Var_k] + Var_k[mean_k].
     """
     value, variance = parts.value, parts.variance
     if not can_split(posterior):

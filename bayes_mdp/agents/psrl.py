@@ -1,4 +1,4 @@
-"""PSRL: posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013)."""
+"""PSRL, posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013); Bayesian DP."""
 
 import math
 
@@ -57,3 +57,28 @@ class PSRL(eqx.Module):
             return Greedy(solve(belief.sample(key), objective).q, space.legal), None
         solution = solve(computed_once(belief.sample(key)), objective, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
+
+
+class BayesianDP(PSRL):
+    """Bayesian DP (Strens 2000): `PSRL` where the possible successors of every pair are given, as in [OIM08].
+
+    The rows are Dirichlet on the support of the space alone: a prior of the package honours it, a program of your own
+    should (`models.supported_dirichlet`). A space with its support goes to a run as `RunOptions(space=...)`. What
+    Strens prints of intervals and discount is not known to us: both are yours to choose.
+
+    Args:
+        replan: when to draw anew, `resample_every`: a number of steps, "episode", or as in `PSRL`.
+    """
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet, as in `PSRL`.
+
+        Raises:
+            ValueError: the space has no `support`.
+        """
+        if problem.space.support is None:
+            raise ValueError(
+                "space.support is None, expected the possible successors of every pair (Bool[S A O]) for BayesianDP; "
+                "PSRL asks for none"
+            )
+        return super().init(key, problem)

@@ -34,6 +34,15 @@ class ReplanRule(Protocol):
         ...
 
 
+class _NoPeriod(eqx.Module):
+    """Base of the rules whose plans depend on the run."""
+
+    @property
+    def period(self) -> None:
+        """Not known before the run."""
+        return None
+
+
 class EverySteps(eqx.Module):
     """Plan at steps 0, k, 2 k, ... of the run.
 
@@ -56,13 +65,8 @@ class EverySteps(eqx.Module):
         return moment.time % self.num_steps == 0
 
 
-class EveryEpisode(eqx.Module):
-    """Plan where an episode begins (Osband, Russo and Van Roy 2013)."""
-
-    @property
-    def period(self) -> None:
-        """Not known: episodes can end early (under `Episodic(horizon)` a run uses the horizon)."""
-        return None
+class EveryEpisode(_NoPeriod):
+    """Plan where an episode begins (Osband, Russo and Van Roy 2013); under `Episodic(H)` that is every H steps."""
 
     def due(self, moment: Moment) -> Bool[Array, ""]:
         """Whether an episode just began."""
@@ -80,13 +84,8 @@ class EveryTrial(EveryEpisode):
         return jnp.ones_like(moment.starts, dtype=bool)
 
 
-class Doubling(eqx.Module):
+class Doubling(_NoPeriod):
     """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch et al. 2010)."""
-
-    @property
-    def period(self) -> None:
-        """Not known: it depends on the visits."""
-        return None
 
     def due(self, moment: Moment) -> Bool[Array, ""]:
         """Whether the visits of some pair have doubled."""
@@ -94,7 +93,7 @@ class Doubling(eqx.Module):
         return jnp.any(fresh >= jnp.maximum(moment.planned_visits, 1.0))
 
 
-class Geometric(eqx.Module):
+class Geometric(_NoPeriod):
     """Plan at times 0, 1 and ceil(factor^j), j = 1, 2, ...: about log(T) / log(factor) plans in T steps.
 
     Raises:
@@ -107,11 +106,6 @@ class Geometric(eqx.Module):
         expected = "a finite number of at least 1.001"
         check_that("factor", self.factor, lambda x: np.isfinite(x) & (x >= 1.001), expected)
 
-    @property
-    def period(self) -> None:
-        """Not constant."""
-        return None
-
     def times(self) -> np.ndarray:
         """The geometric times up to 2^31."""
         powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
@@ -122,7 +116,7 @@ class Geometric(eqx.Module):
         return jnp.any(moment.time == self.times())
 
 
-class When(eqx.Module):
+class When(_NoPeriod):
     """Plan when a function of the `Moment` says so."""
 
     function: Callable[[Moment], Any] = eqx.field(static=True)
@@ -130,11 +124,6 @@ class When(eqx.Module):
     def __check_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"function is {described(self.function)}, expected a function of the Moment")
-
-    @property
-    def period(self) -> None:
-        """Not known."""
-        return None
 
     def due(self, moment: Moment) -> Bool[Array, ""]:
         """What the function says."""

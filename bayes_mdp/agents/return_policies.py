@@ -5,13 +5,12 @@ Each of them carries the belief, and shows what a person wants to see: `q`, its 
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.policies import lookup
+from bayes_mdp.agents.policies import TablePolicy, lookup
 from bayes_mdp.inference.value import ReturnBelief, StudentT, value_of_perfect_information
 from bayes_mdp.inference.value.student_t import standard_cdf, standard_draws, standard_pdf
 from bayes_mdp.planning.solution import best_action
@@ -21,7 +20,7 @@ _KINKS = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 64.0, 4096.0])
 _NUM_PIECES = 16
 
 
-class _OverReturns(eqx.Module):
+class _OverReturns(TablePolicy):
     """What the policies share: a belief [*H S A] about the mean returns, loc -inf where an action is illegal."""
 
     belief: ReturnBelief
@@ -40,21 +39,6 @@ class _OverReturns(eqx.Module):
     def vpi(self) -> Float[Array, "*H S A"]:
         """Myopic value of perfect information."""
         return value_of_perfect_information(self.belief)
-
-    @property
-    def horizon(self) -> int | None:
-        """H where the actions depend on the step of an episode, else None."""
-        return self.belief.loc.shape[0] if self.belief.loc.ndim == 3 else None
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return self.belief.loc.shape[-2]
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self.belief.loc.shape[-1]
 
     def _here(self, state: Any, step: Any) -> ReturnBelief:
         return jax.tree.map(lambda table: lookup(table, 1, state, step), self.belief)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.learner import episode_length
+from bayes_mdp.agents.optimism import check_above_zero
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_positive, is_concrete
 from bayes_mdp.planning import backward_induction
 
 
@@ -80,8 +80,7 @@ class RLSVI(eqx.Module):
 
     def __check_init__(self) -> None:
         for name in ("noise", "regularization"):
-            if is_concrete(getattr(self, name)):
-                check_positive(name, getattr(self, name))
+            check_above_zero(name, getattr(self, name))
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Seen:
         """No data.

@@ -4,7 +4,6 @@
 Q-learning at a fixed temperature and does not say whether it learns from samples (`SoftQ`) or plans (`SoftQMean`).
 """
 
-import abc
 from typing import Any
 
 import equinox as eqx
@@ -13,13 +12,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.learner import first_table, moved_towards, place_of
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.optimism import check_above_zero, check_value
 from bayes_mdp.agents.policies import Boltzmann
 from bayes_mdp.agents.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
+from bayes_mdp.agents.tabular_q import TabularQ
+from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_fraction, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_fraction
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
 
@@ -64,15 +64,14 @@ def soft_fixed_point(
     return PolicyEvaluation(q, soft_max(q, temperature), gain, count < _MOST_SWEEPS, count, gap)
 
 
-def _check_temperature(temperature: Any) -> None:
-    if is_concrete(temperature):
-        check_positive("temperature", temperature)
+class BoltzmannQ(TabularQ):
+    """Q-learning (Watkins 1989: target r + discount max q(s', .)) with Boltzmann exploration.
 
+    Args:
+        temperature, learning_rate, initial_q, replan: as in `SoftQ`.
 
-class _BoltzmannTable(eqx.Module):
-    """A table q learnt from samples; actions with probability proportional to exp(q / temperature).
-
-    `worth` is the value of a state in the target.
+    Raises:
+        ValueError: a number outside its range.
     """
 
     temperature: float | Array = 0.05
@@ -81,42 +80,21 @@ class _BoltzmannTable(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
 
     def __check_init__(self) -> None:
-        _check_temperature(self.temperature)
+        check_above_zero("temperature", self.temperature)
         check_fraction("learning_rate", self.learning_rate)
-        if is_concrete(self.initial_q):
-            check_finite("initial_q", self.initial_q)
+        check_value("initial_q", self.initial_q)
 
-    @abc.abstractmethod
-    def worth(self, q: Float[Array, " A"]) -> Float[Array, ""]:
-        """The value of a state from its row of the table."""
+    @property
+    def first_value(self) -> Any:
+        """`initial_q`."""
+        return self.initial_q
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "*H S A"]:
-        """The table at first, -inf where an action is illegal.
-
-        Raises:
-            ValueError: the objective is the average reward, for which this rule is not defined.
-        """
-        del key
-        return first_table(problem, self.initial_q, type(self).__name__)
-
-    def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "*H S A"], belief: Any = None
-    ) -> tuple[Boltzmann, Float[Array, "*H S A"]]:
-        """The Boltzmann policy of the table."""
-        del key, problem, belief
-        return Boltzmann(state, self.temperature), state
-
-    def observe(
-        self, problem: Problem, state: Float[Array, "*H S A"], transition: Transitions, weight: Any = 1.0
-    ) -> Float[Array, "*H S A"]:
-        """The table after one transition; unchanged where `weight` is 0."""
-        here, there, over, discount = place_of(problem, transition)
-        following = jnp.where(over, 0.0, self.worth(state[there]))
-        target = jnp.asarray(transition.reward) + discount * following
-        return moved_towards(state, here, target, self.learning_rate, weight)
+    def policy(self, q: Float[Array, "*H S A"]) -> Boltzmann:
+        """Actions with probability proportional to exp(q / temperature)."""
+        return Boltzmann(q, self.temperature)
 
 
-class SoftQ(_BoltzmannTable):
+class SoftQ(BoltzmannQ):
     """Soft Q-learning (Haarnoja et al. 2017, tabular; Fox et al. 2016) at a fixed temperature tau.
 
     q(s, a) <- q(s, a) + learning_rate (r + discount tau log sum exp(q(s', .) / tau) - q(s, a)); nothing follows an end
@@ -133,24 +111,9 @@ class SoftQ(_BoltzmannTable):
         ValueError: a number outside its range.
     """
 
-    def worth(self, q: Float[Array, " A"]) -> Float[Array, ""]:
+    def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
         """tau log sum exp(q / tau)."""
         return soft_max(q, self.temperature)
-
-
-class BoltzmannQ(_BoltzmannTable):
-    """Q-learning (Watkins 1989: target r + discount max q(s', .)) with Boltzmann exploration.
-
-    Args:
-        temperature, learning_rate, initial_q, replan: as in `SoftQ`.
-
-    Raises:
-        ValueError: a number outside its range.
-    """
-
-    def worth(self, q: Float[Array, " A"]) -> Float[Array, ""]:
-        """max q."""
-        return jnp.max(q)
 
 
 class SoftQMean(eqx.Module):
@@ -168,7 +131,7 @@ class SoftQMean(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
-        _check_temperature(self.temperature)
+        check_above_zero("temperature", self.temperature)
 
     def check_belief(self, belief: Any) -> None:
         """Refuse a belief without a mean.

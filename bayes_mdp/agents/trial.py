@@ -1,4 +1,4 @@
-"""What SARSA(lambda) and TD-BMA share: tables of values learnt from whole trials, swept backwards ([TDBMA10]).
+"""SARSA(lambda) and TD-BMA: tables of values learnt from whole trials, swept backwards ([TDBMA10]).
 
 [TDBMA10] Downey and Sanner, *Temporal Difference Bayesian Model Averaging*, ICML 2010. A trial is a sequence of steps
 that ends where the episode ends or is cut after `trial_steps`. Only then anything is learnt: one sweep from the last
@@ -15,10 +15,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.learner import Place, first_table, moved_towards, place_of
+from bayes_mdp.agents.optimism import check_value
 from bayes_mdp.agents.policies import EpsilonGreedy
 from bayes_mdp.agents.replan import EveryTrial, ReplanRule, as_rule
 from bayes_mdp.mdp import Episodic, Problem, Transitions
-from bayes_mdp.mdp.validation import check_bool, check_count, check_finite, check_fraction, is_concrete
+from bayes_mdp.mdp.validation import check_bool, check_count, check_fraction
 
 
 class Tables(eqx.Module):
@@ -167,8 +168,7 @@ class TrialLearner(eqx.Module):
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
-        if is_concrete(self.initial_q):
-            check_finite("initial_q", self.initial_q)
+        check_value("initial_q", self.initial_q)
         check_count("trial_steps", self.trial_steps)
         check_bool("frozen", self.frozen)
         check_bool("bootstrap", self.bootstrap)
@@ -270,3 +270,99 @@ def _seen(entry: Float[Array, " 3"], ret: Any) -> Float[Array, " 3"]:
     gap = ret - entry[1]
     mean = entry[1] + gap / count
     return jnp.stack([count, mean, entry[2] + gap * (ret - mean)])
+
+
+class SarsaLambda(TrialLearner):
+    """SARSA(lambda) after Downey and Sanner (2010), Algorithm 2, inside generalised policy iteration (Algorithm 1).
+
+    A sweep from the last step of a trial to the first: R_T = r_{T+1},
+
+        R_t = r_{t+1} + discount ((1 - lambda) Q(s_{t+1}, a_{t+1}) + lambda R_{t+1}),
+
+    and Q(s_t, a_t) moves by learning_rate (R_t - Q(s_t, a_t)). lambda = 0: TD; 1: Monte Carlo. Actions are
+    epsilon-greedy; what was learnt is taken up after each trial. Under `Episodic(H)` a trial is an episode and the
+    table has a row for every step.
+
+    Args:
+        trace_decay: lambda, in [0, 1].
+        learning_rate: in [0, 1].
+        epsilon: in [0, 1].
+        initial_q: every entry at first.
+        frozen: False, as printed: Q(s_{t+1}, a_{t+1}) is what the same sweep has just made of it. True: it is Q as it
+            was during the trial, and R_t the true lambda-return; each step still moves from the present entry.
+        bootstrap: a trial that is cut (by `trial_steps`, or truncated) and does not end: False, as printed, nothing is
+            worth anything beyond; True: max_a Q(s_{T+1}, a) is.
+        trial_steps: a trial is cut after so many steps (not under `Episodic`).
+        replan: when the policy takes up what was learnt; nothing is learnt inside a trial.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    trace_decay: float | Array = 0.8
+
+    def __check_init__(self) -> None:
+        check_fraction("trace_decay", self.trace_decay)
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """No."""
+        return False
+
+    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """lambda, the same everywhere."""
+        del statistics, q_mc, q_td
+        return self.trace_decay  # pyright: ignore[reportReturnType]
+
+
+def weight(q_mc: Any, q_td: Any, mean: Any, variance: Any, count: Any) -> Float[Array, "*shape"]:
+    """The posterior probability of the Monte-Carlo estimate against the bootstrapped one ([TDBMA10] equation 14).
+
+    lambda = f(q_mc)^N / (f(q_mc)^N + f(q_td)^N), f the density of a normal law with this mean and variance. It is
+    computed in log space, where the normalisers cancel: sigmoid(N ((q_td - mean)^2 - (q_mc - mean)^2) / (2 variance)).
+
+    Args:
+        q_mc, q_td: the two estimates of a return.
+        mean, variance: of the returns seen before; the variance may be infinite (nothing is known) or 0.
+        count: N, how many were seen.
+
+    Returns:
+        In [0, 1]. 1/2 where N = 0, where the variance is infinite and where both are as near to the mean; with
+        variance 0 it is 1 or 0, for the nearer one.
+    """
+    q_mc, q_td, mean, variance, count = (jnp.asarray(x, float) for x in (q_mc, q_td, mean, variance, count))
+    certain = variance <= 0
+    sd = jnp.sqrt(jnp.where(certain, 1.0, variance))
+    # a^2 - b^2 as a product of numbers of size one: the squares would cancel, or leave the range.
+    difference, middle = q_td - q_mc, 0.5 * (q_td - mean) + 0.5 * (q_mc - mean)
+    nearer = jnp.sign(difference) * jnp.sign(middle)
+    evidence = count * (difference / sd) * (middle / sd)
+    unknown = (count <= 0) | jnp.isinf(variance) | (nearer == 0)
+    return jnp.where(unknown, 0.5, jnp.where(certain, 0.5 + 0.5 * nearer, jax.nn.sigmoid(evidence)))
+
+
+class TDBMA(TrialLearner):
+    """TD-BMA (Downey and Sanner 2010, Algorithm 3): a backward sweep over each trial with a lambda for every step.
+
+    lambda of a step is the posterior probability (`weight`) that its return is better predicted by the return R_{t+1}
+    that followed than by Q(s_{t+1}, a_{t+1}), under a normal law fitted to the returns that were seen from the pair
+    before (count, mean and variance of every pair are learnt in the same sweep; fewer than two returns: 1/2). The rest
+    is `SarsaLambda`, of which this is the version without a lambda to tune.
+
+    Args:
+        learning_rate, epsilon, initial_q, frozen, bootstrap, trial_steps, replan: as in `SarsaLambda`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Yes."""
+        return True
+
+    def trace_decay_at(self, statistics: Float[Array, " 3"], q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """`weight`, from the returns of the pair so far."""
+        count, mean, squares = (statistics[..., i] for i in range(3))
+        variance = jnp.where(count > 1, squares / jnp.maximum(count, 1.0), jnp.inf)
+        return weight(q_mc, q_td, mean, variance, count)

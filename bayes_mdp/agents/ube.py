@@ -2,7 +2,7 @@
 
 [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
 Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019. The local
-variance as printed in either is no bound; the forms here, and why, are SPEC 2.4 and Part 7 (1-3) of the project.
+variance as printed in either is no bound; the forms here are.
 """
 
 from typing import Any
@@ -28,9 +28,9 @@ from bayes_mdp.agents.propagated import (
     why_met_again,
 )
 from bayes_mdp.agents.replan import ReplanRule, as_rule
-from bayes_mdp.agents.thompson import UsesRows, check_thompson, gaussian_policy, plan_for_mean
+from bayes_mdp.agents.thompson import UsesRows, gaussian_policy
 from bayes_mdp.agents.uncertainty import ValueUncertainty
-from bayes_mdp.mdp import Episodic, FirstExit, Objective, Problem, Validity
+from bayes_mdp.mdp import MDP, Episodic, FirstExit, Objective, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
@@ -44,7 +44,7 @@ def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None
     """nu of the uncertainty Bellman equation: what each pair adds to the variance of values. Traceable.
 
     Rewards on (s, a): Var(mean reward) + discount^2 q_max^2 spread; on (s, a, s'): pbar . Var(mean reward) + q_max^2
-    spread, without the square of the discount, because the row then multiplies r + discount V (SPEC 2.4).
+    spread, without the square of the discount, because the row then multiplies r + discount V.
 
     Args:
         posterior: with independent rows (of a mixture: `jax.vmap` over its `components`).
@@ -215,11 +215,9 @@ class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
     Args:
-        scale: zeta, of the noise (1 in theory; a leaf, so that sweeps vmap over it).
         q_max: as in `local_uncertainty` (a leaf); it is not compared with the values.
         form: as in `local_uncertainty`.
-        noise: "held" for the length of a plan, or "fresh" at every step (see `thompson.gaussian_policy`).
-        replan: as in `PSRL`.
+        scale, noise, replan: as in `thompson.ThompsonAgent`; the scale is 1 in theory.
 
     Raises:
         ValueError: `scale` or `q_max` is negative or not finite; another form or noise.
@@ -232,23 +230,17 @@ class UBE(UsesRows):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
-        check_thompson(self.scale, self.noise)
         _check_options(self.q_max, self.form)
 
-    def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
-    ) -> tuple[GaussianThompson, Solution | None]:
-        """The policy, and the plan of the mean MDP.
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with variance u of the uncertainty Bellman equation.
 
         Raises:
-            ValueError, TypeError: tied rows, an ability that is missing; not inside a trace: as `ube.solve`.
+            ValueError, TypeError: not inside a trace: as `ube.solve`.
         """
-        self.check_belief(belief)
         objective = problem.objective
-        mean, solution = plan_for_mean(problem, state, belief)
         bound = default_q_max(belief, objective) if self.q_max is None else self.q_max
-        q, u = moments_of_plan(
-            belief, lambda each, _: _local(each, objective, bound, self.form), mean, solution, objective
-        )
-        policy = gaussian_policy(key, q, self.scale * jnp.sqrt(u), problem, self.noise)
-        return policy, None if state is None else solution
+        q, u = moments_of_plan(belief, lambda each, _: _local(each, objective, bound, self.form), mean, plan, objective)
+        return gaussian_policy(key, q, self.scale * jnp.sqrt(u), problem, self.noise)

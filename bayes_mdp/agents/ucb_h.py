@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.learner import episode_length, place_of
-from bayes_mdp.agents.optimism import check_inside
+from bayes_mdp.agents.optimism import check_above_zero, check_inside
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.validation import check_count, check_not_negative, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count, check_not_negative
 
 
 class OptimisticTable(eqx.Module):
@@ -74,8 +74,7 @@ class UCBH(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
         check_inside("delta", self.delta)
-        if is_concrete(self.max_reward):
-            check_positive("max_reward", self.max_reward)
+        check_above_zero("max_reward", self.max_reward)
         if self.num_episodes is not None:
             check_count("num_episodes", self.num_episodes)
 

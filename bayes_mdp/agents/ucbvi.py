@@ -14,13 +14,20 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.learner import episode_length
 from bayes_mdp.agents.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.optimism import check_inside, has_variances, reward_moments, reward_spread, row_spread
+from bayes_mdp.agents.optimism import (
+    check_above_zero,
+    check_inside,
+    has_variances,
+    reward_moments,
+    reward_spread,
+    row_spread,
+)
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_name, check_not_negative, check_positive, check_that, is_concrete, require
+from bayes_mdp.mdp.validation import check_name, check_not_negative, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
@@ -154,8 +161,7 @@ class UCBVI(eqx.Module):
         if self.num_episodes is not None:
             whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
             check_that("num_episodes", self.num_episodes, whole, "an integer of at least 1")
-        if is_concrete(self.max_reward):
-            check_positive("max_reward", self.max_reward)
+        check_above_zero("max_reward", self.max_reward)
         check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:

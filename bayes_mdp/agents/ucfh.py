@@ -1,7 +1,6 @@
 """UCFH: optimism over component-wise confidence intervals of rows, for episodes of a fixed length.
 
-Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS. SPEC 2.13 of
-the project.
+Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcement Learning*, NeurIPS.
 """
 
 import math
@@ -11,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.optimism import check_inside
+from bayes_mdp.agents.optimism import check_inside, check_value
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.agents.ucrl2 import (
@@ -22,7 +21,7 @@ from bayes_mdp.agents.ucrl2 import (
 )
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_not_negative, check_that, is_concrete
+from bayes_mdp.mdp.validation import check_not_negative, check_that
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.transition_sets import Box, outcome_probs
 
@@ -143,8 +142,7 @@ class UCFH(eqx.Module):
         check_inside("delta", self.delta)
         _check_epsilon(self.epsilon)
         check_not_negative("scale", self.scale)
-        if is_concrete(self.max_reward):
-            check_finite("max_reward", self.max_reward)
+        check_value("max_reward", self.max_reward)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> None:
         """Nothing is carried from plan to plan.

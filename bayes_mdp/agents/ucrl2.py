@@ -1,7 +1,7 @@
 """UCRL2: optimism over confidence sets of rows and rewards (Jaksch, Ortner and Auer 2010).
 
 *Near-optimal Regret Bounds for Reinforcement Learning*, JMLR 11; for episodes with the constants of TabulaRL (Osband,
-public code). SPEC 2.12 of the project.
+public code).
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.mean_model import no_plan
-from bayes_mdp.agents.optimism import check_inside
+from bayes_mdp.agents.optimism import check_inside, check_value
 from bayes_mdp.agents.policies import Greedy
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, CanSpread, Episodic, FirstExit, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, is_concrete
+from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
@@ -153,8 +153,7 @@ class UCRL2(eqx.Module):
     def __check_init__(self) -> None:
         check_inside("delta", self.delta)
         check_not_negative("scale", self.scale)
-        if is_concrete(self.max_reward):
-            check_finite("max_reward", self.max_reward)
+        check_value("max_reward", self.max_reward)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).

@@ -17,12 +17,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.k_model import check_options, k_model
+from bayes_mdp.agents.optimism import check_above_zero
 from bayes_mdp.agents.policies import Boltzmann
 from bayes_mdp.agents.propagated import require_variances
 from bayes_mdp.agents.replan import ReplanRule, as_rule
 from bayes_mdp.mdp import CanCount, CanMean, CanSpread, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.validation import check_count, check_positive, is_concrete
+from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.planning.vapor import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
 
 
@@ -98,8 +99,7 @@ class VAPOR(eqx.Module):
     def __check_init__(self) -> None:
         check_options(self.bonus, self.span, self.noise)
         check_count("num_iterations", self.num_iterations)
-        if is_concrete(self.tolerance):
-            check_positive("tolerance", self.tolerance)
+        check_above_zero("tolerance", self.tolerance)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "H S A"]:
         """The state is the last policy: uniform over legal actions before any plan.

@@ -21,9 +21,9 @@ from bayes_mdp.agents.bolt import BOLT
 from bayes_mdp.agents.k_learning import KLearning
 from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
 from bayes_mdp.agents.psrl import PSRL
-from bayes_mdp.agents.q_learning import EpsilonGreedyQ
 from bayes_mdp.agents.rlsvi import RLSVI
 from bayes_mdp.agents.soft_q import SoftQ, SoftQMean
+from bayes_mdp.agents.tabular_q import EpsilonGreedyQ
 from bayes_mdp.agents.ucb_h import UCBH
 from bayes_mdp.agents.ucbvi import UCBVI
 from bayes_mdp.agents.ucfh import UCFH

@@ -15,12 +15,10 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.agents.epsilon_greedy_model import EpsilonGreedyModel
-from bayes_mdp.agents.frequency_bonus import FrequencyBonus
+from bayes_mdp.agents.exploration_reward import FrequencyBonus, RecencyBonus
 from bayes_mdp.agents.mbie_ws import MBIEWS
-from bayes_mdp.agents.oim import OIM
+from bayes_mdp.agents.model_based import OIM, EpsilonGreedyModel
 from bayes_mdp.agents.planners import PrioritizedSweeping
-from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
 from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace

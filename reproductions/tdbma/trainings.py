@@ -14,9 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.agents.sarsa_lambda import SarsaLambda
-from bayes_mdp.agents.td_bma import TDBMA
-from bayes_mdp.agents.trial import TrialLearner
+from bayes_mdp.agents.trial import TDBMA, SarsaLambda, TrialLearner
 from bayes_mdp.envs.mail_robot import mail_robot
 from bayes_mdp.envs.racetrack import racetrack
 from bayes_mdp.experiments.case import RunOptions

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents.opsrl import best_of_draws
+from bayes_mdp.agents.optimistic_sampling import best_of_draws
 from bayes_mdp.mdp import MDP, Episodic, Problem, StateActionSpace, Transitions
 from tests.agents.believed import Case
 

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents import BayesUCBVI
-from bayes_mdp.agents.bayes_ucbvi import quantile_values
-from bayes_mdp.agents.pseudo_state import PseudoDraws
+from bayes_mdp.agents.optimistic_sampling import PseudoDraws, quantile_values
 from bayes_mdp.mdp import AverageReward, Episodic, Problem, StateActionSpace
 from tests.agents.optimism_problems import SD, uniform_belief
 

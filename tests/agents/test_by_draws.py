@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import AGENTS, ThompsonByDraws, draws
+from bayes_mdp.agents import AGENTS, ThompsonByDraws
 from bayes_mdp.agents.exact import action_covariance, by_draws, value_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.families import NormalBelief
@@ -52,7 +52,7 @@ def test_it_is_the_exact_covariance(key):
 @pytest.mark.slow
 def test_chunks_are_merged_as_one_sample(key, monkeypatch):
     """Three chunks, the last one not full, against numpy's moments of the same draws."""
-    monkeypatch.setattr(draws, "MOST_AT_ONCE", 7)
+    monkeypatch.setattr("bayes_mdp.agents.by_draws.MOST_AT_ONCE", 7)
     case, objective = layered(), Episodic(4)
     posterior = case.posterior
     answer = by_draws(key, posterior, case.policy, objective, num_draws=17)

@@ -10,7 +10,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, CovarianceThompson
 from bayes_mdp.agents.exact import value_covariance
-from bayes_mdp.agents.factor import semidefinite_factor
+from bayes_mdp.agents.thompson import semidefinite_factor
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem
 from bayes_mdp.planning import solve
 from tests.agents.believed import layered

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents import OPSRL
-from bayes_mdp.agents.pseudo_state import PseudoDraws
+from bayes_mdp.agents.optimistic_sampling import PseudoDraws
 from bayes_mdp.mdp import AverageReward, Problem, StateActionSpace
 from tests.agents.optimism_problems import SD, largest, uniform_belief
 

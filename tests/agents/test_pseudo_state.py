@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.pseudo_state import PseudoDraws
+from bayes_mdp.agents.optimistic_sampling import PseudoDraws
 from tests.agents.optimism_problems import largest, uniform_belief
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import TDBMA
-from bayes_mdp.agents.td_bma import weight
+from bayes_mdp.agents.trial import weight
 
 SIZES = (0.0, 1e-30, 1e-12, 1e-3, 1.0, 3.0, 1e3, 1e12, 1e30)
 VARIANCES = (0.0, 1e-30, 1e-12, 1e-3, 1.0, 1e3, 1e12, 1e30, np.inf)

@@ -15,12 +15,10 @@ from bayes_mdp.agents.neural.contract import (
 )
 from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
 from bayes_mdp.agents.neural.deep_ube import DeepUBE
-from bayes_mdp.agents.neural.dqn import DQN
-from bayes_mdp.agents.neural.exploration import Epsilon
+from bayes_mdp.agents.neural.dqn import DQN, Epsilon
 from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
-from bayes_mdp.agents.neural.networks import MLP, Trunk
-from bayes_mdp.agents.neural.one_hot import OneHotMLP
+from bayes_mdp.agents.neural.networks import MLP, OneHotMLP, Trunk
 from bayes_mdp.agents.neural.q_learning import QLearning
 from bayes_mdp.agents.neural.ube import NeuralUBE, UncertaintyHead
 

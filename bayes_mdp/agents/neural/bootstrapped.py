@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import Choice, Spec, Values
-from bayes_mdp.agents.neural.dqn import q_network, q_values
-from bayes_mdp.agents.neural.exploration import Epsilon, epsilon_greedy
+from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_network, q_values
 from bayes_mdp.agents.neural.networks import MLP, Trunk
 from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay

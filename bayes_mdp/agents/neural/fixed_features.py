@@ -65,7 +65,32 @@ class Box(eqx.Module):
         return jnp.clip((x - low) / (np.asarray(self.high, np.float32) - low), 0.0, 1.0)
 
 
-class Fourier(eqx.Module):
+class _OfBox(eqx.Module):
+    """Base of the features of a point of a box: nothing is drawn, nothing is learnt."""
+
+    box: Box
+
+    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> tuple[()]:
+        """Nothing to learn.
+
+        Raises:
+            ValueError: an observation is no point of the box.
+        """
+        del key
+        self._dimensions(observation_shape)
+        return ()
+
+    def _dimensions(self, observation_shape: tuple[int, ...]) -> int:
+        """d, which the box and the observation must agree on."""
+        size = int(np.prod(observation_shape))
+        if size != len(self.box.low):
+            raise ValueError(
+                f"observation_shape is {observation_shape}, {size} numbers, expected the {len(self.box.low)} of the box"
+            )
+        return size
+
+
+class Fourier(_OfBox):
     """cos(pi c . x) / sqrt(D) for every c in {0, ..., order}^d (Konidaris, Osentoski and Thomas 2011), |phi| <= 1.
 
     Args:
@@ -73,17 +98,10 @@ class Fourier(eqx.Module):
         order: of the highest frequency of every number; D = (order + 1)^d.
     """
 
-    box: Box
     order: int = eqx.field(default=5, static=True)
 
     def __check_init__(self) -> None:
         check_count("order", self.order)
-
-    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> tuple[()]:
-        """Nothing to learn."""
-        del key
-        self.num_features(observation_shape)
-        return ()
 
     def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
@@ -93,10 +111,10 @@ class Fourier(eqx.Module):
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""
-        return (self.order + 1) ** _numbers(self.box, observation_shape)
+        return (self.order + 1) ** self._dimensions(observation_shape)
 
 
-class RadialBasis(eqx.Module):
+class RadialBasis(_OfBox):
     """Gaussian bumps on a grid, of unit norm.
 
     Args:
@@ -105,19 +123,12 @@ class RadialBasis(eqx.Module):
         width: standard deviation of a bump, in steps of the grid.
     """
 
-    box: Box
     per_axis: int = eqx.field(default=8, static=True)
     width: Any = 1.0
 
     def __check_init__(self) -> None:
         check_count("per_axis", self.per_axis, 2)
         check_positive("width", self.width)
-
-    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> tuple[()]:
-        """Nothing to learn."""
-        del key
-        self.num_features(observation_shape)
-        return ()
 
     def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
@@ -131,10 +142,10 @@ class RadialBasis(eqx.Module):
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""
-        return self.per_axis ** _numbers(self.box, observation_shape)
+        return self.per_axis ** self._dimensions(observation_shape)
 
 
-class Tiles(eqx.Module):
+class Tiles(_OfBox):
     """Tile coding (Sutton and Barto 2018, 9.5.4): 1 / sqrt(num_tilings) at the tile of every tiling, of unit norm.
 
     Tiling k is moved by k (1, 3, 5, ...) / num_tilings of a tile.
@@ -145,19 +156,12 @@ class Tiles(eqx.Module):
         num_tilings: D = num_tilings (per_axis + 1)^d.
     """
 
-    box: Box
     per_axis: int = eqx.field(default=8, static=True)
     num_tilings: int = eqx.field(default=8, static=True)
 
     def __check_init__(self) -> None:
         check_count("per_axis", self.per_axis)
         check_count("num_tilings", self.num_tilings)
-
-    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> tuple[()]:
-        """Nothing to learn."""
-        del key
-        self.num_features(observation_shape)
-        return ()
 
     def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
@@ -173,14 +177,4 @@ class Tiles(eqx.Module):
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""
-        return self.num_tilings * (self.per_axis + 1) ** _numbers(self.box, observation_shape)
-
-
-def _numbers(box: Box, observation_shape: tuple[int, ...]) -> int:
-    """d, which the box and the observation must agree on."""
-    size = int(np.prod(observation_shape))
-    if size != len(box.low):
-        raise ValueError(
-            f"observation_shape is {observation_shape}, {size} numbers, expected the {len(box.low)} of the box"
-        )
-    return size
+        return self.num_tilings * (self.per_axis + 1) ** self._dimensions(observation_shape)

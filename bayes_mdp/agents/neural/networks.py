@@ -1,5 +1,6 @@
 """Trunks: observations -> features. Each holds its sizes only; parameters are trees of arrays."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -58,6 +59,13 @@ def flat(observation: Array) -> Float[Array, "B I"]:
     return observation.reshape(len(observation), -1).astype(jnp.float32)
 
 
+def rectified(layers: Iterable[Dense], x: Float[Array, "B I"]) -> Float[Array, "B D"]:
+    """Linear layers with a ReLU after each."""
+    for layer in layers:
+        x = jax.nn.relu(dense(layer, x))
+    return x
+
+
 class MLP(eqx.Module):
     """Linear layers with a ReLU after each.
 
@@ -75,11 +83,35 @@ class MLP(eqx.Module):
 
     def apply(self, parameters: tuple[Dense, ...], observation: Array) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
-        x = flat(observation)
-        for layer in parameters:
-            x = jax.nn.relu(dense(layer, x))
-        return x
+        return rectified(parameters, flat(observation))
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """The last width."""
         return self.widths[-1] if self.widths else int(np.prod(observation_shape))
+
+
+class OneHotMLP(MLP):
+    """The function of `MLP` with the same parameters, for observations of zeros and at most one 1 (a position).
+
+    The first layer takes a row of its weights where `MLP` multiplies by all of them, whatever their number. Other
+    observations, several ones or other numbers, are not told apart from these and give another function: take `MLP`
+    there.
+
+    Args:
+        widths: of the layers, at least one.
+    """
+
+    widths: tuple[int, ...] = eqx.field(default=(64, 64), static=True)
+
+    def __check_init__(self) -> None:
+        if not self.widths:
+            raise ValueError("widths is (), expected at least one layer")
+
+    def apply(self, parameters: tuple[Dense, ...], observation: Array) -> Float[Array, "B D"]:
+        """Features of observations [B ...]."""
+        first, *others = parameters
+        # The index of the 1 and whether there is one, by a product with (0, 1, 2, ...) and (1, 1, ...).
+        number = np.arange(len(first.weight), dtype=np.float32)  # exact up to 2^24
+        place, present = (flat(observation) @ np.stack([number, np.ones_like(number)], 1)).T
+        x = jax.nn.relu(present[:, None] * first.weight[place.astype(jnp.int32)] + first.bias)
+        return rectified(others, x)

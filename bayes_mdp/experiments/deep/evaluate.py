@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent
-from bayes_mdp.agents.neural.exploration import epsilon_greedy
+from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.experiments.deep.loop import spec_of, step_all
 from bayes_mdp.experiments.deep.options import Evaluation
 from bayes_mdp.experiments.deep.vector_env import HostEnv

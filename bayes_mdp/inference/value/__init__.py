@@ -1,14 +1,11 @@
 """Beliefs about Q as plain arrays; nothing here imports the rest of the package."""
 
-from bayes_mdp.inference.value.covariance_gaussian import CovarianceGaussian
 from bayes_mdp.inference.value.last_layer_laplace import LaplaceFit, LastLayerLaplace, LastLayerLaplacePrior
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson
-from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
+from bayes_mdp.inference.value.linear_gaussian import CovarianceGaussian, LinearGaussian, LinearGaussianPrior
 from bayes_mdp.inference.value.mixture_update import ACCURATE, FAST, Quadrature, mixture_update
-from bayes_mdp.inference.value.moment_update import moment_update
-from bayes_mdp.inference.value.returns import ReturnBelief, target
+from bayes_mdp.inference.value.returns import ReturnBelief, moment_update, target, value_of_perfect_information
 from bayes_mdp.inference.value.student_t import StudentT
-from bayes_mdp.inference.value.vpi import value_of_perfect_information
 
 __all__ = [
     "ACCURATE",

@@ -1,51 +1,61 @@
-"""Linear-Gaussian belief about action values: Q(s, a) = phi(s) . w_a, one Gaussian w_a for every action ([UBE18] 4)."""
+"""Linear-Gaussian beliefs about action values: Q(s, a) = phi(s) . w_a, one Gaussian w_a for every action ([UBE18] 4).
 
-from typing import Any
+One algebra, two parametrisations of Sigma_a = (I / prior_variance + Phi_a' Phi_a)^-1, the covariance of the weights in
+units of the noise: a square root of it (`LinearGaussian`), or the matrix itself (`CovarianceGaussian`).
+"""
+
+import abc
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.value.covariance_gaussian import CovarianceGaussian
 from bayes_mdp.inference.value.feature_rows import check_positive, check_row_values, check_rows, check_sizes
 from bayes_mdp.inference.value.gaussian_algebra import (
+    Block,
+    Matrices,
+    One,
     coloured,
     learn,
     posterior_root,
     predictive,
+    shrink_block,
+    shrink_one,
     shrink_root_block,
     shrink_root_one,
+    some_root,
 )
 
 
-class LinearGaussian(eqx.Module):
-    """w_a ~ N(mean_a, noise_variance root_a root_a'), independent between actions.
-
-    A square root is kept of Sigma_a = (I / prior_variance + Phi_a' Phi_a)^-1: no variance falls below zero, and in
-    float32 the error of phi' Sigma_a phi is relative to itself: after 10^5 rows below 1e-4 for features of good
-    condition, 4e-3 for nearly collinear ones (condition of Sigma_a 10^7), 7e-2 after 4 x 10^6 rows of those.
-    `CovarianceGaussian` keeps Sigma_a itself.
+class LastLayerGaussian(eqx.Module):
+    """Base of the two: all but what `matrix` is, and how a row shrinks it (`shrinks`: a row alone, a block of rows).
 
     Args:
-        root: any S_a with S_a S_a' = Sigma_a, in units of the noise; no triangle.
+        matrix: the parametrisation of Sigma_a, in units of the noise.
         mean: of the weights.
         prior_variance: of every weight before data, in units of the noise.
         noise_variance: of a target around its mean; 1 as in [UBE18].
     """
 
-    root: Float[Array, "A D D"]
+    matrix: Float[Array, "A D D"]
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
+    shrinks: eqx.AbstractClassVar[tuple[One, Block]]
 
     @property
-    def covariance(self) -> Float[Array, "A D D"]:
-        """Sigma_a, in units of the noise."""
-        return self.root @ self.root.swapaxes(1, 2)
+    @abc.abstractmethod
+    def root(self) -> Matrices:
+        """A square root of Sigma_a."""
 
+    @abc.abstractmethod
+    def _from_root(self, root: Matrices) -> Matrices:
+        """`matrix`, from a square root of Sigma_a."""
+
+    @abc.abstractmethod
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi in units of the squared target: of every action's value, noise left out ([UBE18] eq. 4)."""
-        return self.noise_variance * jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
@@ -71,7 +81,7 @@ class LinearGaussian(eqx.Module):
         action: Int[Array, " K"],
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
-    ) -> "LinearGaussian":
+    ) -> Self:
         """After K targets: one by Sherman-Morrison ([UBE18] eq. 5), more by Woodbury (on a CPU in turn).
 
         Args:
@@ -81,9 +91,8 @@ class LinearGaussian(eqx.Module):
             weight: how often each was seen; 0 leaves a row out; default 1.
         """
         check_rows(features, action, target, weight, self.mean.shape)
-        shrinks = shrink_root_one, shrink_root_block
-        root, mean = learn(shrinks, self.root, self.mean, (features, action, target, weight))
-        return LinearGaussian(root, mean, self.prior_variance, self.noise_variance)
+        matrix, mean = learn(self.shrinks, self.matrix, self.mean, (features, action, target, weight))
+        return type(self)(matrix, mean, self.prior_variance, self.noise_variance)
 
     def rebuild(
         self,
@@ -91,12 +100,15 @@ class LinearGaussian(eqx.Module):
         action: Int[Array, " K"],
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
-    ) -> "LinearGaussian":
+    ) -> Self:
         """The belief from the prior and these rows alone: what was learnt before is dropped.
 
         For when the features have drifted: rows of the replay under the features of now. Costs about 2 K D^2 an action:
         Cholesky's factor of the precision by the QR of the rows, so that nothing is squared. Without `target` the mean
         is that before data, zero. K rows drawn from N steps weigh N / K each.
+
+        Args:
+            features, action, target, weight: as in `update`.
 
         Raises:
             ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
@@ -105,7 +117,65 @@ class LinearGaussian(eqx.Module):
         check_row_values(features, action, target, weight, len(self.mean))
         rows = features, action, target, weight
         root, mean = posterior_root(rows, len(self.mean), self.prior_variance)
-        return LinearGaussian(root, mean, self.prior_variance, self.noise_variance)
+        return type(self)(self._from_root(root), mean, self.prior_variance, self.noise_variance)
+
+
+class LinearGaussian(LastLayerGaussian):
+    """w_a ~ N(mean_a, noise_variance root_a root_a'), independent between actions; `matrix` is `root`.
+
+    A square root is kept, any S_a with S_a S_a' = Sigma_a and no triangle: no variance falls below zero, and in float32
+    the error of phi' Sigma_a phi is relative to itself: after 10^5 rows below 1e-4 for features of good condition, 4e-3
+    for nearly collinear ones (condition of Sigma_a 10^7), 7e-2 after 4 x 10^6 rows of those.
+    """
+
+    shrinks: ClassVar[tuple[One, Block]] = (shrink_root_one, shrink_root_block)
+
+    @property
+    def root(self) -> Matrices:
+        """S_a."""
+        return self.matrix
+
+    @property
+    def covariance(self) -> Matrices:
+        """Sigma_a."""
+        return self.matrix @ self.matrix.swapaxes(1, 2)
+
+    def _from_root(self, root: Matrices) -> Matrices:
+        return root
+
+    def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """phi' Sigma_a phi, as the squared norm of phi' S_a."""
+        return self.noise_variance * jnp.sum(jnp.einsum("bd,ade->bae", features, self.matrix) ** 2, -1)
+
+
+class CovarianceGaussian(LastLayerGaussian):
+    """w_a ~ N(mean_a, noise_variance covariance_a), independent between actions; `matrix` is `covariance`.
+
+    By the formulas of [UBE18]. In float32 the error of phi' Sigma_a phi is not relative to itself, but 1e-6 to 1e-4 of
+    |phi|^2 times the largest variance left. With nearly collinear features smaller variances are noise, Sigma_a becomes
+    indefinite, and then it grows: with a prior variance of 100 and |phi| = 1 it was NaN between 2 x 10^5 and 10^6 rows.
+    Rebuild before that, or keep the square root.
+    """
+
+    shrinks: ClassVar[tuple[One, Block]] = (shrink_one, shrink_block)
+
+    @property
+    def root(self) -> Matrices:
+        """Cholesky's factor of Sigma_a, or the root of its positive part."""
+        return some_root(self.matrix)
+
+    @property
+    def covariance(self) -> Matrices:
+        """Sigma_a."""
+        return self.matrix
+
+    def _from_root(self, root: Matrices) -> Matrices:
+        return root @ root.swapaxes(1, 2)
+
+    def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """phi' Sigma_a phi, not below zero."""
+        spread = jnp.einsum("bd,ade->abe", features, self.matrix)
+        return self.noise_variance * jnp.maximum(jnp.einsum("abe,be->ba", spread, features), 0.0)
 
 
 class LinearGaussianPrior(eqx.Module):

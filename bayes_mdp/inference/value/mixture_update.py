@@ -49,7 +49,7 @@ class _Nodes(NamedTuple):
 
 
 def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature = FAST) -> ReturnBelief:
-    """`own` after one return of law `target`: the normal-gamma law nearest to the mixture (SPEC 2.1 of the project).
+    """`own` after one return of law `target`: the normal-gamma law nearest to the mixture.
 
     Elementwise. Where the target is known (scale 0) it is the conjugate update. Pseudo-count and concentration may
     fall; the concentration stays at 1.001 or more (`LEAST_CONCENTRATION`), applied before the rate, which keeps E[tau].

@@ -1,4 +1,8 @@
-"""Normal-gamma beliefs about the mean and the precision of the return of every pair (Dearden et al. 1998)."""
+"""Normal-gamma beliefs about the mean and the precision of the return of every pair (Dearden et al. 1998).
+
+With it: the law of a one-step target, moment updating (section 5.1 of the paper; `mixture_update` has section 5.2) and
+the myopic value of perfect information (section 4.3).
+"""
 
 from typing import Any
 
@@ -6,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.value.student_t import StudentT
+from bayes_mdp.inference.value.student_t import StudentT, expected_excess
 
 
 class ReturnBelief(eqx.Module):
@@ -52,3 +56,30 @@ def target(reward: Any, discount: Any, following: ReturnBelief, over: Any = Fals
     law, discount = following.of_next(), jnp.where(over, 0.0, discount)
     loc = reward + jnp.where(over, 0.0, discount * jnp.where(over, 0.0, law.loc))
     return StudentT(loc, discount * law.scale, law.dof)
+
+
+def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
+    """`own` after one return whose first two moments are those of `target`.
+
+    The expected return counts as if it had been seen, so the precision grows too quickly (a known flaw of the rule).
+    The rate is inf where the target has no variance (its dof <= 2: the next belief has concentration <= 1).
+    """
+    count = own.pseudo_count + 1.0
+    shift = target.loc - own.loc
+    rate = own.rate + 0.5 * (target.variance() + own.pseudo_count / count * shift**2)
+    return ReturnBelief(own.loc + shift / count, count, own.concentration + 0.5, rate)
+
+
+def value_of_perfect_information(belief: ReturnBelief) -> Float[Array, "*lead A"]:
+    """What it would be worth to know the mean return of an action, and only of it, before choosing, per decision.
+
+    Actions are the last axis. With a1, a2 the best and the second best by loc: E[(mu_a - loc(a1))^+] for a other than
+    a1, E[(loc(a2) - mu_a1)^+] for a1. Never negative; unchanged when all loc are shifted. inf where concentration is at
+    most 1/2 (the mean return has no mean), 0 for an illegal action (loc -inf) and for the only one.
+    """
+    loc = belief.loc
+    best = jnp.arange(loc.shape[-1]) == jnp.argmax(loc, -1, keepdims=True)
+    largest = jnp.max(loc, -1, keepdims=True)
+    second = jnp.max(jnp.where(best, -jnp.inf, loc), -1, keepdims=True)
+    gap = largest - jnp.where(best, second, loc)
+    return expected_excess(gap, belief.of_mean())

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from bayes_mdp.agents.neural import Epsilon
-from bayes_mdp.agents.neural.exploration import epsilon_greedy
+from bayes_mdp.agents.neural.dqn import epsilon_greedy
 
 DRAWS, FALSE_ALARM = 40_000, 1e-6
 Q = np.array([[0.0, 2.0, 1.0], [5.0, -1.0, 4.0]], np.float32)

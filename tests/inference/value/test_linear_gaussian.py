@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.value import CovarianceGaussian, LinearGaussian, LinearGaussianPrior
-from bayes_mdp.inference.value.covariance_gaussian import shrink_block
-from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_root_block, some_root
+from bayes_mdp.inference.value.gaussian_algebra import learn_block, shrink_block, shrink_root_block, some_root
 
 D, PRIOR, NOISE = 16, 100.0, 0.5
 ROWS = 100_000
