@@ -23,13 +23,21 @@ os.environ.setdefault(
 import jax
 import pytest
 
+from tests import typecheck
+
+CHECKED = typecheck.install(os.environ.get("BAYES_MDP_TYPES", "on"))
+"""Sub-packages whose annotations are checked in this run. Here, since nothing may import the package before it."""
+
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
 
 
 def pytest_report_header(config):
-    return f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))"
+    return [
+        f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))",
+        f"bayes_mdp types (BAYES_MDP_TYPES): {', '.join(CHECKED) or 'not checked'}",
+    ]
 
 
 @pytest.fixture
