@@ -25,7 +25,7 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_moments(
-    moments: Moments, add: Callable[[Array], Array], spread: Callable[[Array], Array]
+    moments: Moments, add: Callable[[AnyArray], Array], spread: Callable[[AnyArray], Array]
 ) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 

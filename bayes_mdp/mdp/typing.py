@@ -6,7 +6,7 @@ can end, the end), H steps of an episode (`*H`: there or not), K listed successo
 """
 
 from collections.abc import Hashable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Real
@@ -26,7 +26,7 @@ BoolScalar: TypeAlias = bool | np.bool_ | Bool[AnyArray, ""]
 RealLike: TypeAlias = float | int | np.number | Real[AnyArray, "..."]
 """A number, or an array of them that broadcasts."""
 
-ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | Array | Sequence[object]
+ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | Array | Sequence[Any]
 """Whatever `np.asarray` reads: an array, a number, (nested) sequences of numbers.
 
 Wider than `jax.typing.ArrayLike`, which has no sequences; a function that takes it checks what it holds.
