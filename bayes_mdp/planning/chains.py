@@ -1,7 +1,7 @@
 """A policy in an MDP is a Markov chain with rewards: an MDP with one action. Sweeps over either."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
@@ -15,7 +15,7 @@ def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Re
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 
-def at_policy(q: Float[Array, "S A *rest"], policy: Int[Array, " S"]) -> Float[Array, "S *rest"]:
+def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped[Array, "S *rest"]:
     """q[s, policy[s]], for every state."""
     if q.shape[1] > _FEW:
         index = policy.reshape(-1, *(1,) * (q.ndim - 1))

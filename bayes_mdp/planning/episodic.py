@@ -77,7 +77,7 @@ def backward_induction(
     return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]
 
 
-def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*H S A"]) -> Float[Array, "*H S"]:
+def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*P S A"]) -> Float[Array, "*H S"]:
     """sum_a probs q; an action of probability zero counts nothing, whatever its q."""
     return jnp.sum(jnp.where(probs > 0, probs * q, 0.0), -1)
 
@@ -86,7 +86,7 @@ def induce(
     mdp: MDP | SparseMDP,
     horizon: int,
     rounding: Rounding,
-    policy: Float[Array, "*H S A"] | None = None,
+    policy: Float[Array, "*P S A"] | None = None,
     *,
     reward: Float[Array, "H S A"] | None = None,
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:

@@ -130,7 +130,7 @@ def solve_vapor(
     expected_next: ExpectedNext,
     *,
     start: Float[Array, "H S A"] | None = None,
-    num_iterations: int = 100,
+    num_iterations: IntScalar = 100,
     tolerance: RealScalar = 1e-3,
     smoothing: RealScalar = 0.01,
 ) -> VaporPlan:
