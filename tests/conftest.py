@@ -25,7 +25,8 @@ import pytest
 
 from tests import typecheck
 
-CHECKED = typecheck.install(os.environ.get("BAYES_MDP_TYPES", "on"))
+TYPES = os.environ.get("BAYES_MDP_TYPES", "on")
+CHECKED = typecheck.install(TYPES)
 """Sub-packages whose annotations are checked in this run. Here, since nothing may import the package before it."""
 
 
@@ -38,6 +39,12 @@ def pytest_report_header(config):
         f"bayes_mdp keys: fold_in(key({config.getoption('--seed')}), crc32(test id))",
         f"bayes_mdp types (BAYES_MDP_TYPES): {', '.join(CHECKED) or 'not checked'}",
     ]
+
+
+@pytest.fixture(autouse=True)
+def _types(request):
+    """Whether the annotations of the package are checked in this test."""
+    typecheck.switch(TYPES, request.node.nodeid)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,16 @@ from jaxtyping import Array, PyTree
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Names
 
 ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
+
+
+@runtime_checkable
+class HasShape(Protocol):
+    """An array, or what stands for one (the rows of a posterior)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of its axes."""
+        ...
 
 
 def as_int(x: object) -> Any:
@@ -317,7 +327,7 @@ def check_index(name: str, values: object, size: int, what: str) -> None:
     require((array < 0) | (array >= size), name, array, f"{article} {what} index from 0 to {size - 1}")
 
 
-def check_shape(name: str, array: AnyArray, expected: tuple[int, ...], axes: str) -> None:
+def check_shape(name: str, array: HasShape, expected: tuple[int, ...], axes: str) -> None:
     """`array` has exactly the shape `expected`; `axes` names its axes in the message."""
     if tuple(array.shape) != tuple(expected):
         raise ValueError(f"{name} has shape {tuple(array.shape)}, expected {tuple(expected)} ({axes})")
