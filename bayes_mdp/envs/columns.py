@@ -56,7 +56,7 @@ class Table(NamedTuple):
         )
 
 
-def open_table(source: Any, roles: dict[str, str | None]) -> Table:
+def open_table(source: "str | os.PathLike[str] | pd.DataFrame", roles: dict[str, str | None]) -> Table:
     """Open a path or a DataFrame and keep the columns of `roles` (role -> column name or None).
 
     Raises:
@@ -115,7 +115,7 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     return frame
 
 
-def _header(path: Path) -> list[Any]:
+def _header(path: Path) -> list[Hashable]:
     """The names of the header line as they stand there (pandas would number repeated ones); the rest as pandas does."""
     named = list(_parsed(path, nrows=0).columns)
     lines = _parsed(path, nrows=1, header=None, dtype=str, keep_default_na=False)
@@ -123,7 +123,7 @@ def _header(path: Path) -> list[Any]:
     return [text or name for text, name in zip(given, named, strict=True)] if len(given) == len(named) else named
 
 
-def _parsed(path: Path, **options: Any) -> "pd.DataFrame":
+def _parsed(path: Path, **options: object) -> "pd.DataFrame":
     """The text as pandas reads it.
 
     Raises:
@@ -179,7 +179,7 @@ def _read_parquet(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}") from error
 
 
-def _require_columns(name: str, columns: dict[str, str], present: list[Any]) -> None:
+def _require_columns(name: str, columns: dict[str, str], present: list[Hashable]) -> None:
     for role, column in columns.items():
         if present.count(column) > 1:
             raise ValueError(
@@ -300,12 +300,12 @@ def _numbers(values: np.ndarray) -> np.ndarray:
     return np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"), np.float64)
 
 
-def _plain(label: Any) -> Any:
+def _plain(label: Hashable) -> Hashable:
     """A numpy scalar as a Python value."""
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _as_numbers(what: str, labels: list[Any], given: Sequence[Hashable] | None) -> list[Any]:
+def _as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | None) -> list[Hashable]:
     """The labels as numbers, where all of them are, whole ones as integers; text such as "007" stays text."""
     if given is not None and all(isinstance(label, str) for label in given):
         return labels
@@ -324,7 +324,7 @@ def _as_numbers(what: str, labels: list[Any], given: Sequence[Hashable] | None) 
     return whole
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> int | float | str:
     """The number that `text` writes (a whole one exactly, of any length), or `text`."""
     if WHOLE.fullmatch(text):
         return int(text)
@@ -337,7 +337,7 @@ def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:
     return names
 
 
-def _natural(label: Any) -> tuple[Any, ...]:
+def _natural(label: Hashable) -> tuple[Any, ...]:
     """Sorting key: numbers by size, text with its digits as numbers, tuples entry by entry, the rest by its text."""
     if isinstance(label, (bool, int, float)):
         return (0, label)

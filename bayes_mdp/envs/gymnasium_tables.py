@@ -1,7 +1,7 @@
 """`from_gymnasium`: an `Environment` from the transition table `unwrapped.P` of a Gymnasium environment."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -11,7 +11,11 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
+from bayes_mdp.mdp.typing import ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import as_mask, check_initial, check_number, described
+
+if TYPE_CHECKING:
+    import gymnasium
 
 
 class ListedReward(eqx.Module):
@@ -27,14 +31,16 @@ class ListedReward(eqx.Module):
     probability: Float[Array, "S A E"]
     value: Float[Array, "S A E"]
 
-    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward (see `RewardLaw`)."""
         weight = jnp.cumsum(jnp.where(self.outcome[cell] == outcome, self.probability[cell], 0.0))
         u = jax.random.uniform(key, dtype=weight.dtype)
         return self.value[cell][jnp.sum(u * weight[-1] >= weight[:-1], dtype=int)]
 
 
-def from_gymnasium(id_or_env: Any, *, initial: Any = None, import_module: bool = False) -> Environment:
+def from_gymnasium(
+    id_or_env: "str | gymnasium.Env", *, initial: ArrayLike | None = None, import_module: bool = False
+) -> Environment:
     """The environment of a table `unwrapped.P[state][action] = [(probability, next_state, reward, terminated), ...]`.
 
     Repeated entries are added; `terminated` entries become the end of the episode, whatever next state they list (a
@@ -79,7 +85,7 @@ def from_gymnasium(id_or_env: Any, *, initial: Any = None, import_module: bool =
     return Environment(mdp, law, name=name)
 
 
-def _make(name: str, import_module: bool) -> Any:
+def _make(name: str, import_module: bool) -> "gymnasium.Env":
     import gymnasium
 
     check_id("id_or_env", name, import_module=import_module, otherwise="import_module=True")
@@ -90,7 +96,7 @@ def _make(name: str, import_module: bool) -> Any:
         raise ValueError(f"id_or_env is {name!r}, expected an id that Gymnasium can make ({why})") from error
 
 
-def _entries(table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _entries(table: Mapping[int, Mapping[int, Sequence[object]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Probability, outcome (next state, S for an end), reward of every entry: [S A E], padded with probability zero."""
     n_states, n_actions = len(table), len(table[0])
     lists = [[table[s][a] for a in range(n_actions)] for s in range(n_states)]
@@ -106,7 +112,7 @@ def _entries(table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return probability, outcome, value
 
 
-def _entry(where: str, entry: Any, n_states: int) -> tuple[Any, Any, Any, Any]:
+def _entry(where: str, entry: object, n_states: int) -> tuple[float, int, float, bool]:
     """An entry of the table, each of its parts checked."""
     if not isinstance(entry, Sequence) or len(entry) != 4:
         raise ValueError(f"{where} lists {entry!r}, expected (probability, next_state, reward, terminated)")
@@ -118,7 +124,9 @@ def _entry(where: str, entry: Any, n_states: int) -> tuple[Any, Any, Any, Any]:
     return p, next_state, reward, as_mask(f"{where}: terminated", terminated)
 
 
-def _mdp(probability: np.ndarray, outcome: np.ndarray, value: np.ndarray, legal: Any, initial: Any) -> SparseMDP:
+def _mdp(
+    probability: np.ndarray, outcome: np.ndarray, value: np.ndarray, legal: np.ndarray | None, initial: np.ndarray
+) -> SparseMDP:
     """Rows with the entries of one next state added; an illegal action stays where it is."""
     n_states, n_actions, _ = probability.shape
     rows = []

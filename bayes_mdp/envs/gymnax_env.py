@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp import TimeStep
 from bayes_mdp.mdp.validation import check_name
@@ -25,7 +25,7 @@ class GymnaxEnv(eqx.Module):
     """
 
     env: Any = eqx.field(static=True)
-    params: Any
+    params: PyTree
     observation_shape: tuple[int, ...] = eqx.field(static=True)
     observation_dtype: np.dtype = eqx.field(static=True)
 
@@ -39,14 +39,14 @@ class GymnaxEnv(eqx.Module):
         """Of its discrete action space."""
         return int(self.env.action_space(self.params).n)
 
-    def reset(self, key: PRNGKeyArray) -> tuple[Any, Array]:
+    def reset(self, key: PRNGKeyArray) -> tuple[PyTree, Array]:
         """The environment's own."""
         observation, state = self.env.reset_env(key, self.params)
         # Python numbers among the state have a type that changes with the first step: a compiled loop needs it fixed.
         state = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), state)
         return state, self._seen(observation)
 
-    def step(self, key: PRNGKeyArray, state: Any, action: Int[Array, ""]) -> TimeStep:
+    def step(self, key: PRNGKeyArray, state: PyTree, action: Int[Array, ""]) -> TimeStep:
         """The environment's own, without its autoreset; a step that ends the episode and its time is terminated."""
         observation, following, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
         terminated = jnp.asarray(terminated, bool)
@@ -55,11 +55,11 @@ class GymnaxEnv(eqx.Module):
         reward = jnp.asarray(reward, jnp.float32)
         return TimeStep(following, self._seen(observation), reward, terminated, truncated, reward)
 
-    def _seen(self, observation: Any) -> Array:
+    def _seen(self, observation: Array) -> Array:
         return jnp.asarray(observation, self.observation_dtype)
 
 
-def gymnax_env(name_or_env: Any, params: Any = None) -> GymnaxEnv:
+def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
     """An environment of gymnax, 1.0 or later, for deep agents.
 
     Episodes are not restarted, so that the last observation of an episode is seen; a time limit

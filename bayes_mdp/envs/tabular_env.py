@@ -2,14 +2,16 @@
 
 from bisect import bisect_right
 from operator import index
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import jax
 import numpy as np
 from gymnasium.utils import seeding
+from jaxtyping import Array, Float, UInt32
 
-from bayes_mdp.mdp import Environment, NormalReward, SparseMDP
+from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
 
 _BATCH = 256
 
@@ -32,7 +34,7 @@ class TabularEnv(gymnasium.Env):
         environment: the `Environment` that is simulated.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
+    metadata: dict[str, object] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
         self, environment: Environment, *, seed: int | None = None, max_episode_steps: int | None = None
@@ -55,7 +57,9 @@ class TabularEnv(gymnasium.Env):
     def __str__(self) -> str:
         return f"<TabularEnv<{self.environment.name}>>"
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[int, dict[str, object]]:
         """A new episode; with a `seed`, the random numbers start anew."""
         super().reset(seed=seed, options=options)
         if seed is not None:
@@ -63,7 +67,7 @@ class TabularEnv(gymnasium.Env):
         self._state, self._step = self._first.pick(self.np_random.random()), 0
         return self._state, self._info()
 
-    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[int, float, bool, bool, dict[str, object]]:
         """One transition. Where it terminates, the observation is the state it left.
 
         Raises:
@@ -88,7 +92,7 @@ class TabularEnv(gymnasium.Env):
         self._state = -1 if terminated or truncated else following
         return following, reward, terminated, truncated, info
 
-    def _action(self, action: Any) -> int:
+    def _action(self, action: object) -> int:
         try:
             chosen = index(action)
         except TypeError as error:
@@ -99,7 +103,7 @@ class TabularEnv(gymnasium.Env):
             raise ValueError(f"action is {chosen}, expected a legal action of state {self._state}")
         return chosen
 
-    def _info(self, state: int | None = None) -> dict[str, Any]:
+    def _info(self, state: int | None = None) -> dict[str, object]:
         if self._legal is None:
             return {}
         return {"action_mask": self._legal[self._state if state is None else state].copy()}
@@ -120,7 +124,7 @@ def _cell(row: np.ndarray, names: np.ndarray | None) -> Cell:
     return Cell((cumulative[:-1] / cumulative[-1]).tolist(), outcomes.tolist())
 
 
-def _rewards(law: Any) -> Any:
+def _rewards(law: RewardLaw) -> "NormalRewards | DrawnRewards":
     return NormalRewards(law) if isinstance(law, NormalReward) else DrawnRewards(law)
 
 
@@ -145,7 +149,7 @@ class NormalRewards:
 class DrawnRewards:
     """Rewards of any law: a batch of draws for a cell and an outcome, used up one by one."""
 
-    def __init__(self, law: Any) -> None:
+    def __init__(self, law: RewardLaw) -> None:
         self._law = law
         self._kept: dict[tuple[int, ...], list[float]] = {}
 
@@ -163,6 +167,6 @@ class DrawnRewards:
 
 
 @jax.jit
-def _batch(law: Any, words: Any, cell: tuple[Any, ...], outcome: Any) -> Any:
+def _batch(law: RewardLaw, words: UInt32[AnyArray, "2"], cell: Index, outcome: IntScalar) -> Float[Array, " N"]:
     keys = jax.random.split(jax.random.wrap_key_data(words), _BATCH)
     return jax.vmap(lambda key: law.sample(key, cell, outcome))(keys)

@@ -23,6 +23,8 @@ from bayes_mdp.mdp.protocols import (
     CanUpdate,
     Moment,
     Policy,
+    PolicyLike,
+    Posterior,
     Problem,
 )
 from bayes_mdp.mdp.simulated import SimulatedEnvironment
@@ -59,6 +61,8 @@ __all__ = [
     "ObservedEnvironment",
     "Picture",
     "Policy",
+    "PolicyLike",
+    "Posterior",
     "Problem",
     "RewardLaw",
     "SimulatedEnvironment",

@@ -1,11 +1,11 @@
 """Ask a posterior for an ability: what it cannot do, it does not have, and the answer is one sentence."""
 
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from bayes_mdp.mdp.protocols import CanSplit
 
 
-def require_ability(posterior: Any, protocol: type, who: str) -> None:
+def require_ability(posterior: object, protocol: type, who: str) -> None:
     """Refuse a posterior without the members of `protocol`, one of the runtime-checkable protocols of `bayes_mdp.mdp`.
 
     Args:
@@ -24,12 +24,12 @@ def require_ability(posterior: Any, protocol: type, who: str) -> None:
         )
 
 
-def can_split(posterior: Any) -> TypeGuard[CanSplit]:
+def can_split(posterior: object) -> TypeGuard[CanSplit]:
     """Whether it is a mixture of posteriors. (`isinstance` would build all components of some to find out.)"""
     return not _members(posterior, CanSplit)[1]
 
 
-def _members(posterior: Any, protocol: type) -> tuple[list[str], list[str]]:
+def _members(posterior: object, protocol: type) -> tuple[list[str], list[str]]:
     """The members of a protocol, and those that are missing."""
     members = sorted(name for name in vars(protocol) if not name.startswith("_"))
     # Looked up on the class too: a property need not be computed to know that it is there.

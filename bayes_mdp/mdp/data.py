@@ -2,15 +2,16 @@
 
 from collections.abc import Hashable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.mdp.moments import merge_moments, pool_moments
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import (
     as_array,
     as_indices,
@@ -30,12 +31,15 @@ from bayes_mdp.mdp.validation import (
     require,
 )
 
+if TYPE_CHECKING:
+    from bayes_mdp.mdp.space import StateActionSpace
 
-def _index(name: str, what: str, values: Any) -> Any:
+
+def _index(name: str, what: str, values: object) -> Any:
     return None if values is None and name == "step" else as_indices(f"transitions.{name}", values, what)
 
 
-def _reward(values: Any) -> Any:
+def _reward(values: object) -> Any:
     """Real numbers; of what is traced the dtype alone is known."""
     if values is None or not is_concrete(values):
         return values
@@ -46,7 +50,7 @@ def _reward(values: Any) -> Any:
     return array
 
 
-def _check_squares(reward: np.ndarray, seen: Any) -> None:
+def _check_squares(reward: np.ndarray, seen: Bool[AnyArray, "*N"] | None) -> None:
     """The squares of finite rewards add to a number that JAX's default width holds: variances are made of them.
 
     Here, since posteriors are inferred in float64 and used in that width.
@@ -58,7 +62,7 @@ def _check_squares(reward: np.ndarray, seen: Any) -> None:
     require(large, "abs(transitions.reward)", reward, f"a number of at most {limit:.1g}: squares of rewards are added")
 
 
-def _flags(name: str, values: Any) -> Any:
+def _flags(name: str, values: object) -> Any:
     return None if values is None else as_mask(f"transitions.{name}", values)
 
 
@@ -79,14 +83,14 @@ class Transitions(eqx.Module):
         TypeError: indices that are no integers, rewards that are no real numbers.
     """
 
-    state: Int[Array, "*N"] = eqx.field(converter=partial(_index, "state", "state"))
-    action: Int[Array, "*N"] = eqx.field(converter=partial(_index, "action", "action"))
-    reward: Float[Array, "*N"] | None = eqx.field(converter=_reward)
-    next_state: Int[Array, "*N"] = eqx.field(converter=partial(_index, "next_state", "state"))
-    terminated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "terminated"))
-    truncated: Bool[Array, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "truncated"))
-    step: Int[Array, "*N"] | None = eqx.field(default=None, converter=partial(_index, "step", "step"))
-    reward_observed: Bool[Array, "*N"] | None = eqx.field(
+    state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "state", "state"))
+    action: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "action", "action"))
+    reward: Real[AnyArray, "*N"] | None = eqx.field(converter=_reward)
+    next_state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "next_state", "state"))
+    terminated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "terminated"))
+    truncated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "truncated"))
+    step: Int[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_index, "step", "step"))
+    reward_observed: Bool[AnyArray, "*N"] | None = eqx.field(
         default=None, kw_only=True, converter=partial(_flags, "reward_observed")
     )
 
@@ -97,7 +101,7 @@ class Transitions(eqx.Module):
         if self.reward is not None and is_concrete(self.reward, self.reward_observed):
             _check_squares(np.asarray(self.reward), self.reward_observed)
 
-    def outcome(self, n_states: int) -> Int[Array, "*N"]:
+    def outcome(self, n_states: int) -> Int[AnyArray, "*N"]:
         """Index of the outcome in a row: the next state, or `n_states` ("end") where terminated."""
         if self.terminated is None:
             return self.next_state
@@ -108,7 +112,7 @@ class Transitions(eqx.Module):
         seen = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
         return seen, jnp.where(seen != 0, jnp.asarray(self.reward, seen.dtype), 0.0)
 
-    def cell(self, space: Any) -> tuple[Any, ...]:
+    def cell(self, space: "StateActionSpace") -> tuple[Int[AnyArray, "*N"], ...]:
         """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
         if space.horizon is None:
             return (self.state, self.action)
@@ -139,7 +143,7 @@ class Log(eqx.Module):
             check_index("transitions.action", self.transitions.action, len(self.actions), "action")
 
 
-def _statistic(name: str, values: Any) -> Any:
+def _statistic(name: str, values: object) -> Any:
     if not is_concrete(values):
         return values
     array = as_real(f"counts.{name}", values)
@@ -162,10 +166,10 @@ class Counts(eqx.Module):
             not finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
     """
 
-    transitions: Float[Array, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
-    reward_count: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_count"))
-    reward_mean: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_mean"))
-    reward_ss: Float[Array, "*cells"] = eqx.field(converter=partial(_statistic, "reward_ss"))
+    transitions: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
+    reward_count: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_count"))
+    reward_mean: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_mean"))
+    reward_ss: Float[AnyArray, "*cells"] = eqx.field(converter=partial(_statistic, "reward_ss"))
 
     def __check_init__(self) -> None:
         full = jnp.shape(self.transitions)
@@ -178,7 +182,9 @@ class Counts(eqx.Module):
             check_shape(f"counts.{name}", getattr(self, name), jnp.shape(self.reward_count), "as reward_count")
 
     @classmethod
-    def of(cls, transitions: Transitions, space: Any, *, by_outcome: bool = False, weight: Any = 1.0) -> "Counts":
+    def of(
+        cls, transitions: Transitions, space: "StateActionSpace", *, by_outcome: bool = False, weight: ArrayLike = 1.0
+    ) -> "Counts":
         """Count `transitions` in `space`; `weight` (scalar or [N]) masks (where it is zero) or weighs. Traceable.
 
         Raises:
@@ -201,12 +207,12 @@ class Counts(eqx.Module):
         return Counts(self.transitions + other.transitions, *moments)
 
     @property
-    def reward_moments(self) -> tuple[Array, Array, Array]:
+    def reward_moments(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """`reward_count`, `reward_mean`, `reward_ss`."""
         return self.reward_count, self.reward_mean, self.reward_ss
 
 
-def check_transitions(transitions: Transitions, space: Any, weight: Any = 1.0) -> None:
+def check_transitions(transitions: Transitions, space: "StateActionSpace", weight: ArrayLike = 1.0) -> None:
     """Refuse data that `space` cannot hold: columns of other lengths, indices out of range, illegal actions,
     unsupported outcomes, rewards that are not finite. Inside a trace the lengths alone are looked at.
 
@@ -224,7 +230,7 @@ def check_transitions(transitions: Transitions, space: Any, weight: Any = 1.0) -
         _check_values(kept, space)
 
 
-def check_weighted(data: Any, weight: Any) -> None:
+def check_weighted(data: object, weight: ArrayLike) -> None:
     """Refuse what a posterior cannot learn from at all: no data, weights that are neither one number nor one for each
     transition; those that can be seen are finite, zero or greater.
 
@@ -245,7 +251,7 @@ def check_weighted(data: Any, weight: Any) -> None:
         raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
 
 
-def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:
+def unmasked(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
     """`transitions`, each row of weight zero replaced by the first other row (so that every row keeps its number).
 
     None: there is no other row. Host side.
@@ -257,7 +263,7 @@ def unmasked(transitions: Transitions, weight: Any) -> Transitions | None:
     return None if first is None else jax.tree.map(lambda x: np.where(keep, x, np.asarray(x)[first]), transitions)
 
 
-def _check_values(transitions: Transitions, space: Any) -> None:
+def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     check_index("transitions.state", transitions.state, space.n_states, "state")
     check_index("transitions.action", transitions.action, space.n_actions, "action")
     with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
@@ -280,7 +286,7 @@ def _check_values(transitions: Transitions, space: Any) -> None:
     _check_masks(transitions, space, outcome)
 
 
-def _check_masks(transitions: Transitions, space: Any, outcome: np.ndarray) -> None:
+def _check_masks(transitions: Transitions, space: "StateActionSpace", outcome: np.ndarray) -> None:
     cell = tuple(np.asarray(i) for i in transitions.cell(space))
     if space.legal is not None:
         row = first_index(~space.legal[cell[-2:]])

@@ -1,6 +1,6 @@
 """`Environment`: an MDP that can be simulated, and the laws of its rewards."""
 
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -10,13 +10,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.picture import Picture
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
 
 
+@runtime_checkable
 class RewardLaw(Protocol):
     """The law of one reward of an environment."""
 
-    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward for a (step,) state, action `cell` and the index of the outcome (S for an end)."""
         ...
 
@@ -32,8 +34,8 @@ class NormalReward(eqx.Module):
         ValueError, TypeError: a mean that is not finite, a scale that is negative or of another shape.
     """
 
-    mean: Float[Array, "*cells"]
-    scale: Float[Array, "*cells"] | None = None
+    mean: Float[AnyArray, "*cells"]
+    scale: RealLike | None = None
     by_outcome: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self) -> None:
@@ -45,7 +47,7 @@ class NormalReward(eqx.Module):
             if np.shape(self.scale) not in ((), np.shape(self.mean)):
                 raise ValueError(f"scale has shape {np.shape(self.scale)}, expected () or {np.shape(self.mean)}")
 
-    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward (see `RewardLaw`)."""
         where = (*cell, outcome) if self.by_outcome else cell
         mean = jnp.asarray(self.mean)[where]
@@ -93,7 +95,7 @@ class Environment(eqx.Module):
         return _pick(jax.random.uniform(key, dtype=initial.dtype), initial)
 
     def step(
-        self, key: PRNGKeyArray, state: Any, action: Any, step: Any = 0
+        self, key: PRNGKeyArray, state: IntScalar, action: IntScalar, step: IntScalar = 0
     ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
         """One transition: (next_state, reward, terminated). Where it terminates, next_state is the state it left."""
         key_next, key_reward = jax.random.split(key)
@@ -110,7 +112,7 @@ class Environment(eqx.Module):
         return jnp.where(terminated, state, next_state), reward, terminated
 
 
-def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Any = None) -> Int[Array, ""]:
+def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, ""] | None = None) -> Int[Array, ""]:
     """Index drawn from `row` by inversion; K stands for the end. An entry of probability zero is never drawn."""
     cumulative = jnp.cumsum(row)
     if end_prob is None:

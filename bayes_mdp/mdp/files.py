@@ -159,7 +159,7 @@ def read_sealed(path: AnyPath, expected: str) -> bytes:
     return content
 
 
-def write_json(path: AnyPath, values: Mapping[str, Any]) -> None:
+def write_json(path: AnyPath, values: Mapping[str, object]) -> None:
     """Write JSON, beside and then renamed, with a checksum of the values among them."""
     kept = json.loads(json.dumps(dict(values)))
     text = json.dumps({**kept, _CHECKSUM: _checksum(kept)}, indent=1)
@@ -198,7 +198,7 @@ def folder_checksum(folder: Path, *, without: str) -> str:
     return digest.hexdigest()
 
 
-def _checksum(values: Any) -> str:
+def _checksum(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

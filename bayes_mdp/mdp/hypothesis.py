@@ -1,7 +1,7 @@
 """A hypothesis about the world: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import (
     as_floats,
     as_indices,
@@ -27,15 +28,15 @@ from bayes_mdp.mdp.validation import (
 )
 
 
-def _floats_or_none(name: str, values: Any) -> Any:
+def _floats_or_none(name: str, values: object) -> Array | None:
     return None if values is None else as_floats(name, values)
 
 
-def _legal(values: Any) -> Any:
+def _legal(values: object) -> Array | None:
     return None if values is None else jnp.asarray(as_mask("legal", values), dtype=bool)
 
 
-def _successor(values: Any) -> Any:
+def _successor(values: object) -> Array:
     return jnp.asarray(as_indices("successor", values, "state"))
 
 
@@ -119,7 +120,7 @@ class MDP(_Hypothesis):
         """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
         return jnp.einsum("saz,z->sa", self.transition_probs, values)
 
-    def at(self, step: Any) -> "MDP":
+    def at(self, step: IntScalar) -> "MDP":
         """The hypothesis at one step (itself where it does not depend on the step)."""
         if self.horizon is None:
             return self
@@ -165,7 +166,7 @@ class SparseMDP(_Hypothesis):
         """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
         return jnp.sum(self.probability * values[self.successor], axis=-1)
 
-    def at(self, step: Any) -> "SparseMDP":
+    def at(self, step: IntScalar) -> "SparseMDP":
         """The hypothesis at one step (itself where it does not depend on the step)."""
         if self.horizon is None:
             return self
@@ -184,7 +185,7 @@ class SparseMDP(_Hypothesis):
         return MDP(rows, self.reward, end_probs=self.end_probs, legal=self.legal, initial=self.initial)
 
 
-def check_mdp(mdp: Any, name: str = "mdp") -> None:
+def check_mdp(mdp: object, name: str = "mdp") -> None:
     """Raise a TypeError unless it is an `MDP` or a `SparseMDP`."""
     check_type(name, mdp, (MDP, SparseMDP), "an MDP or a SparseMDP")
 

@@ -4,13 +4,15 @@ Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample var
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Cells = Float[Array, "*cells"]
+from bayes_mdp.mdp.typing import AnyArray
+
+Cells = Float[AnyArray, "*cells"]
 Moments = tuple[Cells, Cells, Cells]
+Groups = Float[Array, "*groups"]
 
 
 def merge_moments(one: Moments, other: Moments) -> Moments:
@@ -22,7 +24,9 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
     return total, mean + shift * share, ss + their_ss + shift**2 * count * share
 
 
-def pool_moments(moments: Moments, add: Callable[[Any], Any], spread: Callable[[Any], Any]) -> Moments:
+def pool_moments(
+    moments: Moments, add: Callable[[AnyArray], Array], spread: Callable[[AnyArray], Array]
+) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 
     Args:

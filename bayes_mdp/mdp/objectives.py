@@ -1,11 +1,10 @@
 """What a policy is judged by: the four objectives."""
 
-from typing import Any
-
 import equinox as eqx
 import numpy as np
 from jax import Array
 
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import as_int, as_real, check_count, check_type, described, is_concrete, require
 
 
@@ -19,7 +18,7 @@ class Discounted(eqx.Module):
         TypeError: `discount` is no number.
     """
 
-    discount: float | Array
+    discount: RealScalar
 
     def __check_init__(self) -> None:
         expected = "a number from 0 up to, but not including, 1"
@@ -54,7 +53,7 @@ class FirstExit(eqx.Module):
 Objective = Discounted | Episodic | AverageReward | FirstExit
 
 
-def check_objective(objective: Any) -> None:
+def check_objective(objective: object) -> None:
     """Raise a TypeError unless it is one of the four."""
     if not isinstance(objective, Objective):
         expected = "Discounted, Episodic, AverageReward or FirstExit"

@@ -1,9 +1,11 @@
 """`ObservedEnvironment`: pure functions in JAX, an observation in place of a state: where a deep agent is trained."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.mdp.typing import IntScalar
 
 
 class TimeStep(NamedTuple):
@@ -18,7 +20,7 @@ class TimeStep(NamedTuple):
         score: what is reported: the reward without clipping or noise.
     """
 
-    state: Any
+    state: PyTree
     observation: Array
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]
@@ -50,11 +52,11 @@ class ObservedEnvironment(Protocol):
         """Type of its entries: the replay keeps them as they are."""
         ...
 
-    def reset(self, key: PRNGKeyArray) -> tuple[Any, Array]:
+    def reset(self, key: PRNGKeyArray) -> tuple[PyTree, Array]:
         """State and observation at the start of an episode."""
         ...
 
-    def step(self, key: PRNGKeyArray, state: Any, action: Any) -> TimeStep:
+    def step(self, key: PRNGKeyArray, state: PyTree, action: IntScalar) -> TimeStep:
         """What the action leads to."""
         ...
 
@@ -68,6 +70,6 @@ class HasCells(Protocol):
         """(rows, columns)."""
         ...
 
-    def cell(self, state: Any) -> Int[Array, ""]:
+    def cell(self, state: PyTree) -> Int[Array, ""]:
         """The number of the place, row after row."""
         ...

@@ -1,14 +1,15 @@
 """What the rooms ask of each other: the abilities of a posterior, policies, agents, replanning rules."""
 
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.data import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.objectives import Objective, check_objective
 from bayes_mdp.mdp.space import StateActionSpace, check_space
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_initial
 
 
@@ -43,7 +44,7 @@ class CanCount(Protocol):
 class CanUpdate(Protocol):
     """Learns from data inside a compiled loop."""
 
-    def update(self, transitions: Transitions, weight: Any = 1.0) -> "CanUpdate":
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> Self:
         """The posterior after one transition or a block; `weight` (scalar or [N]) masks a fixed buffer."""
         ...
 
@@ -70,11 +71,11 @@ class CanSpread(Protocol):
         """Epistemic variance of the mean reward given the outcome, averaged over outcomes."""
         ...
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
         """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
         ...
 
-    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+    def transition_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation."""
         ...
 
@@ -82,7 +83,7 @@ class CanSpread(Protocol):
         """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count"."""
         ...
 
-    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+    def row_bound(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
         """The largest |x(s')| that a row multiplies: x = values, or r + discount values (`rewards_by_outcome`)."""
         ...
 
@@ -91,7 +92,7 @@ class CanSpread(Protocol):
 class CanPredict(Protocol):
     """Knows how the next transition varies, the noise of rewards included."""
 
-    def predictive_variance(self, values: Float[Array, "*H S"], discount: Any) -> Float[Array, "*H S A"]:
+    def predictive_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
         """Variance of one observed reward + discount values(next state) under the posterior predictive."""
         ...
 
@@ -110,7 +111,7 @@ class CanSplit(Protocol):
     """A mixture of posteriors, each of them with independent rows."""
 
     @property
-    def components(self) -> Any:
+    def components(self) -> "Posterior":
         """One posterior whose arrays have a leading axis K: `jax.vmap` a function over it."""
         ...
 
@@ -138,7 +139,7 @@ class CanRefit(Protocol):
         """Whether the effective sample size of its weights has fallen below its own threshold. Traceable."""
         ...
 
-    def refit(self, key: PRNGKeyArray) -> "CanRefit":
+    def refit(self, key: PRNGKeyArray) -> Self:
         """The same belief, inferred anew: same structure, shapes and dtypes, equal weights. Traceable, and slow."""
         ...
 
@@ -147,7 +148,7 @@ class CanRefit(Protocol):
 class CanSampleBackup(Protocol):
     """Draws a hypothesis layer by layer while it is planned with (independent steps)."""
 
-    def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+    def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s'))."""
         ...
 
@@ -160,9 +161,9 @@ class CanSampleNext(Protocol):
         self,
         key: PRNGKeyArray,
         values: Float[Array, " S"],
-        layer: Any,
-        inflation: Any = 1.0,
-        pseudo: tuple[Any, Any] | None = None,
+        layer: IntScalar,
+        inflation: RealScalar = 1.0,
+        pseudo: tuple[RealScalar, RealScalar] | None = None,
     ) -> Float[Array, "S A"]:
         """One draw of sum_s' P(s'|s,a) values(s') at step `layer`; rewards do not enter, an end is worth nothing.
 
@@ -181,7 +182,7 @@ class CanSampleNext(Protocol):
 class CanExpectNext(Protocol):
     """Applies its mean rows to values layer by layer (independent steps), cheaper than by `mean_mdp`."""
 
-    def expected_next(self, values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+    def expected_next(self, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         """sum_s' E[P(s' | s, a)] values(s') at step `layer`; an end is worth nothing."""
         ...
 
@@ -190,12 +191,60 @@ class CanExpectNext(Protocol):
 class Policy(Protocol):
     """A rule of behaviour, and a likelihood of behaviour."""
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
         """An action."""
         ...
 
-    def log_prob(self, state: Any, action: Any, step: Any) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar) -> Float[Array, ""]:
         """Log-probability of an action."""
+        ...
+
+
+PolicyLike: TypeAlias = Policy | ArrayLike
+"""What names a policy: Int[*H S] (an action for every state), Float[*H S A] (probabilities), or a `Policy`."""
+
+
+@runtime_checkable
+class Posterior(CanSample, CanMean, CanCount, CanUpdate, CanNameTies, Protocol):
+    """What `infer` returns: a belief about an MDP after data, whatever the way it was inferred.
+
+    Every posterior has these members; some can do more (`CanSpread`, `CanInform`, `CanSplit`, `CanRefit`, ...), which
+    `isinstance` tells. `str` of it is a summary for a person.
+    """
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How it was inferred, in one word: "conjugate", "nuts", ..."""
+        ...
+
+    @property
+    def independent_rows(self) -> bool:
+        """Whether the rows of different pairs are independent."""
+        ...
+
+    def reward_variance(self) -> Float[Array, "*H S A"]:
+        """Epistemic variance of the mean reward."""
+        ...
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
+        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
+        ...
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse data that it cannot learn from. Host side.
+
+        Raises:
+            ValueError, TypeError: one sentence.
+        """
+        ...
+
+    def __str__(self) -> str:
+        """A summary: how it was inferred, from what, and how certain it is."""
         ...
 
 
@@ -204,7 +253,7 @@ class Problem(eqx.Module):
 
     space: StateActionSpace
     objective: Objective
-    initial: Float[Array, " S"] | None = None
+    initial: Float[AnyArray, " S"] | None = None
 
     def __check_init__(self) -> None:
         check_space(self.space)
@@ -219,11 +268,11 @@ P_contra = TypeVar("P_contra", contravariant=True)
 class Agent(Protocol[P_contra]):
     """belief -> policy; P_contra names the abilities of the belief that `plan` needs."""
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Any:
+    def init(self, key: PRNGKeyArray, problem: Problem) -> PyTree:
         """The agent's own state before any plan."""
         ...
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: P_contra) -> tuple[Policy, Any]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: P_contra) -> tuple[Policy, PyTree]:
         """A policy and the next state."""
         ...
 

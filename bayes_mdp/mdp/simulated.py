@@ -1,10 +1,11 @@
 """`SimulatedEnvironment`: what can be simulated and has too many states to list."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.picture import Picture
+from bayes_mdp.mdp.typing import IntScalar
 
 
 @runtime_checkable
@@ -27,14 +28,16 @@ class SimulatedEnvironment(Protocol):
     @property
     def picture(self) -> Picture | None: ...
 
-    def reset(self, key: PRNGKeyArray) -> Any:
+    def reset(self, key: PRNGKeyArray) -> PyTree:
         """The first state of an episode."""
         ...
 
-    def step(self, key: PRNGKeyArray, state: Any, action: Any) -> tuple[Any, Float[Array, ""], Bool[Array, ""]]:
+    def step(
+        self, key: PRNGKeyArray, state: PyTree, action: IntScalar
+    ) -> tuple[PyTree, Float[Array, ""], Bool[Array, ""]]:
         """One transition: (next state, reward, terminated)."""
         ...
 
-    def code(self, state: Any) -> Int[Array, ""]:
+    def code(self, state: PyTree) -> Int[Array, ""]:
         """The number of a state: states that an agent can tell apart have different ones."""
         ...

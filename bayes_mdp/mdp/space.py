@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from bayes_mdp.mdp.data import Log
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import (
     as_int,
     as_mask,
@@ -26,16 +27,16 @@ END = "end"
 PLATE_NAMES = ("step", "state", "action")
 
 
-def check_space(space: Any, name: str = "space") -> None:
+def check_space(space: object, name: str = "space") -> None:
     """Raise a TypeError unless it is a `StateActionSpace`."""
     check_type(name, space, StateActionSpace, "a StateActionSpace")
 
 
-def _mask(name: str, values: Any) -> np.ndarray | None:
+def _mask(name: str, values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_mask(name, values))
 
 
-def _bool(value: Any) -> Any:
+def _bool(value: object) -> Any:
     return bool(value) if isinstance(value, np.bool_) else value
 
 
@@ -125,7 +126,13 @@ class StateActionSpace(eqx.Module):
 
     @classmethod
     def from_log(
-        cls, log: Log, *, horizon: int | None = None, ends: bool | None = None, legal: Any = None, support: Any = None
+        cls,
+        log: Log,
+        *,
+        horizon: int | None = None,
+        ends: bool | None = None,
+        legal: ArrayLike | None = None,
+        support: ArrayLike | None = None,
     ) -> "StateActionSpace":
         """The space of a log: its labels, and what else is known (see the class).
 

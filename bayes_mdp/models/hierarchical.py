@@ -18,6 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
 from bayes_mdp.models.dirichlet import supported_dirichlet
 from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
@@ -52,7 +53,7 @@ def unknown_concentration(
 
 def sticky(
     stickiness: dist.Distribution = POSITIVE,
-    concentration: Any = 0.5,
+    concentration: RealLike = 0.5,
     *,
     rewards: Callable[..., Program] = dirichlet_normal_gamma,
 ) -> Program:
@@ -86,7 +87,7 @@ def shared_rewards(
     scale: dist.Distribution = POSITIVE,
     noise_scale: dist.Distribution = POSITIVE,
     *,
-    concentration: Any = 1.0,
+    concentration: RealLike = 1.0,
     rewards_on: RewardsOn = "state_action",
 ) -> Program:
     """Mean rewards ~ Normal(m, s^2) around a shared mean, observed with shared noise: cells borrow from each other.
@@ -120,9 +121,9 @@ def clustered_states(
     num_clusters: int = 2,
     concentration: dist.Distribution = WEIGHT,
     loc: dist.Distribution = WIDE,
-    pseudo_count: Any = 1.0,
-    reward_concentration: Any = 2.0,
-    rate: Any = 1.0,
+    pseudo_count: RealLike = 1.0,
+    reward_concentration: RealLike = 2.0,
+    rate: RealLike = 1.0,
 ) -> Program:
     """Every state is of one of a few unknown kinds; its rows are as deterministic, its rewards as high as its kind's.
 
@@ -162,9 +163,9 @@ def clustered_states(
 
 
 def feature_dynamics(
-    features: Any,
+    features: RealLike,
     strength: dist.Distribution = WEIGHT,
-    scale: Any = 1.0,
+    scale: RealLike = 1.0,
     *,
     rewards: Callable[..., Program] = dirichlet_normal_gamma,
 ) -> Program:
@@ -210,9 +211,9 @@ def feature_dynamics(
 def robust_rewards(
     noise_scale: dist.Distribution = POSITIVE,
     excess_df: dist.Distribution = dist.Gamma(2.0, 0.1),
-    concentration: Any = 1.0,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
+    concentration: RealLike = 1.0,
+    loc: RealLike = 0.0,
+    scale: RealLike = 1.0,
 ) -> Program:
     """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
 
@@ -244,7 +245,7 @@ def robust_rewards(
     return program
 
 
-def _own(values: Any) -> Any:
+def _own(values: RealLike) -> np.ndarray:
     """A numpy array in JAX's current float, so that one of 64 bits never meets a 32-bit trace, which would keep it."""
     return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
 
@@ -256,12 +257,12 @@ def _softmax(logits: Float[Array, "*H S A O"], space: StateActionSpace) -> Float
     return jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)
 
 
-def _check_factory(rewards: Any) -> None:
+def _check_factory(rewards: object) -> None:
     if not callable(rewards):
         raise TypeError(f"rewards is {described(rewards)}, expected a factory of priors that takes `concentration`")
 
 
-def _check_hyper_prior(name: str, law: Any, *, positive: bool = True) -> None:
+def _check_hyper_prior(name: str, law: dist.Distribution, *, positive: bool = True) -> None:
     if not isinstance(law, dist.Distribution):
         raise TypeError(f"{name} is {described(law)}, expected a NumPyro distribution, its hyper-prior")
     shapes = f"{name} has batch shape {law.batch_shape} and event shape {law.event_shape}"

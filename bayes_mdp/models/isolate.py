@@ -42,7 +42,7 @@ class Isolated:
         for wide in (False, True):
             self._copies[wide] = _Copier(self._reaching).copy(program)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         wide = jax.dtypes.canonicalize_dtype(float) == np.float64
         return self._copies[wide](*args)
 
@@ -56,7 +56,7 @@ def isolated(program: Callable[..., Any]) -> Isolated:
     return program if isinstance(program, Isolated) else Isolated(program)
 
 
-def _reaching(root: Any) -> frozenset[int]:
+def _reaching(root: object) -> frozenset[int]:
     """The ids of all objects from which a 64-bit array can be reached."""
     parents: dict[int, list[int]] = {}
     stack, seen, found = [root], {id(root): root}, []
@@ -80,7 +80,7 @@ def _reaching(root: Any) -> frozenset[int]:
     return frozenset(reached)
 
 
-def _children(item: Any) -> Iterator[Any]:
+def _children(item: object) -> Iterator[object]:
     """What an object holds that a program may use."""
     if isinstance(item, dict):
         yield from item.values()
@@ -101,7 +101,7 @@ def _children(item: Any) -> Iterator[Any]:
         yield from vars(item).values()
 
 
-def _cells(function: types.FunctionType) -> Iterator[Any]:
+def _cells(function: types.FunctionType) -> Iterator[object]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -109,17 +109,17 @@ def _cells(function: types.FunctionType) -> Iterator[Any]:
             continue
 
 
-def _is_wrapper(item: Any) -> bool:
+def _is_wrapper(item: object) -> bool:
     """`jax.jit` and `functools.lru_cache` of a function: the copy goes without, it means the same."""
     return type(item).__name__ in ("PjitFunction", "_lru_cache_wrapper") and hasattr(item, "__wrapped__")
 
 
-def _has_attributes(item: Any) -> bool:
+def _has_attributes(item: object) -> bool:
     skipped = isinstance(item, type | types.ModuleType | jax.Array | np.random.Generator)
     return not skipped and isinstance(getattr(item, "__dict__", None), dict)
 
 
-def _globals(function: types.FunctionType) -> Iterator[tuple[str, str | None, Any]]:
+def _globals(function: types.FunctionType) -> Iterator[tuple[str, str | None, object]]:
     """The globals that the code of a user's function names: (name, attribute of a module or None, value)."""
     if _root(function.__module__) in _LIBRARIES:
         return
@@ -152,14 +152,14 @@ class _Copier:
         self._reaching = reaching
         self._done: dict[int, Any] = {}
 
-    def copy(self, item: Any) -> Any:
+    def copy(self, item: object) -> Any:
         if id(item) not in self._reaching:
             return item
         if id(item) not in self._done:
             self._done[id(item)] = self._copied(item)
         return self._done[id(item)]
 
-    def _copied(self, item: Any) -> Any:
+    def _copied(self, item: object) -> Any:
         if isinstance(item, np.ndarray):
             return np.array(item)
         if isinstance(item, dict):

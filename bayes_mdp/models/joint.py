@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import described, is_concrete, require
 from bayes_mdp.models.laws import unwrap
 from bayes_mdp.models.statistics import (
@@ -25,7 +26,9 @@ from bayes_mdp.models.statistics import (
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
-Prior = Callable[[StateActionSpace], Any]  # returns a World, or gets one sentence
+Prior = Callable[[StateActionSpace], World]
+"""A prior program."""
+
 Data = Counts | Statistics | Transitions | Log
 
 OBSERVED_NEXT_STATE = "observed_next_state"
@@ -63,7 +66,7 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
     return model
 
 
-def _check_program(prior: Any, space: Any) -> None:
+def _check_program(prior: object, space: object) -> None:
     if not callable(prior):
         raise TypeError(f"prior is {described(prior)}, expected a function space -> World")
     check_space(space)
@@ -119,7 +122,9 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
 
     _check_program(prior, space)
 
-    def model(state: Any, action: Any, step: Any = None) -> World:
+    def model(
+        state: Int[AnyArray, " N"], action: Int[AnyArray, " N"], step: Int[AnyArray, " N"] | None = None
+    ) -> World:
         world = prior(space)
         check_world(world, space)
         cell = Transitions(state, action, None, state, step=step).cell(space)
@@ -137,7 +142,9 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
     return model
 
 
-def _prepare(law: Any, by_outcome: bool, space: StateActionSpace, data: Data) -> Statistics | Transitions:
+def _prepare(
+    law: dist.Distribution | None, by_outcome: bool, space: StateActionSpace, data: Data
+) -> Statistics | Transitions:
     """Check `data` and summarise them for this reward law (None: known)."""
     kind = None if law is None else type(law)
     if isinstance(data, Log):
@@ -175,7 +182,7 @@ def _fit_statistics(
     return Statistics(counts, data.log_base.sum(-1) if pooled else data.log_base)
 
 
-def _check_whole(law: Any, transitions: Transitions) -> None:
+def _check_whole(law: dist.Distribution, transitions: Transitions) -> None:
     if law.is_discrete and transitions.reward is not None and is_concrete(transitions):
         reward = np.asarray(transitions.reward, float)
         seen = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)

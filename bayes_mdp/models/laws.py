@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jaxtyping import Array, Float
 from numpyro.distributions import constraints
+
+from bayes_mdp.mdp.typing import AnyArray, Index
 
 
 def unwrap(law: dist.Distribution) -> dist.Distribution:
@@ -27,14 +29,14 @@ def tabulate(law: dist.Distribution, shape: tuple[int, ...]) -> dist.Distributio
         ValueError: a parameter does not broadcast to `shape`.
     """
 
-    def broadcast(leaf: Any, extra: tuple[int, ...], event_dim: int) -> Any:
+    def broadcast(leaf: AnyArray, extra: tuple[int, ...], event_dim: int) -> Array:
         event = jnp.shape(leaf)[jnp.ndim(leaf) - event_dim :]
         return jnp.broadcast_to(leaf, (*shape, *extra, *event))
 
     return _map_parameters(law, broadcast, shape)
 
 
-def law_at(table: dist.Distribution, index: tuple[Any, ...]) -> dist.Distribution:
+def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
     """The law in one cell, or in a batch of cells: `index` is a tuple of integers or integer arrays of one shape.
 
     Args:
@@ -45,7 +47,7 @@ def law_at(table: dist.Distribution, index: tuple[Any, ...]) -> dist.Distributio
     )
 
 
-def law_mean(law: dist.Distribution) -> Any:
+def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
     """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro knows of none."""
     try:
         mean = jnp.asarray(law.mean)
@@ -80,7 +82,7 @@ _WITH_MEAN = (
 
 def _map_parameters(
     law: dist.Distribution,
-    function: Callable[[Any, tuple[int, ...], int], Any],
+    function: Callable[[AnyArray, tuple[int, ...], int], Array],
     batch_shape: tuple[int, ...],
     extra: tuple[int, ...] = (),
 ) -> dist.Distribution:
@@ -91,7 +93,7 @@ def _map_parameters(
     law = unwrap(law)
     parameters, static = law.tree_flatten()
 
-    def one(name: str, value: Any) -> Any:
+    def one(name: str, value: dist.Distribution | AnyArray) -> dist.Distribution | Array:
         if isinstance(value, dist.Distribution):
             inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
             return _map_parameters(value, function, batch_shape, extra + inner)
@@ -107,10 +109,10 @@ def _map_parameters(
     return result
 
 
-def _event_dim(constraint: Any) -> int:
+def _event_dim(constraint: constraints.Constraint | None) -> int:
     """Event dimensions of a parameter; those that depend on the law are none, since the law is that of a number."""
     return 0 if constraint is None or constraints.is_dependent(constraint) else constraint.event_dim
 
 
-def _is_instance(kind: type, value: Any) -> bool:
+def _is_instance(kind: type, value: object) -> bool:
     return isinstance(value, kind)

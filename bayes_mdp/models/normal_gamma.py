@@ -11,6 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 from numpyro.distributions.util import promote_shapes, validate_sample
 
+from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import as_real, check_finite, check_positive, is_concrete
 
 
@@ -48,7 +49,9 @@ class MeanPrecisionTransform(ParameterFreeTransform):
     def _inverse(self, y: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
         return jnp.stack([y[..., 0], jnp.log(y[..., 1])], axis=-1)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Float[Array, "*batch"]:
+    def log_abs_det_jacobian(
+        self, x: Float[Array, "*batch 2"], y: Float[Array, "*batch 2"], intermediates: None = None
+    ) -> Float[Array, "*batch"]:
         """log |d(mean, precision) / d(u, v)| = v."""
         return x[..., 1]
 
@@ -85,7 +88,13 @@ class NormalGamma(dist.Distribution):
     rate: Array
 
     def __init__(
-        self, loc: Any = 0.0, pseudo_count: Any = 1.0, concentration: Any = 2.0, rate: Any = 1.0, *, validate_args=None
+        self,
+        loc: RealLike = 0.0,
+        pseudo_count: RealLike = 1.0,
+        concentration: RealLike = 2.0,
+        rate: RealLike = 1.0,
+        *,
+        validate_args: bool | None = None,
     ) -> None:
         given = {"loc": loc, "pseudo_count": pseudo_count, "concentration": concentration, "rate": rate}
         for name, value in given.items():
@@ -137,7 +146,7 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([jnp.broadcast_to(x, self.batch_shape) for x in (first, second)], axis=-1)
 
 
-def normal(mean_precision: Any) -> dist.Normal:
+def normal(mean_precision: Float[AnyArray, "*batch 2"]) -> dist.Normal:
     """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`.
 
     Raises:

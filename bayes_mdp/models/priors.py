@@ -6,12 +6,14 @@ hyper-parameter is a number or an array that broadcasts to the cells of the rewa
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpyro
 import numpyro.distributions as dist
+from jaxtyping import Array
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 from bayes_mdp.models.dirichlet import OUTCOME_DIM, supported_dirichlet
 from bayes_mdp.models.normal_gamma import NormalGamma, normal
@@ -22,11 +24,11 @@ Program = Callable[[StateActionSpace], World]
 
 
 def dirichlet_normal_gamma(
-    concentration: Any = 1.0,
-    loc: Any = 0.0,
-    pseudo_count: Any = 1.0,
-    reward_concentration: Any = 2.0,
-    rate: Any = 1.0,
+    concentration: RealLike = 1.0,
+    loc: RealLike = 0.0,
+    pseudo_count: RealLike = 1.0,
+    reward_concentration: RealLike = 2.0,
+    rate: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Program:
@@ -50,10 +52,10 @@ def dirichlet_normal_gamma(
 
 
 def dirichlet_normal(
-    concentration: Any = 1.0,
-    loc: Any = 0.0,
-    scale: Any = 1.0,
-    noise_scale: Any = 1.0,
+    concentration: RealLike = 1.0,
+    loc: RealLike = 0.0,
+    scale: RealLike = 1.0,
+    noise_scale: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Program:
@@ -78,9 +80,9 @@ def dirichlet_normal(
 
 
 def dirichlet_bernoulli(
-    concentration: Any = 1.0,
-    concentration1: Any = 1.0,
-    concentration0: Any = 1.0,
+    concentration: RealLike = 1.0,
+    concentration1: RealLike = 1.0,
+    concentration0: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Program:
@@ -104,9 +106,9 @@ def dirichlet_bernoulli(
 
 
 def dirichlet_poisson(
-    concentration: Any = 1.0,
-    reward_concentration: Any = 1.0,
-    rate: Any = 1.0,
+    concentration: RealLike = 1.0,
+    reward_concentration: RealLike = 1.0,
+    rate: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Program:
@@ -129,7 +131,7 @@ def dirichlet_poisson(
     return program
 
 
-def known_rewards(reward: Any, concentration: Any = 1.0) -> Program:
+def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Program:
     """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
 
     Args:
@@ -149,7 +151,7 @@ def known_rewards(reward: Any, concentration: Any = 1.0) -> Program:
     return program
 
 
-def _check_rows(concentration: Any, rewards_on: str) -> None:
+def _check_rows(concentration: RealLike, rewards_on: str) -> None:
     check_name("rewards_on", rewards_on, ("state_action", "outcome"))
     if isinstance(concentration, StateActionSpace):
         raise TypeError(
@@ -158,13 +160,13 @@ def _check_rows(concentration: Any, rewards_on: str) -> None:
     check_not_negative("concentration", concentration)
 
 
-def _check_hyper(hyper: dict[str, Any]) -> None:
+def _check_hyper(hyper: dict[str, RealLike]) -> None:
     for name, value in hyper.items():
         if is_concrete(value):
             (check_finite if name == "loc" else check_positive)(name, value)
 
 
-def _cells(hyper: dict[str, Any], space: StateActionSpace, rewards_on: str) -> list[Any]:
+def _cells(hyper: dict[str, RealLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:
     return [broadcast_to_cells(name, value, space, rewards_on == "outcome") for name, value in hyper.items()]
 
 
@@ -172,7 +174,7 @@ def _law(law: dist.Distribution, rewards_on: str) -> dist.Distribution:
     return law.to_event(1) if rewards_on == "outcome" else law
 
 
-def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> Any:
+def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> Array:
     """The site `reward`, in the plates of the space."""
     names = [OUTCOME_DIM, *event_dims] if rewards_on == "outcome" else list(event_dims)
     with space.plates():

@@ -9,12 +9,13 @@ from numpyro import handlers
 
 from bayes_mdp.mdp import Environment, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_key, described
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import World, check_world, reward_table, to_mdp
 
 
-def environment(world: World, space: StateActionSpace, initial: Any, *, name: str = "environment") -> Environment:
+def environment(world: World, space: StateActionSpace, initial: ArrayLike, *, name: str = "environment") -> Environment:
     """The environment that `world` states: its rows, and its reward law whatever its family. Traceable, vmappable.
 
     Args:
@@ -33,7 +34,11 @@ def environment(world: World, space: StateActionSpace, initial: Any, *, name: st
 
 @traced_alone
 def random_environment(
-    key: PRNGKeyArray, prior: Callable[[StateActionSpace], World], space: StateActionSpace, *, initial: Any = None
+    key: PRNGKeyArray,
+    prior: Callable[[StateActionSpace], World],
+    space: StateActionSpace,
+    *,
+    initial: ArrayLike | None = None,
 ) -> Environment:
     """An environment drawn from a prior program. Traceable, vmappable.
 

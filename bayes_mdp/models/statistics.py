@@ -5,7 +5,7 @@ multinomial coefficient, every base measure included. It equals the sum of the l
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.moments import pool_moments
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_probabilities, check_shape, is_concrete, require
 
 ROUNDING = 1e-5
@@ -152,7 +153,7 @@ def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions)
     check_reward_values(law, "transitions.reward", np.asarray(transitions.reward, float), seen)
 
 
-def check_reward_values(law: type[dist.Distribution], name: str, reward: np.ndarray, seen: Any = True) -> None:
+def check_reward_values(law: type[dist.Distribution], name: str, reward: np.ndarray, seen: ArrayLike = True) -> None:
     """The same for an array of rewards that the message calls `name`; those that were not `seen` are not looked at.
 
     Raises:
@@ -240,22 +241,22 @@ def _times_log(count: Array, prob: Array) -> Array:
     return jnp.where(seen, count * jnp.log(jnp.where(seen, prob, 1.0)), 0.0)
 
 
-def _normal(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+def _normal(law: dist.Normal, count: Array, mean: Array, deviations: Array) -> Array:
     squares = deviations + count * (mean - law.loc) ** 2
     return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
 
 
-def _bernoulli_probs(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+def _bernoulli_probs(law: dist.BernoulliProbs, count: Array, mean: Array, deviations: Array) -> Array:
     del deviations
     return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
 
 
-def _bernoulli_logits(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+def _bernoulli_logits(law: dist.BernoulliLogits, count: Array, mean: Array, deviations: Array) -> Array:
     del deviations
     return count * (mean * law.logits - jax.nn.softplus(law.logits))
 
 
-def _poisson(law: Any, count: Array, mean: Array, deviations: Array) -> Array:
+def _poisson(law: dist.Poisson, count: Array, mean: Array, deviations: Array) -> Array:
     del deviations
     return _times_log(count * mean, law.rate) - count * law.rate
 

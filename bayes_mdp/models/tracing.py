@@ -5,9 +5,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 _LOCK = threading.RLock()
 
 
@@ -20,12 +21,12 @@ def tracing() -> Iterator[None]:
         yield
 
 
-def traced_alone(function: Function) -> Function:
+def traced_alone(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """`function`, which runs a NumPyro program, by one thread at a time."""
 
     @wraps(function)
-    def alone(*args: Any, **kwargs: Any) -> Any:
+    def alone(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         with tracing():
             return function(*args, **kwargs)
 
-    return alone  # type: ignore[return-value]
+    return alone

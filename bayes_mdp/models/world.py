@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.mdp.validation import (
     as_real,
     check_finite,
@@ -23,7 +24,7 @@ from bayes_mdp.mdp.validation import (
 from bayes_mdp.models.laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
 
 
-def _array(name: str, x: Any) -> Any:
+def _array(name: str, x: object) -> Any:
     """Lists become arrays, everything else stays what it is."""
     if isinstance(x, list | tuple):
         return as_real(name, x) if is_concrete(x) else jnp.asarray(x)
@@ -42,8 +43,8 @@ class World(eqx.Module):
             to [*H S A] or to [*H S A O], where they are known.
     """
 
-    transition_probs: Float[Array, "*H S A O"] = eqx.field(converter=partial(_array, "transition_probs"))
-    reward: dist.Distribution | Float[Array, "*cells"] = eqx.field(converter=partial(_array, "reward"))
+    transition_probs: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_array, "transition_probs"))
+    reward: dist.Distribution | RealLike = eqx.field(converter=partial(_array, "reward"))
 
 
 class RewardTable(eqx.Module):
@@ -57,7 +58,7 @@ class RewardTable(eqx.Module):
     """
 
     law: dist.Distribution | None
-    known: Any
+    known: Float[Array, "*cells"] | None
     by_outcome: bool = eqx.field(static=True)
 
     @property
@@ -65,18 +66,18 @@ class RewardTable(eqx.Module):
         """Expected reward of every cell; nan where the law has none (see `check_mean`)."""
         return self.known if self.law is None else law_mean(self.law)
 
-    def at(self, cell: tuple[Any, ...], outcome: Any) -> Any:
+    def at(self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"]) -> dist.Distribution | Float[Array, "..."]:
         """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
         index = (*cell, outcome) if self.by_outcome else cell
         return self.known[index] if self.law is None else law_at(self.law, index)
 
-    def sample(self, key: PRNGKeyArray, cell: tuple[Any, ...], outcome: Any) -> Float[Array, ""]:
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
         law = self.at(cell, outcome)
         return law if self.law is None else jnp.asarray(law.sample(key), dtype=float)
 
 
-def check_world(world: Any, space: StateActionSpace) -> None:
+def check_world(world: object, space: StateActionSpace) -> None:
     """Refuse what is no `World` of this space: one sentence. Values are looked into only where they are concrete.
 
     Raises:
@@ -109,7 +110,7 @@ def check_world(world: Any, space: StateActionSpace) -> None:
             check_finite("reward", world.reward)
 
 
-def _check_types(world: Any, space: Any) -> None:
+def _check_types(world: object, space: object) -> None:
     check_type("world", world, World, "a World(transition_probs, reward)")
     check_space(space)
 
@@ -131,7 +132,7 @@ def reward_table(world: World, space: StateActionSpace) -> RewardTable:
     return RewardTable(None, known, by_outcome)
 
 
-def to_mdp(world: World, space: StateActionSpace, initial: Any = None) -> MDP:
+def to_mdp(world: World, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP:
     """The hypothesis that `world` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
 
     Raises:
@@ -180,7 +181,9 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
         )
 
 
-def broadcast_to_cells(name: str, values: Any, space: StateActionSpace, by_outcome: bool) -> Any:
+def broadcast_to_cells(
+    name: str, values: RealLike, space: StateActionSpace, by_outcome: bool
+) -> Float[AnyArray, "..."]:
     """`values` in every cell: Float[*H S A], or [*H S A O]. A numpy array where they are concrete, in a trace too.
 
     Args:
@@ -200,7 +203,7 @@ def broadcast_to_cells(name: str, values: Any, space: StateActionSpace, by_outco
     return jnp.broadcast_to(jnp.asarray(values, dtype), shape)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, (jax.Array, np.ndarray, np.generic, int, float))
 
 

@@ -1,12 +1,11 @@
 """Average reward: relative value iteration, accelerated by Howard's policy evaluations."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning.chains import action_values, follow
 from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.rounding import Rounding
@@ -15,6 +14,9 @@ from bayes_mdp.planning.solution import Solution, best_action
 _CAP = 2000
 _SWEEPS = 16
 _PATIENCE = 20
+Carry = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""], Int[Array, ""]]
+"""Values, span of T v - v, iterations, iterations without progress, status (1: stop, 2: converged)."""
+
 _LAZINESS = 0.5  # chance to stay, Puterman 1994, section 8.5.4: it makes every chain aperiodic and keeps the gain order
 
 
@@ -56,16 +58,18 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
     return jnp.where(jnp.any(ends > 0), jnp.inf, allowance)
 
 
-def _iterate(mdp: MDP | SparseMDP, values: Float[Array, " S"]) -> Any:
+def _iterate(
+    mdp: MDP | SparseMDP, values: Float[Array, " S"]
+) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Relative values, iterations, and whether the span of T v - v came down to rounding."""
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
     reward = jnp.max(jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0.0))
 
-    def lazy(_: Any, v: Float[Array, " S"]) -> Float[Array, " S"]:
+    def lazy(_: IntScalar, v: Float[Array, " S"]) -> Float[Array, " S"]:
         v = v + _LAZINESS * (jnp.max(action_values(mdp, v), -1) - v)
         return v - v[0]
 
-    def body(carry: Any) -> Any:
+    def body(carry: Carry) -> Carry:
         v, width, count, stalls, _ = carry
         swept = jax.lax.fori_loop(0, _SWEEPS, lazy, v)
         q = action_values(mdp, swept)

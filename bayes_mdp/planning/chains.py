@@ -1,22 +1,21 @@
 """A policy in an MDP is a Markov chain with rewards: an MDP with one action. Sweeps over either."""
 
-from typing import Any
-
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import RealScalar
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
 
 
-def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Any = 1.0) -> Float[Array, "S A"]:
+def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
     """One sweep, q = reward + discount * E values(next); -inf where an action is illegal."""
     q = mdp.reward + discount * mdp.expected_next(values)
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 
-def at_policy(q: Float[Array, "S A *rest"], policy: Int[Array, " S"]) -> Float[Array, "S *rest"]:
+def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped[Array, "S *rest"]:
     """q[s, policy[s]], for every state."""
     if q.shape[1] > _FEW:
         index = policy.reshape(-1, *(1,) * (q.ndim - 1))

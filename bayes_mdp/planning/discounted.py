@@ -1,24 +1,33 @@
 """Discounted values: policy iteration, and bounds on the answer from its last sweep."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.chains import action_values, at_policy, follow
 from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.tiny import TINY, tiny_policy_iteration
 
+Iterate = tuple[
+    Float[Array, " S"], Float[Array, "S A"], Int[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""]
+]
+"""Values, q, policy, residual, iterations, status (1: stop, 2: converged)."""
+
+Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
+"""q, values, span of T v - v, whether sweeps still cut it well."""
+
 _CAP = 200
 _SWEEPS = 128
 _FAST = 0.7
 
 
-def solve_discounted(mdp: MDP | SparseMDP, discount: Any, rounding: Rounding, start: Solution | None) -> Solution:
+def solve_discounted(
+    mdp: MDP | SparseMDP, discount: RealScalar, rounding: Rounding, start: Solution | None
+) -> Solution:
     """Optimal discounted values of a stationary MDP.
 
     Dense with at most 8 states: policy iteration by elimination, from the policy of `start`. Otherwise value iteration
@@ -38,7 +47,7 @@ def solve_discounted(mdp: MDP | SparseMDP, discount: Any, rounding: Rounding, st
 
 
 def bounded(
-    mdp: MDP | SparseMDP, discount: Any, rounding: Rounding, values: Float[Array, " S"]
+    mdp: MDP | SparseMDP, discount: RealScalar, rounding: Rounding, values: Float[Array, " S"]
 ) -> tuple[Float[Array, "S A"], Float[Array, ""]]:
     """One sweep over `values`, moved to the middle of proven bounds on q*, and the half-width of these bounds.
 
@@ -66,7 +75,9 @@ def _later(k: Float[Array, ""], rounding: Rounding) -> Float[Array, ""]:
     return jnp.where(k < 1, k / jnp.where(k < 1, 1 - k, 1.0), jnp.inf)
 
 
-def _policy_iteration(mdp: MDP | SparseMDP, discount: Any, values: Float[Array, " S"]) -> Any:
+def _policy_iteration(
+    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
+) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Values, iterations, and whether the policy is stable with a residual near rounding.
 
     The residual of T v - v, not the policy alone, decides: evaluations may be inexact.
@@ -74,7 +85,7 @@ def _policy_iteration(mdp: MDP | SparseMDP, discount: Any, values: Float[Array, 
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
     q, values = _sweep_while_fast(mdp, discount, values)
 
-    def body(carry: Any) -> Any:
+    def body(carry: Iterate) -> Iterate:
         values, q, policy, residual, count, _ = carry
         chain = follow(mdp, policy)
         values = _evaluate(chain, discount, at_policy(q, policy), residual)
@@ -94,14 +105,16 @@ def _policy_iteration(mdp: MDP | SparseMDP, discount: Any, values: Float[Array, 
     return values, count, status == 2
 
 
-def _sweep_while_fast(mdp: MDP | SparseMDP, discount: Any, values: Float[Array, " S"]) -> Any:
+def _sweep_while_fast(
+    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
+) -> tuple[Float[Array, "S A"], Float[Array, " S"]]:
     """q and values after value iteration with midpoint corrections, while each sweep cuts the span of T v - v well.
 
     Where states mix fast a few sweeps are the whole solution; elsewhere this costs two.
     """
     eps = float(jnp.finfo(values.dtype).eps)
 
-    def body(carry: Any) -> Any:
+    def body(carry: Sweep) -> Sweep:
         q, values, width, _ = carry
         best = jnp.max(q, -1)
         change = best - values
@@ -118,7 +131,7 @@ def _sweep_while_fast(mdp: MDP | SparseMDP, discount: Any, values: Float[Array, 
 
 
 def _evaluate(
-    chain: MDP | SparseMDP, discount: Any, guess: Float[Array, " S"], residual: Float[Array, ""]
+    chain: MDP | SparseMDP, discount: RealScalar, guess: Float[Array, " S"], residual: Float[Array, ""]
 ) -> Float[Array, " S"]:
     """Values of a chain; where the solver did not come closer than `residual / 2`, by sweeps (a contraction)."""
     reward = chain.reward[:, 0]

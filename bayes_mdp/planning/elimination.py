@@ -6,11 +6,11 @@ its caller compiles. This loop calls no library. It is as fast as LAPACK to 40 u
 128.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
+
+from bayes_mdp.mdp.typing import IntScalar
 
 
 def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bool = False) -> Float[Array, " S"]:
@@ -22,7 +22,7 @@ def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bo
     size = rhs.shape[0]
     rows = jnp.arange(size)
 
-    def body(k: Any, table: Float[Array, "S S+1"]) -> Float[Array, "S S+1"]:
+    def body(k: IntScalar, table: Float[Array, "S S+1"]) -> Float[Array, "S S+1"]:
         if pivot:
             best = jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0))
             top, table = table[best], table.at[best].set(table[k])

@@ -1,15 +1,15 @@
 """Episodes of a fixed number of steps: backward induction."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import (
     ROW_SUM_TOLERANCE,
     as_mask,
@@ -21,7 +21,7 @@ from bayes_mdp.mdp.validation import (
 from bayes_mdp.planning.chains import action_values
 from bayes_mdp.planning.rounding import Rounding
 
-Backup = Callable[[Float[Array, " S"], Any], Float[Array, "S A"]]
+Backup = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]
 
 
 def backward_induction(
@@ -29,9 +29,9 @@ def backward_induction(
     horizon: int,
     n_states: int,
     *,
-    legal: Bool[Array, "S A"] | Bool[np.ndarray, "S A"] | None = None,
-    policy: Float[Array, "*H S A"] | Float[np.ndarray, "*H S A"] | None = None,
-    dtype: Any = float,
+    legal: Bool[AnyArray, "S A"] | None = None,
+    policy: Float[AnyArray, "*P S A"] | None = None,
+    dtype: DTypeLike = float,
 ) -> Float[Array, "H S A"]:
     """q of every step of an episode, from the last step to the first.
 
@@ -53,7 +53,7 @@ def backward_induction(
     check_count("horizon", horizon)
     check_count("n_states", n_states)
     if legal is not None:
-        mask: Any = as_mask("legal", legal)
+        mask = as_mask("legal", legal)
         legal = mask
         if mask.ndim != 2 or mask.shape[0] != n_states:
             raise ValueError(f"legal has shape {mask.shape}, expected ({n_states}, A) (state, action)")
@@ -65,7 +65,7 @@ def backward_induction(
             f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
         )
 
-    def step(values: Float[Array, " S"], layer: Any) -> Any:
+    def step(values: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         q = backup(values, layer)
         if legal is not None:
             q = jnp.where(legal, q, -jnp.inf)
@@ -77,7 +77,7 @@ def backward_induction(
     return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]
 
 
-def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*H S A"]) -> Float[Array, "*H S"]:
+def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*P S A"]) -> Float[Array, "*H S"]:
     """sum_a probs q; an action of probability zero counts nothing, whatever its q."""
     return jnp.sum(jnp.where(probs > 0, probs * q, 0.0), -1)
 
@@ -86,7 +86,7 @@ def induce(
     mdp: MDP | SparseMDP,
     horizon: int,
     rounding: Rounding,
-    policy: Float[Array, "*H S A"] | None = None,
+    policy: Float[Array, "*P S A"] | None = None,
     *,
     reward: Float[Array, "H S A"] | None = None,
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
@@ -96,7 +96,7 @@ def induce(
     Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
     """
 
-    def backup(values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+    def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         now = mdp.at(layer)
         return action_values(now if reward is None else eqx.tree_at(lambda m: m.reward, now, reward[layer]), values)
 

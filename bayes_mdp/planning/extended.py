@@ -5,19 +5,31 @@ Dann and Brunskill 2015, algorithm 1 (episodes). The set is a product over pairs
 set are the actions of one larger MDP, and the planners' bounds hold for that.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.mdp.typing import IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_shape, is_concrete, require
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.transition_sets import Box, L1Ball, as_mask
+
+Number = Float[Array, ""]
+Carry = tuple[
+    Int[Array, ""],
+    Float[Array, " S"],
+    Float[Array, " S"],
+    Float[Array, "S A"],
+    tuple[Number, Number],
+    Bool[Array, ""],
+]
+"""Sweeps, next values, values, their q, the bounds that it proves, whether they are near enough."""
 
 _CAP = 10_000
 _LAZINESS = 0.5  # as in `average`: known rows may form a cycle, on which plain value iteration never settles
@@ -57,18 +69,18 @@ class ExtendedMDP(eqx.Module):
         """Whether the last outcome of a row is an end."""
         return self.rows.shape[-1] > self.reward.shape[-2]
 
-    def at(self, step: Any) -> "ExtendedMDP":
+    def at(self, step: IntScalar) -> "ExtendedMDP":
         """The sets of one step (itself where they do not depend on the step)."""
         return self if self.horizon is None else ExtendedMDP(self.rows.at(step), self.reward[step], self.legal)
 
-    def action_values(self, values: Float[Array, " S"], discount: Any = 1.0) -> Float[Array, "S A"]:
+    def action_values(self, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
         """One optimistic sweep, q = reward + discount max_p p . values; -inf where an action is illegal."""
         q = self.reward + discount * self.rows.best_value(values)
         return q if self.legal is None else jnp.where(self.legal, q, -jnp.inf)
 
 
 def solve_extended(
-    mdp: ExtendedMDP, objective: Objective, *, tolerance: Any = 0.0, start: Solution | None = None
+    mdp: ExtendedMDP, objective: Objective, *, tolerance: RealScalar = 0.0, start: Solution | None = None
 ) -> Solution:
     """The plan that is best in the best MDP of the set, and its optimistic values. Pure and traceable, one element.
 
@@ -98,7 +110,7 @@ def solve_extended(
     return _solve_average(mdp, rounding, values - values[0], tolerance)
 
 
-def _check(mdp: ExtendedMDP, objective: Objective, tolerance: Any) -> None:
+def _check(mdp: ExtendedMDP, objective: Objective, tolerance: RealScalar) -> None:
     kind = type(objective).__name__
     if not isinstance(objective, (Discounted, Episodic, AverageReward)):
         raise ValueError(f"objective is {kind}, expected Discounted, Episodic or AverageReward for extended planning")
@@ -136,7 +148,9 @@ def _solve_episodic(mdp: ExtendedMDP, horizon: int, rounding: Rounding) -> Solut
     return Solution(q, v, best_action(q), nothing, jnp.isfinite(gap), jnp.int32(horizon), gap)
 
 
-def _solve_discounted(mdp: ExtendedMDP, discount: Any, rounding: Rounding, values: Any, tolerance: Any) -> Solution:
+def _solve_discounted(
+    mdp: ExtendedMDP, discount: RealScalar, rounding: Rounding, values: Float[Array, " S"], tolerance: RealScalar
+) -> Solution:
     """Value iteration; the answer is moved to the middle of its bounds (Puterman 1994, theorem 6.6.3).
 
     With T v - v in [low, high], v* lies in T v + k / (1 - k) [low, high]; k is the discount, but may be as little as 0
@@ -146,7 +160,7 @@ def _solve_discounted(mdp: ExtendedMDP, discount: Any, rounding: Rounding, value
     most = discount / (1 - discount) * (1 + 4 * rounding.factor)
     least = jnp.zeros_like(most) if mdp.ends else most
 
-    def bounds(low: Any, high: Any) -> tuple[Any, Any]:
+    def bounds(low: Number, high: Number) -> tuple[Number, Number]:
         return low * jnp.where(low < 0, most, least), high * jnp.where(high > 0, most, least)
 
     sweep = lambda v: mdp.action_values(v, discount)  # noqa: E731
@@ -160,7 +174,7 @@ def _solve_discounted(mdp: ExtendedMDP, discount: Any, rounding: Rounding, value
     return Solution(q, jnp.max(q, -1), best_action(q), nothing, done & jnp.isfinite(gap), count, gap)
 
 
-def _solve_average(mdp: ExtendedMDP, rounding: Rounding, values: Any, tolerance: Any) -> Solution:
+def _solve_average(mdp: ExtendedMDP, rounding: Rounding, values: Float[Array, " S"], tolerance: RealScalar) -> Solution:
     """Lazy relative value iteration: min (T v - v) <= gain <= max (T v - v) for every v (Puterman 1994, 8.5.5)."""
     sweep, bounds = mdp.action_values, lambda low, high: (low, high)
     _, q, (below, above), count, done = _iterate(sweep, bounds, rounding, mdp, values, tolerance, lazy=True)
@@ -173,11 +187,18 @@ def _solve_average(mdp: ExtendedMDP, rounding: Rounding, values: Any, tolerance:
 
 
 def _iterate(
-    sweep: Any, bounds: Any, rounding: Rounding, mdp: ExtendedMDP, first: Any, tolerance: Any, *, lazy: bool = False
-) -> tuple[Any, Any, tuple[Any, Any], Any, Any]:
+    sweep: Callable[[Float[Array, " S"]], Float[Array, "S A"]],
+    bounds: Callable[[Number, Number], tuple[Number, Number]],
+    rounding: Rounding,
+    mdp: ExtendedMDP,
+    first: Float[Array, " S"],
+    tolerance: RealScalar,
+    *,
+    lazy: bool = False,
+) -> tuple[Float[Array, " S"], Float[Array, "S A"], tuple[Number, Number], Int[Array, ""], Bool[Array, ""]]:
     """Values, their sweep, the bounds that it proves, how many, and whether the bounds came near enough."""
 
-    def body(carry: Any) -> Any:
+    def body(carry: Carry) -> Carry:
         count, v = carry[:2]
         q, error = sweep(v), rounding.of_sweep(v)
         best = jnp.max(q, -1)

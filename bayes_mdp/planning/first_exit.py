@@ -1,7 +1,5 @@
 """First exit: undiscounted rewards until the end, over proper policies (those that end with probability one)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +10,9 @@ from bayes_mdp.planning.chains import action_values, at_policy, follow
 from bayes_mdp.planning.linear import solve_chain
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
+
+Carry = tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""], Bool[Array, ""]]
+"""Values, policy, iterations, whether nothing improves, whether the policy is proper."""
 
 _CAP = 200
 
@@ -52,7 +53,9 @@ def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S
         chance = ends + mdp.expected_next(reach.astype(mdp.reward.dtype))
         return chance if mdp.legal is None else jnp.where(mdp.legal, chance, 0.0)
 
-    def body(carry: Any) -> Any:
+    def body(
+        carry: tuple[Bool[Array, " S"], Int[Array, " S"], Bool[Array, ""]],
+    ) -> tuple[Bool[Array, " S"], Int[Array, " S"], Bool[Array, ""]]:
         reach, policy, _ = carry
         chance = nearer(reach)
         new = ~reach & (jnp.max(chance, -1) > 0)
@@ -69,10 +72,12 @@ def _tie(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, ""]
     return 64 * float(jnp.finfo(q.dtype).eps) * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(jnp.max(q, -1))))
 
 
-def _policy_iteration(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> Any:
+def _policy_iteration(
+    mdp: MDP | SparseMDP, policy: Int[Array, " S"]
+) -> tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """From a proper policy: values of the last proper one, the last one, iterations, whether nothing improves on it."""
 
-    def body(carry: Any) -> Any:
+    def body(carry: Carry) -> Carry:
         values, policy, count, _, _ = carry
         chain = follow(mdp, policy)
         values = solve_chain(chain, 1.0, chain.reward[:, 0], values)
@@ -89,7 +94,11 @@ def _policy_iteration(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> Any:
 
 
 def _gap(
-    mdp: MDP | SparseMDP, rounding: Rounding, values: Any, q: Float[Array, "S A"], policy: Int[Array, " S"]
+    mdp: MDP | SparseMDP,
+    rounding: Rounding,
+    values: Float[Array, " S"],
+    q: Float[Array, "S A"],
+    policy: Int[Array, " S"],
 ) -> Float[Array, ""]:
     """Bound on sup |v - v*| from weights n, the most expected steps that a policy without loss can take.
 

@@ -12,13 +12,17 @@ an occupancy of the mean MDP. What is left is, with lambda(s) = sum_a lambda(s, 
 and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 Pairs = Float[np.ndarray, "H S A"]
 
@@ -57,7 +61,13 @@ class _Arrays(eqx.Module):
 
 
 def solve_k_program(
-    reward: Any, numerator: Any, rows: Any, initial: Any, *, legal: Any = None, solver: str | None = None
+    reward: ArrayLike,
+    numerator: ArrayLike,
+    rows: ArrayLike,
+    initial: ArrayLike,
+    *,
+    legal: ArrayLike | None = None,
+    solver: str | None = None,
 ) -> KProgram:
     """Solve (11): minimise E_rho tau logsumexp(K_1 / tau) over tau and K >= reward + numerator / tau + E softmax(next).
 
@@ -101,7 +111,13 @@ def solve_k_program(
 
 
 def solve_k_dual(
-    reward: Any, numerator: Any, rows: Any, initial: Any, *, legal: Any = None, solver: str | None = None
+    reward: ArrayLike,
+    numerator: ArrayLike,
+    rows: ArrayLike,
+    initial: ArrayLike,
+    *,
+    legal: ArrayLike | None = None,
+    solver: str | None = None,
 ) -> KProgram:
     """Solve (27): maximise sum lambda reward + 2 sqrt(C E) over occupancies lambda of the mean MDP.
 
@@ -140,7 +156,9 @@ def phi(tau: float, occupancy: Pairs, numerator: Pairs) -> float:
     return float(uncertain / tau + tau * entropy)
 
 
-def _read(reward: Any, numerator: Any, rows: Any, initial: Any, legal: Any) -> _Arrays:
+def _read(
+    reward: ArrayLike, numerator: ArrayLike, rows: ArrayLike, initial: ArrayLike, legal: ArrayLike | None
+) -> _Arrays:
     reward, numerator, rows, initial = (np.asarray(x, np.float64) for x in (reward, numerator, rows, initial))
     if reward.ndim != 3:
         raise ValueError(f"reward has shape {reward.shape}, expected [step, state, action]")
@@ -162,7 +180,7 @@ def _read(reward: Any, numerator: Any, rows: Any, initial: Any, legal: Any) -> _
     return _Arrays(reward, numerator, rows, initial, legal)
 
 
-def _run(problem: Any, solver: str | None) -> str:
+def _run(problem: "cp.Problem", solver: str | None) -> str:
     import cvxpy as cp
 
     try:

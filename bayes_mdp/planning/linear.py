@@ -1,13 +1,13 @@
 """Linear systems of Markov chains: direct for small dense chains, Krylov beyond."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.elimination import eliminate
 
 DIRECT = 128  # up to so many states elimination beats Krylov iterations
@@ -16,11 +16,13 @@ _RESTARTS = 8
 _NEAR = 64  # units of rounding in a residual that counts as solved
 
 Vector = Float[Array, " S"]
+Carry = tuple[Vector, Float[Array, ""], Vector, Int[Array, ""], Bool[Array, ""]]
+"""x, its largest residual, its residual, restarts, whether to go on."""
 
 
 def solve_chain(
     chain: MDP | SparseMDP,
-    discount: Any,
+    discount: RealScalar,
     rhs: Vector,
     guess: Vector,
     *,
@@ -66,7 +68,7 @@ def _krylov(operator: Callable[[Vector], Vector], rhs: Vector, guess: Vector) ->
     def noise(x: Vector) -> Float[Array, ""]:
         return eps * (jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs)))
 
-    def body(carry: Any) -> Any:
+    def body(carry: Carry) -> Carry:
         x, error, residual, restarts, _ = carry
         floor = noise(x) * len(rhs) ** 0.5
         new = x + jax.scipy.sparse.linalg.bicgstab(operator, residual, tol=1e-4, atol=floor, maxiter=100)[0]

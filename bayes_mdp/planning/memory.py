@@ -1,12 +1,14 @@
 """What must stay in memory while it is planned with."""
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
+Tree = TypeVar("Tree")
 
-def computed_once(draw: Any) -> Any:
+
+def computed_once(draw: Tree) -> Tree:
     """`draw`, in memory. XLA would fuse the generation of random numbers into each of the planner's uses of them.
 
     A barrier does not stop it (it is removed before fusion), a loop whose start XLA cannot know does; this one always

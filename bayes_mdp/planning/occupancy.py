@@ -1,15 +1,13 @@
 """Where a policy spends its time."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import check_initial, check_probability_rows, is_concrete
 from bayes_mdp.planning.chains import mix
 from bayes_mdp.planning.linear import solve_chain
@@ -18,9 +16,9 @@ from bayes_mdp.planning.policies import policy_probs
 
 def occupancy(
     mdp: MDP | SparseMDP,
-    policy: Any,
+    policy: PolicyLike,
     objective: Objective,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    initial: Float[AnyArray, " S"] | None = None,
 ) -> Float[Array, "*H S A"]:
     """State-action occupancy d of a policy: sum of d * reward is its value from `initial`.
 
@@ -53,7 +51,7 @@ def occupancy(
     return visits[:, None] * probs
 
 
-def _initial(mdp: MDP | SparseMDP, initial: Any, stationary: bool) -> Float[Array, " S"]:
+def _initial(mdp: MDP | SparseMDP, initial: Float[AnyArray, " S"] | None, stationary: bool) -> Float[Array, " S"]:
     if stationary:
         return jnp.zeros(mdp.n_states, mdp.reward.dtype).at[0].set(1.0)
     initial = mdp.initial if initial is None else initial
@@ -69,7 +67,7 @@ def _initial(mdp: MDP | SparseMDP, initial: Any, stationary: bool) -> Float[Arra
 def _forward(mdp: MDP | SparseMDP, probs: Float[Array, "H S A"], initial: Float[Array, " S"]) -> Float[Array, "H S A"]:
     """Probability of each pair at each step, by forward recursion."""
 
-    def step(present: Float[Array, " S"], layer: Any) -> Any:
+    def step(present: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         chain = mix(mdp.at(layer), probs[layer])
         push = jax.linear_transpose(lambda v: chain.expected_next(v)[:, 0], present)
         return push(present)[0], present[:, None] * probs[layer]

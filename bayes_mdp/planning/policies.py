@@ -1,14 +1,15 @@
 """`policy_probs`: whatever names a policy, as action probabilities."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.mdp import MDP, Policy, SparseMDP
+from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import (
     as_array,
     at,
@@ -44,7 +45,7 @@ class TabularPolicy(Protocol):
         ...
 
 
-def policy_probs(policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = None) -> Float[Array, "*H S A"]:
+def policy_probs(policy: PolicyLike, mdp: MDP | SparseMDP, *, horizon: int | None = None) -> Float[Array, "*H S A"]:
     """Action probabilities of `policy`, of the dtype of `mdp`.
 
     Args:
@@ -67,7 +68,7 @@ def policy_probs(policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = Non
 
 
 def read_policy(
-    policy: Any, mdp: MDP | SparseMDP, *, horizon: int | None = None
+    policy: PolicyLike, mdp: MDP | SparseMDP, *, horizon: int | None = None
 ) -> Int[Array, "*H S"] | Float[Array, "*H S A"]:
     """As `policy_probs`, but actions stay actions."""
     horizon = horizon or mdp.horizon
@@ -123,7 +124,7 @@ def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP, horizon: int | Non
         raise ValueError(f"policy has {policy.horizon} steps, expected {allowed}")
 
 
-def _check_policy_shape(array: Any, size: tuple[int, ...], horizon: int | None, what: str) -> None:
+def _check_policy_shape(array: AnyArray, size: tuple[int, ...], horizon: int | None, what: str) -> None:
     allowed = [size] if horizon is None else [size, (horizon, *size)]
     if tuple(array.shape) not in allowed:
         shapes = " or ".join(map(str, allowed))

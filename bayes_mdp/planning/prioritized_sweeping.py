@@ -6,7 +6,7 @@ of all its predecessors are backed up. Moore and Atkeson's order (1993), with fu
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_index, check_shape, is_concrete, require
 from bayes_mdp.planning.discounted import bounded
 from bayes_mdp.planning.rounding import Rounding
@@ -39,6 +40,9 @@ class Backup(NamedTuple):
     values: Float[Array, "P M"]
     best: Int[Array, "P M"]
 
+
+First = tuple[Int[Array, ""], Bool[Array, ""]]
+"""Row of the first in the queue, and whether it waits."""
 
 BackupOf = Callable[[Int[Array, " P"], Float[Array, "S M"]], Backup]
 
@@ -96,12 +100,12 @@ class Sweeps(eqx.Module):
         return self.rows[:, 3 * self.num_values :].reshape(len(self.rows), self.num_values, -1)
 
 
-def _packed(new: Backup, reference: Any) -> Float[Array, "P D"]:
+def _packed(new: Backup, reference: Float[Array, "P M"]) -> Float[Array, "P D"]:
     dtype, q_size = new.values.dtype, new.q.shape[1] * new.q.shape[2]
     return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), q_size)], -1)
 
 
-def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: Any) -> Sweeps:
+def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: RealScalar) -> Sweeps:
     """Back up some states (S or more stands for none), and let those wait that moved by more than `threshold`.
 
     A state that waits goes on waiting until it is passed on, even where its value moves back: others may have been
@@ -134,17 +138,17 @@ class _Round(NamedTuple):
     item: Int[Array, ""]
     place: Int[Array, ""]
     left: Int[Array, ""]
-    first: tuple[Any, Any]
-    going: Any
+    first: First
+    going: Bool[Array, ""]
 
 
 def pass_on(
     sweeps: Sweeps,
     backup: BackupOf,
     predecessors: Int[Array, "S P"],
-    threshold: Any,
-    num_pops: Any,
-    max_backups: Any = None,
+    threshold: RealScalar,
+    num_pops: IntScalar,
+    max_backups: IntScalar | None = None,
 ) -> Sweeps:
     """Take the first state out of the queue and back up its predecessors, up to `num_pops` times.
 
@@ -162,7 +166,7 @@ def pass_on(
     n_states, length = predecessors.shape
     together, side = min(_TOGETHER, length), sweeps.priority.shape[0]
 
-    def may_pop(sweeps: Sweeps, left: Any, first: Any) -> Any:
+    def may_pop(sweeps: Sweeps, left: Int[Array, ""], first: First) -> Bool[Array, ""]:
         allowed = first[1] & (left > 0)
         return allowed if max_backups is None else allowed & (sweeps.num_backups < max_backups)
 
@@ -178,7 +182,7 @@ def pass_on(
         item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
         return following(sweeps, item, place, now.left - pops)
 
-    def following(sweeps: Sweeps, item: Any, place: Any, left: Any) -> _Round:
+    def following(sweeps: Sweeps, item: Int[Array, ""], place: Int[Array, ""], left: Int[Array, ""]) -> _Round:
         first = _first(sweeps)
         return _Round(sweeps, item, place, left, first, any_lane((item < n_states) | may_pop(sweeps, left, first)))
 
@@ -186,13 +190,13 @@ def pass_on(
     return lax.while_loop(lambda now: now.going, turn, start).sweeps
 
 
-def _first(sweeps: Sweeps) -> tuple[Any, Any]:
+def _first(sweeps: Sweeps) -> First:
     """Row of the largest (of equals: the first), and whether it waits."""
     row, top = _largest(sweeps.tops)
     return row, top > 0
 
 
-def _largest(waiting: Float[Array, " R"]) -> tuple[Any, Any]:
+def _largest(waiting: Float[Array, " R"]) -> tuple[Int[Array, ""], Float[Array, ""]]:
     """Place of the first of the largest, and the number itself; none is negative.
 
     Such numbers are in the order of their bits, and XLA vectorises a maximum of integers only: an argmax of 50 numbers
@@ -204,7 +208,7 @@ def _largest(waiting: Float[Array, " R"]) -> tuple[Any, Any]:
     return place, lax.bitcast_convert_type(top, waiting.dtype)
 
 
-def _taken_out(sweeps: Sweeps, row: Any) -> tuple[Sweeps, Any]:
+def _taken_out(sweeps: Sweeps, row: Int[Array, ""]) -> tuple[Sweeps, Int[Array, ""]]:
     """The first of a row of the queue waits no more, and its values count as passed on; which state (row R: none, S).
 
     What is written depends on what was read, a whole row of the queue too: a lone zero in its place would make XLA
@@ -233,12 +237,14 @@ def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
 
 
 @any_lane.def_vmap
-def _any_lane(axis_size: int, batched: Any, flag: Any) -> Any:
+def _any_lane(axis_size: int, batched: list[bool], flag: Bool[Array, "*B"]) -> tuple[Bool[Array, ""], bool]:
     del axis_size
     return any_lane(jnp.any(flag, 0) if batched[0] else flag), False
 
 
-def predecessor_lists(successor: Any, probability: Any) -> np.ndarray:
+def predecessor_lists(
+    successor: Int[AnyArray, "S A K"], probability: Float[AnyArray, "S A K"]
+) -> Int[np.ndarray, "S P"]:
     """Int[S P]: the states from which some action can lead to each state; S pads short lists. Host side.
 
     Args:
@@ -261,7 +267,7 @@ def solve_by_priority(
     *,
     threshold: float = 1e-6,
     start: Solution | None = None,
-    changed: Any = None,
+    changed: ArrayLike | None = None,
     max_backups: int = 10_000_000,
 ) -> tuple[Solution, int]:
     """Plan by prioritized sweeping in a known MDP: where few rows changed since `start`, few states are backed up.
@@ -323,10 +329,17 @@ def _known(mdp: MDP | SparseMDP) -> tuple[Array, ...]:
 
 
 @jax.jit
-def _run(known: Any, discount: Any, values: Any, states: Any, threshold: Any, max_backups: Any) -> Any:
+def _run(
+    known: tuple[Array, ...],
+    discount: RealScalar,
+    values: Float[Array, " S"],
+    states: Int[Array, " P"],
+    threshold: RealScalar,
+    max_backups: IntScalar,
+) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     successor, probability, reward, legal, lists = known
 
-    def backup(states: Any, values: Any) -> Backup:
+    def backup(states: Int[Array, " P"], values: Float[Array, "S M"]) -> Backup:
         following = jnp.sum(probability[states] * values[successor[states], 0], -1)
         q = jnp.where(legal[states], reward[states] + discount * following, -jnp.inf)
         return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])

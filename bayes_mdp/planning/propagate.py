@@ -1,12 +1,10 @@
 """The backup that every variance equation shares: u = local + discount^2 sum pbar pi u."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.validation import check_shape
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.policies import policy_probs
@@ -16,7 +14,7 @@ from bayes_mdp.planning.solve import evaluate
 
 
 def propagate(
-    mdp: MDP | SparseMDP, local: Float[Array, "*H S A"], policy: Any, objective: Objective
+    mdp: MDP | SparseMDP, local: Float[Array, "*H S A"], policy: PolicyLike, objective: Objective
 ) -> PolicyEvaluation:
     """Solve u(s, a) = local(s, a) + discount^2 sum_s' P(s' | s, a) sum_a' pi(a' | s') u(s', a').
 
@@ -40,7 +38,7 @@ def propagate(
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
 
 
-def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: Any, horizon: int) -> PolicyEvaluation:
+def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, horizon: int) -> PolicyEvaluation:
     """One row for all steps, a local variance for each: the rows are not repeated."""
     check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
     largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))

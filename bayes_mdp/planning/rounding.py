@@ -4,8 +4,6 @@ A dot product of n terms in any order of summation is off by at most n u / (1 - 
 products, u = eps / 2 (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.1).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -40,7 +38,7 @@ class Rounding(eqx.Module):
         size = jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0)
         return cls(factor, jnp.max(size), terms * float(info.tiny))
 
-    def of_sweep(self, values: Any) -> Float[Array, ""]:
+    def of_sweep(self, values: Float[Array, "..."]) -> Float[Array, ""]:
         """Bound on the error of reward + discount * E values, for every pair."""
         return self.factor * (self.reward + jnp.max(jnp.abs(values))) + self.floor
 

@@ -1,10 +1,11 @@
 """Answers of the planners: `Solution` (an optimal plan) and `PolicyEvaluation` (the values of a given policy)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
+
+from bayes_mdp.mdp.typing import AnyArray
 
 
 class Solution(eqx.Module):
@@ -39,7 +40,9 @@ class Solution(eqx.Module):
     gap: Float[Array, ""]
 
     @classmethod
-    def blank(cls, shape: tuple[int, ...], *, legal: Any = None, dtype: Any = float) -> "Solution":
+    def blank(
+        cls, shape: tuple[int, ...], *, legal: Bool[AnyArray, "S A"] | None = None, dtype: DTypeLike = float
+    ) -> "Solution":
         """No plan yet (zero values, infinite gap), to start a compiled loop with: `shape` [*H S A], `legal` [S A]."""
         q = jnp.zeros(shape, dtype)
         q = q if legal is None else jnp.where(legal, q, -jnp.inf)

@@ -1,14 +1,14 @@
 """`solve` and `evaluate`: the doors to the planners, one per objective."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.chains import action_values, follow, mix
@@ -47,7 +47,7 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
     return solution
 
 
-def evaluate(mdp: MDP | SparseMDP, policy: Any, objective: Objective) -> PolicyEvaluation:
+def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
 
     Args:
@@ -75,14 +75,16 @@ def evaluate(mdp: MDP | SparseMDP, policy: Any, objective: Objective) -> PolicyE
     return PolicyEvaluation(q, solution.v, *_verdict(solution, rounding.of_sweep(solution.v)))
 
 
-def policy_chain(mdp: MDP | SparseMDP, policy: Any) -> MDP | SparseMDP:
+def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
     """The Markov chain of a policy of a stationary MDP, as an MDP with one action. Raises as `policy_probs`."""
     check_mdp(mdp)
     policy = read_policy(policy, mdp)
     return follow(mdp, policy) if jnp.issubdtype(policy.dtype, jnp.integer) else mix(mdp, policy)
 
 
-def _verdict(solution: Solution, sweep: Any) -> tuple[Any, ...]:
+def _verdict(
+    solution: Solution, sweep: RealScalar
+) -> tuple[Float[Array, ""], Bool[Array, ""], Int[Array, ""], Float[Array, ""]]:
     gap = solution.gap + sweep
     return solution.gain, solution.converged, solution.iterations, jnp.where(jnp.isfinite(gap), gap, jnp.inf)
 

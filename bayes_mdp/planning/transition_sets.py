@@ -6,7 +6,6 @@ built: a scan over outcomes carries C_k of all pairs.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +15,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require
+
+Pairs = Float[Array, "S A"]
 
 
 def outcome_probs(mdp: MDP | SparseMDP) -> Float[Array, "*H S A O"]:
@@ -27,7 +29,7 @@ def outcome_probs(mdp: MDP | SparseMDP) -> Float[Array, "*H S A O"]:
     return jnp.concatenate([dense.transition_probs, dense.end_probs[..., None]], -1)
 
 
-def as_mask(x: Any) -> Any:
+def as_mask(x: ArrayLike | None) -> Bool[Array, "..."] | None:
     """A boolean array, or None."""
     return None if x is None else jnp.asarray(x, bool)
 
@@ -66,7 +68,7 @@ class L1Ball(eqx.Module):
         """(*H, S, A, O)."""
         return self.probs.shape
 
-    def at(self, step: Any) -> "L1Ball":
+    def at(self, step: IntScalar) -> "L1Ball":
         """The sets of one step (itself where they do not depend on the step)."""
         return self if self.radius.ndim == 2 else jax.tree.map(lambda x: x[step], self)
 
@@ -117,7 +119,7 @@ class Box(eqx.Module):
         require(lower.sum(-1) > 1 + spare, "sum of lower", lower.sum(-1), "at most 1")
         require(upper.sum(-1) < 1 - spare, "sum of upper", upper.sum(-1), "at least 1")
 
-    def at(self, step: Any) -> "Box":
+    def at(self, step: IntScalar) -> "Box":
         """The sets of one step (itself where they do not depend on the step)."""
         return self if self.lower.ndim == 3 else jax.tree.map(lambda x: x[step], self)
 
@@ -136,19 +138,21 @@ class Box(eqx.Module):
         return self.lower[..., : values.shape[0]] @ values + poured
 
 
-def _moved(reached: Any, half: Any) -> Any:
+def _moved(reached: Float[Array, "*n"], half: Float[Array, "*#n"]) -> Float[Array, "*n"]:
     """The mass of the best row of a ball on the k best outcomes, from that of the centre and half the radius."""
     return jnp.where(reached > 0, jnp.minimum(reached + half, 1.0), 0.0)
 
 
 def _worth(
-    values: Float[Array, " S"], amount: Float[Array, "S A O"], mass: Callable[[Any], Any], total: Any
+    values: Float[Array, " S"], amount: Float[Array, "S A O"], mass: Callable[[Pairs], Pairs], total: float | Pairs
 ) -> Float[Array, "S A"]:
     """The worth of `total` mass, of which mass(sum of the k first amounts) lies on the k best outcomes."""
     ranked, order = _ranked(values, amount.shape[-1])
     columns = jnp.moveaxis(amount, -1, 0)
 
-    def add(carry: Any, outcome: Any) -> Any:
+    def add(
+        carry: tuple[Pairs, Pairs], outcome: tuple[Int[Array, ""], Float[Array, ""]]
+    ) -> tuple[tuple[Pairs, Pairs], None]:
         (reached, value), (column, drop) = carry, outcome
         reached = reached + columns[column]
         return (reached, value + drop * mass(reached)), None

@@ -19,7 +19,7 @@ one lies between, where the concave objective is largest. A fixed point satisfie
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,6 +28,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import (
     check_finite,
     check_positive,
@@ -37,17 +38,20 @@ from bayes_mdp.mdp.validation import (
     require,
 )
 
-ExpectedNext = Callable[[Float[Array, " S"], Any], Float[Array, "S A"]]
+ExpectedNext = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]
+
+Values = Float[Array, " S"]
+Number = Float[Array, ""]
 
 _NEWTON_STEPS = 14
 _HALVINGS = 22
 
 
-def _float(x: Any) -> Any:
+def _float(x: ArrayLike) -> Array:
     return x if isinstance(x, jax.Array) else jnp.asarray(x, float)
 
 
-def _bool(x: Any) -> Any:
+def _bool(x: ArrayLike | None) -> Array | None:
     return None if x is None else jnp.asarray(x, bool)
 
 
@@ -83,7 +87,7 @@ class VaporProblem(eqx.Module):
             require(~(np.isfinite(sigma) & (sigma >= 0)), "sigma", sigma, "a finite number, zero or greater")
             check_probability_rows("initial", self.initial)
 
-    def mask(self, table: Float[Array, "H S A"], otherwise: Any) -> Float[Array, "H S A"]:
+    def mask(self, table: Float[Array, "H S A"], otherwise: RealScalar) -> Float[Array, "H S A"]:
         """`table` where actions are legal."""
         return table if self.legal is None else jnp.where(self.legal, table, otherwise)
 
@@ -126,9 +130,9 @@ def solve_vapor(
     expected_next: ExpectedNext,
     *,
     start: Float[Array, "H S A"] | None = None,
-    num_iterations: int = 100,
-    tolerance: Any = 1e-3,
-    smoothing: Any = 0.01,
+    num_iterations: IntScalar = 100,
+    tolerance: RealScalar = 1e-3,
+    smoothing: RealScalar = 0.01,
 ) -> VaporPlan:
     """Solve VAPOR's program. Pure and traceable, one element.
 
@@ -183,7 +187,7 @@ def occupancy_of(
 ) -> Float[Array, "H S A"]:
     """Probability of each pair at each step under a policy, by the transpose of `expected_next`."""
 
-    def step(present: Float[Array, " S"], layer: Any) -> Any:
+    def step(present: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         pairs = present[:, None] * policy[layer]
         push = jax.linear_transpose(lambda values: expected_next(values, layer), present)
         return push(pairs)[0], pairs
@@ -208,7 +212,7 @@ def _policy_of(search: _Search) -> Float[Array, "H S A"]:
     return jnp.where(reached, search.occupancy / jnp.where(reached, mass, 1.0), search.response)
 
 
-def _tiny(like: Any) -> Any:
+def _tiny(like: Array) -> float:
     return jnp.finfo(like.dtype).tiny ** 0.8
 
 
@@ -248,7 +252,7 @@ def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Flo
     high = jnp.max(q + sigma * _slope(mass / q.shape[-1])[:, None], -1)
     target = jnp.log(mass)
 
-    def step(_: Any, bracket: Any) -> Any:
+    def step(_: IntScalar, bracket: tuple[Values, Values, Values]) -> tuple[Values, Values, Values]:
         low, high, v = bracket
         t, root = _attained(q - v[:, None], sigma)
         logs = -0.5 * t**2
@@ -265,10 +269,12 @@ def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Flo
 
 def _respond(
     problem: VaporProblem, searched: VaporProblem, expected_next: ExpectedNext, mass: Float[Array, "H S"]
-) -> tuple[Float[Array, "H S A"], Any]:
+) -> tuple[Float[Array, "H S A"], tuple[Number, ...]]:
     """The policy of the values at which the d of every state add up to its mass; the dual D there, of both problems."""
 
-    def step(values: Float[Array, " S"], layer: Any) -> Any:
+    def step(
+        values: Float[Array, " S"], layer: IntScalar
+    ) -> tuple[Values, tuple[Float[Array, "S A"], tuple[Number, ...]]]:
         q = problem.reward[layer] + expected_next(values, layer)
         q = q if problem.legal is None else jnp.where(problem.legal, q, -jnp.inf)
         v = _value_of_mass(q, searched.sigma[layer], mass[layer])
@@ -292,7 +298,7 @@ def _line_search(searched: VaporProblem, here: Float[Array, "H S A"], there: Flo
     """Where the concave objective is largest between two occupancies, by halving on its derivative."""
     direction = there - here
 
-    def halve(_: Any, bracket: Any) -> Any:
+    def halve(_: IntScalar, bracket: tuple[Number, Number]) -> tuple[Number, Number]:
         low, high = bracket
         middle = 0.5 * (low + high)
         slope = searched.reward + searched.sigma * _slope(here + middle * direction)

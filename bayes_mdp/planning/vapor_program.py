@@ -1,12 +1,16 @@
 """VAPOR's program by a cone solver: the oracle of `planning.vapor`. Host-side, for small problems."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_probabilities, check_shape, require
 from bayes_mdp.planning.vapor import VaporProblem
+
+if TYPE_CHECKING:
+    import cvxpy as cp
 
 Table = Float[np.ndarray, "H S A"]
 
@@ -29,7 +33,7 @@ class VaporProgram(NamedTuple):
     status: str
 
 
-def solve_vapor_program(problem: VaporProblem, transition_probs: Any) -> VaporProgram:
+def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> VaporProgram:
     """Solve VAPOR's program ([VAPOR23], see `planning.vapor`) with cvxpy: an exponential and a quadratic cone a pair.
 
     d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
@@ -67,7 +71,7 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: Any) -> VaporPr
     return VaporProgram(occupancy, float(best), _dual(problem, rows, values), values, program.status)
 
 
-def _uncertain(d: Any) -> tuple[Any, list[Any]]:
+def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint"]]:
     """d sqrt(-2 log d) of every pair as variables under it: w^2 <= d e, e <= -d log d, answer sqrt(2) w."""
     import cvxpy as cp
 
@@ -76,7 +80,7 @@ def _uncertain(d: Any) -> tuple[Any, list[Any]]:
     return np.sqrt(2.0) * root, [entropy <= cp.entr(d), cone]
 
 
-def _rows(transition_probs: Any, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
+def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
     rows = np.asarray(transition_probs, float)
     rows = np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
     check_shape("transition_probs", rows, (*size, size[1]), "as reward, then next state")

@@ -1,0 +1,39 @@
+"""Names of types that stand in many signatures: scalars and arrays of the host or of the device.
+
+`Array` (jax) and `np.ndarray` take jaxtyping's dtypes and axes: `Float[Array, "*H S A"]` is on the device (or traced),
+`Float[AnyArray, "*H S A"]` on either side. Axes: S states, A actions, O outcomes (the next states and, where episodes
+can end, the end), H steps of an episode (`*H`: there or not), K listed successors or components, N data.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Array, Bool, Int, Real
+
+AnyArray: TypeAlias = Array | np.ndarray
+"""An array of the host or of the device."""
+
+IntScalar: TypeAlias = int | np.integer | Int[AnyArray, ""]
+"""One integer: an index, a step, a count. Traced or not."""
+
+RealScalar: TypeAlias = float | int | np.number | Real[AnyArray, ""]
+"""One real number. Traced or not."""
+
+BoolScalar: TypeAlias = bool | np.bool_ | Bool[AnyArray, ""]
+"""True or False. Traced or not."""
+
+RealLike: TypeAlias = float | int | np.number | Real[AnyArray, "..."]
+"""A number, or an array of them that broadcasts."""
+
+ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | Array | Sequence[Any]
+"""Whatever `np.asarray` reads: an array, a number, (nested) sequences of numbers.
+
+Wider than `jax.typing.ArrayLike`, which has no sequences; a function that takes it checks what it holds.
+"""
+
+Index: TypeAlias = tuple[IntScalar | Int[AnyArray, "..."], ...]
+"""The place of a cell, or of many, in a table: (step,) state, action (, outcome)."""
+
+Names: TypeAlias = tuple[Hashable, ...]
+"""Names of states or of actions, in order."""
