@@ -1,4 +1,7 @@
-"""The code of README and of every page of docs/ runs as it is written, each page from top to bottom."""
+"""The code of README and of every page of docs/ runs as it is written, each page from top to bottom.
+
+By default README and the pages in `QUICK`; the other pages take minutes together and run with `-m slow`.
+"""
 
 import csv
 import re
@@ -13,7 +16,7 @@ import bayes_mdp
 from bayes_mdp.cli import build_parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
-LONG = {"docs/how-to/compare-agents.md", "docs/how-to/train-deep-agents.md"}
+QUICK = {"README.md", "docs/how-to/gymnasium.md", "docs/how-to/routes.md"}
 EPISODES, LONGEST = 300, 100
 
 
@@ -23,12 +26,13 @@ def blocks(page, language):
 
 
 def pages(language):
-    """Pages that have such blocks; those that take long are for `-m slow`."""
+    """Pages that have such blocks; Python that is not quick is for `-m slow`."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     names = [str(page.relative_to(ROOT)) for page in found if "_build" not in page.parts and blocks(page, language)]
     assert "README.md" in names
     return [
-        pytest.param(x, id=x, marks=[pytest.mark.slow] if x in LONG and language == "python" else []) for x in names
+        pytest.param(name, id=name, marks=[pytest.mark.slow] if language == "python" and name not in QUICK else [])
+        for name in names
     ]
 
 
