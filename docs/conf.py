@@ -1,0 +1,63 @@
+"""Sphinx configuration; from the root of the checkout:
+
+python -m sphinx -W --keep-going -b html docs docs/_build/html
+"""
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS)]
+
+import bibliography_style  # noqa: E402, F401  (registers the style "keys")
+from api_pages import as_rst, cite_keys, write_api_pages  # noqa: E402
+
+import bayes_mdp  # noqa: E402
+
+project = "bayes_mdp"
+author = "The bayes_mdp developers"
+copyright = author
+version = release = bayes_mdp.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinxcontrib.bibtex",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build"]
+templates_path: list[str] = []
+
+# Pages are Markdown (MyST). Notebooks are shown with the outputs that they hold: nothing is run by a build.
+nb_execution_mode = "off"
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+
+# The reference is made from the `__all__` of every package. Docstrings are plain text with `code` and Google sections.
+autodoc_inherit_docstrings = False
+autodoc_preserve_defaults = True
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+default_role = "py:obj"  # `name` in a docstring links to `name` where the reference has it, and is code where not
+suppress_warnings = ["ref.python"]  # a short name that several classes have
+
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "keys"
+bibtex_reference_style = "label"
+
+html_theme = "furo"
+html_title = f"bayes_mdp {release}"
+html_static_path: list[str] = []
+
+write_api_pages(DOCS / "reference" / "api", bibliography=DOCS / "references.bib")
+
+
+def setup(app) -> None:
+    """Docstrings are made fit for reStructuredText before napoleon reads their sections; pages cite by [KEY]."""
+    app.connect("source-read", cite_keys)
+    app.connect("autodoc-process-docstring", as_rst, priority=100)

@@ -1,0 +1,126 @@
+"""The code of README and of every page of docs/ runs as it is written, each page from top to bottom.
+
+By default README and the pages in `QUICK`; the other pages take minutes together and run with `-m slow`.
+"""
+
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import bayes_mdp
+from bayes_mdp.cli import build_parser, main
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = {"README.md", "docs/how-to/gymnasium.md", "docs/how-to/routes.md"}
+EPISODES, LONGEST = 300, 100
+
+
+def blocks(page, language):
+    """The fenced blocks of a language, in the order of the page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.S | re.M)
+
+
+def pages(language):
+    """Pages that have such blocks; Python that is not quick is for `-m slow`."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [str(page.relative_to(ROOT)) for page in found if "_build" not in page.parts and blocks(page, language)]
+    assert "README.md" in names
+    return [
+        pytest.param(name, id=name, marks=[pytest.mark.slow] if language == "python" and name not in QUICK else [])
+        for name in names
+    ]
+
+
+@pytest.fixture(scope="module")
+def demo_log(tmp_path_factory):
+    """Random play on FrozenLake, in the columns of the log that `bayes-mdp demo` writes."""
+    env, rng = gymnasium.make("FrozenLake-v1"), np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["episode", "cell", "move", "reward", "next_cell", "over"])
+        for episode in range(EPISODES):
+            cell, _ = env.reset(seed=episode)
+            for _ in range(LONGEST):
+                move = int(rng.integers(4))
+                next_cell, reward, over, cut, _ = env.step(move)
+                writer.writerow([episode, cell, move, reward, next_cell, over])
+                cell = next_cell
+                if over or cut:
+                    break
+    return path
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, demo_log):
+    """A folder of its own, where the demo has been."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bayes-mdp-demo").mkdir()
+    (tmp_path / "bayes-mdp-demo" / "log.csv").write_bytes(demo_log.read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", pages("python"))
+def test_every_python_block_runs(name, workplace, capsys):
+    page = ROOT / name
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+    assert capsys.readouterr().out
+
+
+def commands(page):
+    """Every `bayes-mdp ...` of the shell blocks of a page, as a list of words."""
+    lines = "\n".join(blocks(page, "bash")).replace("\\\n", " ").splitlines()
+    calls = [call.strip() for line in lines for call in line.split("&&")]
+    return [
+        words[1:] for call in calls if (words := shlex.split(call, comments=True)) and words[0].endswith("bayes-mdp")
+    ]
+
+
+@pytest.mark.parametrize("name", pages("bash"))
+def test_every_command_parses(name):
+    """Sub-command and options exist and are complete: argparse exits on anything else."""
+    for words in commands(ROOT / name):
+        assert build_parser().parse_args(words)
+
+
+def test_a_command_that_is_wrong_is_seen(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("```bash\n.venv/bin/bayes-mdp demo --no-such-option\n```\n")
+    (words,) = commands(page)
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(words)
+
+
+def test_the_shell_line_of_readme_fits_the_log(workplace, capsys):
+    (words,) = [words for words in commands(ROOT / "README.md") if words[0] == "fit"]
+    assert main(words) == 0
+    assert "greedy" in capsys.readouterr().out
+
+
+def test_local_links_lead_somewhere():
+    """Of README and of every page: a link to a file of the checkout names one that is there."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if "_build" in page.parts or "api" in page.parts:
+            continue
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_the_version_has_one_source():
+    """pyproject.toml reads it from the package; the citation repeats it."""
+    assert f"\nversion: {bayes_mdp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_every_key_that_is_cited_is_in_the_bibliography():
+    keys = set(re.findall(r"^@\w+\{([^,]+),", (ROOT / "docs" / "references.bib").read_text(), flags=re.M))
+    cited = re.compile(r"\[([A-Z][A-Za-z0-9]*[0-9]{2}[a-z]?)\]")
+    sources = [*(ROOT / "bayes_mdp").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    used = {key for path in sources if "_build" not in path.parts for key in cited.findall(path.read_text())}
+    assert used and not used - keys
