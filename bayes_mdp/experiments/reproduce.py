@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.cells import Cells, folder_of
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row, Scale
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
+from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.verdicts import expected_verdicts, table, unexpected
 from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json
 from bayes_mdp.mdp.validation import check_key, check_name, check_type

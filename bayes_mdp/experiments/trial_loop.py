@@ -1,14 +1,14 @@
-"""The compiled loop of agents that learn from whole trials: every iteration is a step forward or a step of a sweep.
+"""The compiled loop of agents that learn from whole episodes ("trials" in [TDBMA10]) of any length.
 
-Trials differ in length, so that seeds that waited for each other would mostly wait. Here each seed (a lane) is by
-itself: it acts until its trial is over, then sweeps it backwards, one step an iteration, then begins the next one. A
-loop of nothing but single steps leaves the tables where they are: XLA updates them in place (there is no other branch
-that would need the old ones). The random numbers of a lane depend on its key and its own iterations, so that more seeds
-leave the first ones as they are.
+Trials differ in length: seeds that waited for each other would mostly wait. Here each seed (a lane) is by itself: it
+acts until its trial is over, then sweeps it backwards, one step an iteration, then begins the next one. An iteration is
+one step forward or one step of a sweep. A loop of nothing but single steps leaves the tables where they are: XLA
+updates them in place (there is no other branch that would need the old ones). The random numbers of a lane depend on
+its key and its own iterations, so that more seeds leave the first ones as they are.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -19,8 +19,60 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from bayes_mdp.agents.policies import epsilon_greedy_action
 from bayes_mdp.agents.trial import Step, Tables
-from bayes_mdp.experiments.trial_worlds import World
+from bayes_mdp.experiments.simulator import Simulator
 from bayes_mdp.mdp import Discounted, Problem
+
+
+class World(Protocol):
+    """An environment inside the loop of trials. Every function is for one lane, and traceable."""
+
+    def index(self) -> Any:
+        """What a lane keeps to find rows; None: a state is its row."""
+        ...
+
+    def locate(self, index: Any, state: Any, acts: Any) -> tuple[Any, Int[Array, ""]]:
+        """The index, and the row of a state; a new state gets a row where `acts`."""
+        ...
+
+    def reset(self, key: Key[Array, ""], u: Any) -> Any:
+        """The first state of a trial, from a key or a uniform number."""
+        ...
+
+    def step(
+        self, key: Key[Array, ""], u: Any, state: Any, action: Any
+    ) -> tuple[Any, Float[Array, ""], Bool[Array, ""]]:
+        """(next state, reward, ended); after an end the state is of no account."""
+        ...
+
+
+class TabularWorld(eqx.Module):
+    """A world whose states are listed: outcomes by inversion of one uniform number."""
+
+    simulator: Simulator
+
+    def index(self) -> None:
+        """None: a state is its row."""
+
+    def locate(self, index: None, state: Any, acts: Any) -> tuple[None, Int[Array, ""]]:
+        """The state."""
+        del index, acts
+        return None, state
+
+    def reset(self, key: Key[Array, ""], u: Any) -> Int[Array, ""]:
+        """The first state."""
+        del key
+        return self.simulator.first(u)
+
+    def step(
+        self, key: Key[Array, ""], u: Any, state: Any, action: Any
+    ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        """One transition."""
+        sim = self.simulator
+        cell = sim.cell(state, action, 0)
+        outcome = sim.next_outcome(u, cell)
+        n_states = sim.outcome.shape[-3]
+        return jnp.minimum(outcome, n_states - 1), sim.reward_law.sample(key, cell, outcome), outcome == n_states
+
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
 CHUNK = 128  # iterations whose random words are drawn at once

@@ -11,8 +11,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.reproduction import SCALES, Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp.files import write_sealed
 from tests.flips import NUMBER, refused_flips
 

@@ -8,10 +8,10 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.experiments import run
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.frames import frames
 from bayes_mdp.experiments.papers import klearning, klearning_fig1, klearning_fig2, klearning_fig3, klearning_fig4
 from bayes_mdp.experiments.papers import klearning_fig2_rows as fig2_rows
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace

@@ -15,11 +15,11 @@ import bayes_mdp as bm
 from bayes_mdp.agents import OIM, AnnealedQ, BayesianDP, BoltzmannQ, EpsilonGreedyQ
 from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import oim_phases, oim_table4, oim_table5, oim_table6, oim_tuning
 from bayes_mdp.experiments.papers.oim_constants import GRIDS, METHODS, TUNING_KEY, Scales, build
 from bayes_mdp.experiments.papers.oim_phases import OBJECTIVE, PHASES, band_of, phase_rows, play, rewards
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 

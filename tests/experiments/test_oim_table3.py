@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import oim_table3 as table3
 from bayes_mdp.experiments.papers.oim_table3 import LEVELS, METHODS, Plan, first_steps, learn_in_mazes
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.verdicts import expected_verdicts
 
 TINY = Plan(num_mazes=2, num_steps=600, test_every=200, num_runs=3, run_length=100, size=6, first_maze=3)

@@ -11,9 +11,9 @@ from matplotlib.colors import same_color
 
 import bayes_mdp as bm
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import oim_table1, oim_table2, oim_totals
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.verdicts import expected_verdicts
 from bayes_mdp.planning import solve
 

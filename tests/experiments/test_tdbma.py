@@ -12,9 +12,9 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers import tdbma, tdbma_fig2, tdbma_fig3
 from bayes_mdp.experiments.papers.tdbma import BMA, FIXED, FROZEN, Training
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.verdicts import expected_verdicts
 
 PLANS = {

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.atari import FRAME_SKIP, atari
 from bayes_mdp.experiments.deep.options import Evaluation, TrainOptions
 from bayes_mdp.experiments.deep.presets import atari_agent
 from bayes_mdp.experiments.deep.train import train
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp.validation import check_count
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.envs.prior_mdp import prior_mdp
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers.bmrl import METHODS, QUICK, Task, summary
 from bayes_mdp.experiments.papers.bmrl_published import PRIOR_MDP
 from bayes_mdp.experiments.papers.bmrl_tables import draw_summary, summary_rows
 from bayes_mdp.experiments.reproduction import Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.validation import check_count
 

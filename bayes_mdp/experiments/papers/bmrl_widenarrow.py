@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.envs.wide_narrow import wide_narrow
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers.bmrl import METHODS, QUICK, Task, summary
 from bayes_mdp.experiments.papers.bmrl_published import WIDE_NARROW
 from bayes_mdp.experiments.papers.bmrl_tables import draw_summary, summary_rows
 from bayes_mdp.experiments.reproduction import Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.validation import check_count
 

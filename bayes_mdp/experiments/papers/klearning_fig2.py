@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.papers.klearning import METHODS, case
 from bayes_mdp.experiments.papers.klearning_fig2_rows import rows
 from bayes_mdp.experiments.reproduction import Reproduction
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.time_to_solve import play_until_solved
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 

@@ -22,7 +22,6 @@ from bayes_mdp.agents.oim import OIM
 from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.agents.recency_bonus import RecencyBonus
 from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.papers.oim_maze import (
     Mazes,
@@ -34,6 +33,7 @@ from bayes_mdp.experiments.papers.oim_maze import (
     totals_of_tests,
 )
 from bayes_mdp.experiments.reproduction import Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 

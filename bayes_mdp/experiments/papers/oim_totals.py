@@ -22,11 +22,11 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.papers.oim_constants import DISCOUNT, TUNING_KEY, Constants
 from bayes_mdp.experiments.papers.oim_ties import RandomTies
 from bayes_mdp.experiments.reproduction import Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.mdp.validation import check_count, check_key, check_name

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.presets import ATARI_AGENTS
 from bayes_mdp.experiments.papers.atari_runs import QUICK, Protocol, play_games
 from bayes_mdp.experiments.papers.atari_scores import GAMES, NORMALISERS, human_normalised
 from bayes_mdp.experiments.reproduction import Reproduction, Row
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp.validation import check_name
 
 if TYPE_CHECKING:
