@@ -23,6 +23,8 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_initial, check_key, check_shape
 
+_UNKNOWN_PERIOD = 32
+
 
 class ActorChecks:
     """Checks of states, actions and transitions, in plain numbers (about a microsecond each)."""
@@ -130,9 +132,6 @@ def check_num_envs(agent: Any, num_envs: int | None) -> None:
         raise ValueError(
             f"observation has {num_envs} parallel environments, expected one: {name} learns from whole trials"
         )
-
-
-_UNKNOWN_PERIOD = 32
 
 
 class Actor:

@@ -25,6 +25,9 @@ from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampling import fused_key
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 
+MOST_BUFFERED = 256
+MOST_ACTIONS = 65_536  # of a table
+
 
 class Buffer(NamedTuple):
     """A buffer of transitions; those from `count` on are masked.
@@ -151,10 +154,6 @@ def _table(policy: Any, problem: Problem, words: Any, clock: Any, num_envs: int 
     if num_envs is None:
         return one_env(key, clock[1])
     return jax.vmap(lambda b: one_env(jax.random.fold_in(key, b), clock[1 + b]))(lax.iota(jnp.int32, num_envs))
-
-
-MOST_BUFFERED = 256
-MOST_ACTIONS = 65_536  # of a table
 
 
 class ActorCore:

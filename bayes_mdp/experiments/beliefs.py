@@ -25,6 +25,10 @@ from bayes_mdp.mdp import CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit
 
+_STREAM = len(RngKeys._fields) + 1  # the one before it starts the belief of an `Actor`
+COSTS = ("seconds", "calls", "compilations")
+_LOG = logging.getLogger(__name__)
+
 
 @runtime_checkable
 class CanList(Protocol):
@@ -125,11 +129,6 @@ def _changed(belief: Any, method: str, *arguments: Any) -> list[bool]:
 
     jaxpr = jax.make_jaxpr(call)(leaves).jaxpr
     return [new is not old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=True)]
-
-
-_STREAM = len(RngKeys._fields) + 1  # the one before it starts the belief of an `Actor`
-COSTS = ("seconds", "calls", "compilations")
-_LOG = logging.getLogger(__name__)
 
 
 class Refits:

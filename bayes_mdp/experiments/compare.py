@@ -32,6 +32,9 @@ from bayes_mdp.planning import evaluate
 if TYPE_CHECKING:
     import xarray as xr
 
+LEAST_SPAN = 1e-9
+NUM_CHECKPOINTS = 20
+
 
 CONSTANTS = ("scaled", "default")
 
@@ -117,9 +120,6 @@ def listed_by_name(what: str, items: Any, named: Callable[[Any], tuple[str, Any]
     return found
 
 
-LEAST_SPAN = 1e-9
-
-
 class Levels(NamedTuple):
     """Expected reward of an episode under `Episodic`, else of a step in the long run.
 
@@ -171,9 +171,6 @@ _evaluate = jax.jit(evaluate)
 def _wide(leaf: Any) -> Any:
     array = np.asarray(leaf)
     return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
-
-
-NUM_CHECKPOINTS = 20
 
 
 def compare(

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+NUM_PROFILES = 8
+
 
 def order_of(result: "xr.Dataset") -> list[str]:
     """The agents by falling interquartile mean; those that are not ranked at the end, in their order."""
@@ -78,9 +80,6 @@ def _number(value: float, width: int) -> str:
 
 def _short(name: str, most: int = 9) -> str:
     return name if len(name) <= most else name[: most - 1] + "."
-
-
-NUM_PROFILES = 8
 
 
 def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "Figure":

@@ -10,6 +10,12 @@ from bayes_mdp.mdp import MDP, Picture, SparseMDP
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_LABELLED = 30  # nodes
+MOST_PROBABILITIES = 40  # arrows with a number
+MOST_LINES = 20_000
+RADIUS, _SMALL_RADIUS = 0.27, 0.12
+_POINTS = np.linspace(0.0, 1.0, 9)
+
 
 _RING_SPACING = 2.4
 _END_AWAY = 0.9
@@ -243,13 +249,6 @@ def along(curves: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Float[E T 2]: points of the curves at times Float[T] from 0 to 1."""
     weight = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], -1)
     return np.einsum("tc,ecd->etd", weight, curves)
-
-
-MOST_LABELLED = 30  # nodes
-MOST_PROBABILITIES = 40  # arrows with a number
-MOST_LINES = 20_000
-RADIUS, _SMALL_RADIUS = 0.27, 0.12
-_POINTS = np.linspace(0.0, 1.0, 9)
 
 
 def draw_graph(axes: "Axes", graph: Graph, actions: list[str]) -> None:

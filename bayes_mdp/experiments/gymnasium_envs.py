@@ -12,6 +12,15 @@ from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.experiments.describe import describe, described
 from bayes_mdp.mdp import MDP, Environment, SparseMDP
 
+_TRANSPARENT = (
+    "TimeLimit",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "HumanRendering",
+)
+
 Mask = np.ndarray
 _STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
 _FIRST_SEEN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -238,14 +247,6 @@ def autoreset_mode(env: Any) -> Any:
 
 
 # Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
-_TRANSPARENT = (
-    "TimeLimit",
-    "OrderEnforcing",
-    "PassiveEnvChecker",
-    "RecordEpisodeStatistics",
-    "RecordVideo",
-    "HumanRendering",
-)
 
 
 class Known(NamedTuple):

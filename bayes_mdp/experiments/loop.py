@@ -24,6 +24,8 @@ from bayes_mdp.experiments.regret import Truth
 from bayes_mdp.experiments.simulator import Simulator
 from bayes_mdp.mdp import Moment, Problem, Transitions
 
+SEEDS = "seeds"
+
 NUM_CHUNKS = 100
 LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
 
@@ -110,9 +112,6 @@ def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False
         num_steps=steps,
         values=values,
     )
-
-
-SEEDS = "seeds"
 
 
 class RunContext(eqx.Module):

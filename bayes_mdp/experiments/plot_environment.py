@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LEGEND = {
+    "#": ("wall", "#3b3f46"),
+    "x": ("gray (penalty)", "#c4b8b0"),
+    ".": ("free", "#fbfaf5"),
+    "S": ("start", "#a8d5a2"),
+    "F": ("finish", "#f2c14e"),
+    "G": ("goal", "#f2c14e"),
+    "g": ("lesser goal", "#f7e3a1"),
+    "f": ("flag", "#f4a582"),
+    "P": ("pickup", "#9ecae1"),
+    "D": ("delivery", "#c5b0d5"),
+}
+_PLAIN = "#.x "
+_OTHERS = ("#f4a582", "#b2dfdb", "#e7cb94", "#dadaeb")
+_FIRST, _LAST, _JUMP = "tab:green", "tab:red", "0.25"
+
 
 START = "S"
 _NEAR = 1.5  # cells
@@ -254,22 +270,6 @@ def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", An
     return figure, figure.subplots()
 
 
-LEGEND = {
-    "#": ("wall", "#3b3f46"),
-    "x": ("gray (penalty)", "#c4b8b0"),
-    ".": ("free", "#fbfaf5"),
-    "S": ("start", "#a8d5a2"),
-    "F": ("finish", "#f2c14e"),
-    "G": ("goal", "#f2c14e"),
-    "g": ("lesser goal", "#f7e3a1"),
-    "f": ("flag", "#f4a582"),
-    "P": ("pickup", "#9ecae1"),
-    "D": ("delivery", "#c5b0d5"),
-}
-_PLAIN = "#.x "
-_OTHERS = ("#f4a582", "#b2dfdb", "#e7cb94", "#dadaeb")
-
-
 def draw_map(axes: "Axes", cells: tuple[str, ...]) -> None:
     """The lines of a text map as coloured cells: column x of line y around the point (x, y), y downwards."""
     from matplotlib.colors import ListedColormap
@@ -300,9 +300,6 @@ def map_size(cells: tuple[str, ...]) -> tuple[float, float]:
     width, height = max(map(len, cells)), len(cells)
     unit = min(0.42, 12.0 / width, 8.0 / height)
     return max(4.2, unit * width + 1.4), max(2.6, unit * height + 1.1)
-
-
-_FIRST, _LAST, _JUMP = "tab:green", "tab:red", "0.25"
 
 
 def draw_path(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, bar: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 The goal is `RunOptions.target`, pairs of a state and an action. [KL21]: "the first episode at which the agent has
 reached the rewarding state in at least 10 % of the episodes so far". Taken literally, one lucky visit in the first ten
-episodes solves the problem; the sustained rule does not count it (SPEC Part 7, 14 of the project).
+episodes solves the problem; the sustained rule does not count it.
 """
 
 from dataclasses import replace

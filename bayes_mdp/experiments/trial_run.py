@@ -20,7 +20,7 @@ from bayes_mdp.experiments.regret import optimal_plan
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.simulator import simulator
-from bayes_mdp.experiments.trial_loop import FINISHED, Lane, Setting, TabularWorld, Trials, begin_all, play
+from bayes_mdp.experiments.trial_loop import FINISHED, Lane, TabularWorld, TrialContext, Trials, begin_all, play
 from bayes_mdp.inference.sampling import fused_key
 from bayes_mdp.mdp import Environment, FirstExit, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.planning.solve import refuse_improper
@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
     """A run in trials, ready to be played."""
 
     trials: Trials
-    setting: Setting
+    setting: TrialContext
     keys: Key[Array, " N"]
 
 
@@ -78,7 +78,7 @@ def prepare(case: RunConfig) -> Prepared:
     )
     key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `prepare.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    return Prepared(trials, on_device(Setting(agent, world, Problem(space, case.objective, initial))), keys)
+    return Prepared(trials, on_device(TrialContext(agent, world, Problem(space, case.objective, initial))), keys)
 
 
 def _hashed(case: RunConfig) -> HashedWorld:

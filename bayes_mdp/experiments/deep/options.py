@@ -9,6 +9,8 @@ import jax
 from bayes_mdp.agents.neural.replay import Row, replay_bytes
 from bayes_mdp.mdp.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
+_GIB = 2**30
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -82,9 +84,6 @@ class TrainOptions:
     def without_rhythm(self) -> dict[str, Any]:
         """The options that decide numbers."""
         return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
-
-
-_GIB = 2**30
 
 
 def available_bytes(device: Any = None) -> int | None:

@@ -31,6 +31,8 @@ from bayes_mdp.mdp.validation import check_count, check_key, check_type
 if TYPE_CHECKING:
     import xarray as xr
 
+CURVES = "curves.nc"
+
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -60,9 +62,6 @@ class Stops:
         if number == signal.SIGINT and self.asked == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = number
-
-
-CURVES = "curves.nc"
 
 
 @dataclass(frozen=True)
