@@ -36,8 +36,8 @@ from bayes_mdp.agents.neural import (
     UncertaintyHead,
 )
 from bayes_mdp.envs import deep_sea_observed
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.deep.loop import begin, run_chunk
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.time_to_solve import first_visit, sustained_time_to_solve, time_to_solve
 
 SEED = 20_262

@@ -24,11 +24,10 @@ from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
 from bayes_mdp.envs.scaled_rewards import scaled
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.case import Case
-from bayes_mdp.experiments.execute import execute, play_chunk, start_all
-from bayes_mdp.experiments.prepare import Prepared, prepare
+from bayes_mdp.experiments.case import RunConfig
+from bayes_mdp.experiments.execute import Prepared, execute, play_chunk, prepare, start_all
 from bayes_mdp.experiments.progress import Progress
-from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.models import dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.planning import solve
@@ -55,10 +54,10 @@ class Literal(PSRL):
 
 @dataclass(frozen=True)
 class Task:
-    """One line: ours as a `Case` for an agent, a length and seeds; numpy's twin; items of a run of that length."""
+    """One line: ours as a `RunConfig` for an agent, a length and seeds; numpy's twin; items of a run of that length."""
 
     name: str
-    case: Callable[[PSRL, int, int], Case]
+    case: Callable[[PSRL, int, int], RunConfig]
     peer: Callable[[int, int], Any]
     length: int
     items: int  # of one unit of length
@@ -123,13 +122,13 @@ def tasks(quick: bool) -> list[Task]:
     return lines
 
 
-def _case(agent: PSRL, env: Environment, objective: Any, prior: Any, length: int, seeds: int) -> Case:
+def _case(agent: PSRL, env: Environment, objective: Any, prior: Any, length: int, seeds: int) -> RunConfig:
     steps, episodes = (None, length) if isinstance(objective, Episodic) else (length, None)
     options = RunOptions(progress=False)
-    return Case(agent, env, objective, jax.random.key(0), prior, steps, episodes, seeds, "average", options)
+    return RunConfig(agent, env, objective, jax.random.key(0), prior, steps, episodes, seeds, "average", options)
 
 
-def ours(case: Case, repeats: int) -> tuple[float, float]:
+def ours(case: RunConfig, repeats: int) -> tuple[float, float]:
     """(CPU-seconds of a warm run, seconds to compile)."""
     prepared = prepare(case)
     start = time.perf_counter()

@@ -23,10 +23,10 @@ from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.agents.trial import TrialLearner
 from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.case import RunConfig
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.simulator import Simulator, simulator
-from bayes_mdp.experiments.snapshot import Snapshots
 from bayes_mdp.experiments.trial_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 
@@ -132,7 +132,7 @@ def report(agent: TrialLearner) -> None:
     """Speeds, their ratio, and the mean returns, which ought to be alike."""
     env = racetrack("corner")
     options = RunOptions(progress=False)
-    prepared = prepare(Case(agent, env, FirstExit(), jax.random.key(0), None, None, TRIALS, SEEDS, None, options))
+    prepared = prepare(RunConfig(agent, env, FirstExit(), jax.random.key(0), None, None, TRIALS, SEEDS, None, options))
     parts = simulator(env), np.asarray(env.mdp.reward), agent
     plays = (lambda: by_run(prepared)), (lambda: by_numba(*parts))
     for play in plays:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.cells import Cells, folder_of
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json

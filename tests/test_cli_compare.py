@@ -10,7 +10,7 @@ import xarray as xr
 from bayes_mdp.agents import AGENTS
 from bayes_mdp.cli import main
 from bayes_mdp.experiments import compare as _loaded  # noqa: F401 - its module is patched
-from bayes_mdp.experiments.compare_agents import QUICK_AGENTS
+from bayes_mdp.experiments.compare import QUICK_AGENTS
 from bayes_mdp.experiments.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
 from bayes_mdp.experiments.leaderboard import leaderboard
 

@@ -65,7 +65,7 @@ def test_evaluate_keeps_its_hands_off_the_training(tmp_path, capsys):
     assert main(["train", "dqn", "deep_sea:4", "--steps", "20", "--replay", "64", *SMALL, "--out", str(out)]) == 0
     played = ["evaluate", str(out), "--evaluate-steps", "8", "--evaluate-envs", "2", "--out"]
     capsys.readouterr()
-    for name in ("curves.nc", "command.json", "checkpoints/20/checksum.json"):
+    for name in ("curves.nc", "command.json", "checkpoints/20.npz"):
         content = (out / name).read_bytes()
         assert main([*played, str(out / name)]) == 2
         assert "which is what is read" in capsys.readouterr().err

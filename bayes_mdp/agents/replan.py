@@ -89,8 +89,12 @@ class Doubling(_NoPeriod):
 
     def due(self, moment: Moment) -> Bool[Array, ""]:
         """Whether the visits of some pair have doubled."""
-        fresh = moment.visits - moment.planned_visits
-        return jnp.any(fresh >= jnp.maximum(moment.planned_visits, 1.0))
+        return jnp.any(self.reached(moment.visits, moment.planned_visits))
+
+    def reached(self, visits: Any, planned_visits: Any) -> Any:
+        """The criterion for a pair: numbers or arrays."""
+        fresh = visits - planned_visits
+        return (fresh >= planned_visits) & (fresh >= 1)
 
 
 class Geometric(_NoPeriod):

@@ -53,8 +53,8 @@ def _train(arguments: argparse.Namespace) -> int | None:
 
     from bayes_mdp.experiments.deep.named import find_neural_agent
     from bayes_mdp.experiments.deep.options import TrainOptions
-    from bayes_mdp.experiments.deep.plots import plot_training, plot_visits
     from bayes_mdp.experiments.deep.train import train
+    from bayes_mdp.experiments.plots import plot_training, plot_visits
     from bayes_mdp.mdp.files import check_folder
 
     check_outputs(arguments, "figure", "film")

@@ -1,4 +1,4 @@
-"""What a person asks `run` for, as one record, and the checks of it."""
+"""The arguments of `run` as one record, and the checks of it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class RunOptions:
     """Options of `run` that seldom change.
 
     Args:
-        space: what the agent is told of the environment; None: the space of the posterior that is the prior, or the
+        space: what the agent knows of the environment; None: the space of the posterior that is the prior, or the
             sizes of the environment, its legal actions, and whether it can end.
         num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans, or of
             trials).
@@ -54,9 +54,9 @@ class RunOptions:
             what the agent believes is not how its environments came about.
         method: how a prior program is inferred, as for `infer`.
         num_particles: weighted draws in the belief of a seed, where a prior program is inferred by draws.
-        refit_every: rows (episodes or checkpoints) from one check whether a belief by weighted draws is worn out to the
-            next; None: about a hundred checks in a run. All seeds that are get a new belief from all that they have
-            seen, in one compiled call.
+        refit_every: rows (episodes or checkpoints) from one check of the effective sample size of a belief by weighted
+            draws to the next; None: about a hundred checks in a run. All seeds where it is low get a new belief from
+            all their data, in one compiled call.
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
         table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
             listed (`SimulatedEnvironment`).
@@ -89,7 +89,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Case:
+class RunConfig:
     """The arguments of `run`."""
 
     agent: Any
@@ -141,7 +141,7 @@ class Case:
 
     @property
     def space(self) -> StateActionSpace:
-        """What the agent is told of the environment."""
+        """What the agent knows of the environment."""
         if self.options.space is not None:
             return self.options.space
         own = getattr(self.prior, "space", None)
@@ -153,7 +153,7 @@ class Case:
         return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
 
 
-def check_case(case: Case) -> None:
+def check_case(case: RunConfig) -> None:
     """Refuse what `run` cannot do.
 
     Raises:
@@ -180,7 +180,7 @@ def check_agent(agent: Any, name: str = "agent") -> None:
         raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
 
 
-def check_request(case: Case) -> None:
+def check_request(case: RunConfig) -> None:
     """Refuse what no environment could do.
 
     Raises:
@@ -197,7 +197,7 @@ def check_request(case: Case) -> None:
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
 
 
-def _check_length(case: Case) -> None:
+def _check_length(case: RunConfig) -> None:
     names = ("num_steps", "num_episodes")
     name, other = names[::-1] if case.horizon or case.in_trials else names
     if getattr(case, other) is not None or getattr(case, name) is None:
@@ -211,7 +211,7 @@ def _check_length(case: Case) -> None:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
 
 
-def _check_target(case: Case) -> None:
+def _check_target(case: RunConfig) -> None:
     if case.options.target is None:
         return
     target = np.asarray(case.options.target)
@@ -221,7 +221,7 @@ def _check_target(case: Case) -> None:
         )
 
 
-def check_sizes(case: Case) -> None:
+def check_sizes(case: RunConfig) -> None:
     """Refuse an environment, a space and a prior that do not fit each other.
 
     Raises:

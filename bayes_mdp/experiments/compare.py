@@ -2,36 +2,175 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.agents import Learner
-from bayes_mdp.experiments.case import Case, RunOptions
-from bayes_mdp.experiments.cells import Cells, folder_of
-from bayes_mdp.experiments.compare_agents import listed_by_name, named_agents
-from bayes_mdp.experiments.compare_levels import Levels, levels_of
-from bayes_mdp.experiments.compare_problems import PROBLEMS, Task
+from bayes_mdp.agents import AGENTS, Learner
+from bayes_mdp.experiments.case import RunConfig, RunOptions, check_agent
+from bayes_mdp.experiments.compare_problems import NOISE, PROBLEMS, Task
 from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
 from bayes_mdp.experiments.leaderboard import leaderboard
+from bayes_mdp.experiments.regret import optimal_rate
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
+from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.run import run
-from bayes_mdp.mdp import CanUpdate, Environment, Episodic, Objective
+from bayes_mdp.mdp import MDP, AverageReward, CanUpdate, Environment, Episodic, Objective, SparseMDP, restart_at_ends
 from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
+from bayes_mdp.planning import evaluate
 
 if TYPE_CHECKING:
     import xarray as xr
 
+LEAST_SPAN = 1e-9
 NUM_CHECKPOINTS = 20
+
+
+CONSTANTS = ("scaled", "default")
+
+SCALED: dict[str, dict[str, Any]] = {
+    "beb": {"scale": 1.0},
+    "bolt": {"eta": 1.0, "max_reward": 1.0},
+    "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
+    "count_bonus": {"reward_sd": NOISE},
+    "epsilon_greedy_q": {"learning_rate": 0.5},
+    "k_learning": {"noise": NOISE},
+    "rlsvi": {"noise": NOISE},
+    "soft_q": {"temperature": 0.2, "learning_rate": 0.5},
+    "soft_q_mean": {"temperature": 0.1},
+    "ube": {"scale": 0.1},
+    "ucb_h": {"scale": 0.01},
+    "ucbvi": {"bonus_scale": 0.03},
+    "ucfh": {"scale": 0.1},
+    "ucrl2": {"scale": 0.1},
+    "vapor": {"noise": NOISE},
+}
+"""Arguments that differ from the defaults with constants="scaled"; agents that are not named keep their defaults.
+
+`noise` and `reward_sd` are what the problems of the package have. The others are round numbers of ours from other small
+problems, not tuned on these: bonuses of theorems are so wide that runs of this length show no learning with them.
+"""
+
+QUICK_AGENTS = ("psrl", "bql", "ube", "moment_matching", "k_learning", "ucbvi", "epsilon_greedy_q")
+
+
+def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Any]:
+    """Agents of the package by name, for `compare`.
+
+    Args:
+        names: of `AGENTS`; None: all.
+        constants: "scaled", those of `SCALED`; "default", what each agent has without arguments.
+
+    Raises:
+        ValueError: no such agent, or other constants.
+    """
+    check_name("constants", constants, CONSTANTS)
+    names = AGENTS if names is None else names
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"names is {described(names)}, expected a list of names of agents")
+    names = tuple(names)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
+    for name in names:
+        check_name("agent", name, AGENTS)
+    return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
+
+
+def named_agents(agents: Any) -> dict[str, Any]:
+    """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
+
+    Raises:
+        ValueError: none, an unknown name, a name twice. TypeError: something that is no agent.
+    """
+    named = dict(agents) if isinstance(agents, Mapping) else listed_by_name("agents", agents, _agent)
+    if not named:
+        raise ValueError("agents is empty, expected at least one")
+    for name, agent in named.items():
+        check_agent(agent, f"agents[{name!r}]")
+    return {str(name): agent for name, agent in named.items()}
+
+
+def _agent(item: Any) -> tuple[str, Any]:
+    if isinstance(item, str):
+        check_name("agent", item, AGENTS)
+        return item, AGENTS[item]()
+    return type(item).__name__, item
+
+
+def listed_by_name(what: str, items: Any, named: Callable[[Any], tuple[str, Any]]) -> dict[str, Any]:
+    """By name; one item alone is a sequence of one."""
+    sequence = items if isinstance(items, (list, tuple, set, frozenset)) else [items]
+    found: dict[str, Any] = {}
+    for item in sequence:
+        name, thing = named(item)
+        if name in found:
+            raise ValueError(f"{what} holds {name!r} twice, expected a mapping that gives each a name of its own")
+        found[name] = thing
+    return found
+
+
+class Levels(NamedTuple):
+    """Expected reward of an episode under `Episodic`, else of a step in the long run.
+
+    Args:
+        random: of the policy that acts uniformly at random (over legal actions).
+        optimal: of an optimal policy.
+        unknown: why no score can be normalised by them (one of them is then nan, or both are equal); else empty.
+    """
+
+    random: float
+    optimal: float
+    unknown: str = ""
+
+
+def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
+    """The levels of an MDP. Host side, float64.
+
+    Without episodes they are gains, whatever the objective: where an end is followed by a new first state, and the
+    first state does not matter in the long run. Where it does, they are unknown.
+    """
+    try:
+        optimal = float(optimal_rate(mdp, objective))
+        random = _random_rate(mdp, objective)
+    except ValueError:  # the one that is left for a checked task
+        return Levels(np.nan, np.nan, "the optimal gain depends on the first state")
+    if not np.isfinite(random):
+        return Levels(np.nan, optimal, "the gain of the random policy depends on the first state")
+    if optimal - random <= LEAST_SPAN * max(1.0, abs(optimal)):
+        return Levels(random, np.nan, "a random policy is optimal: there is nothing to learn")
+    return Levels(random, optimal)
+
+
+def _random_rate(mdp: Any, objective: Objective) -> float:
+    legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
+    episodic = isinstance(objective, Episodic)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(_wide, mdp)
+        wide = wide if episodic else restart_at_ends(wide)
+        probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
+        answer = jax.device_get(_evaluate(wide, probs, objective if episodic else AverageReward()))
+    if not episodic:
+        return float(answer.gain) if np.isfinite(answer.gap) else np.nan
+    return float(answer.v[0] @ np.asarray(mdp.initial, np.float64))
+
+
+_evaluate = jax.jit(evaluate)
+
+
+def _wide(leaf: Any) -> Any:
+    array = np.asarray(leaf)
+    return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
 
 
 def compare(
@@ -174,7 +313,7 @@ def _fingerprint(task: Task) -> str | None:
         return None
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
-    case = Case(None, *_asked(task, None), 1, None, RunOptions())
+    case = RunConfig(None, *_asked(task, None), 1, None, RunOptions())
     sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(case.space)
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 
@@ -197,7 +336,7 @@ def _play_all(
         for agent, env in product(players, tasks):
             # "average" costs nothing, but needs the optimal gain.
             regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
-            case = Case(players[agent], *_asked(tasks[env], keys[env]), num_seeds, regret, options)
+            case = RunConfig(players[agent], *_asked(tasks[env], keys[env]), num_seeds, regret, options)
             # The number, because names may hold what a file name may not.
             name = f"{len(played)}-{_plain(agent)}-{_plain(env)}"
             played[agent, env] = kept.get(name, lambda path, case=case: _play(case, path))
@@ -208,7 +347,7 @@ def _play_all(
 
 
 def _asked(task: Task, key: Any) -> "tuple[Environment, Objective, Any, Any, int | None, int | None]":
-    """The fields of a `Case` from `env` to `num_episodes`."""
+    """The fields of a `RunConfig` from `env` to `num_episodes`."""
     return task.env, task.objective, key, task.prior, task.num_steps, task.num_episodes
 
 
@@ -216,7 +355,7 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
-def _play(case: Case, path: Path | None) -> dict[str, Any]:
+def _play(case: RunConfig, path: Path | None) -> dict[str, Any]:
     """Rewards of the twentieths of every run [seed, checkpoint], seconds, why it was refused."""
     began, refused = time.perf_counter(), ""
     file = None if path is None else path.with_suffix(".nc")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayes_mdp
-from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.case import RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
 from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
 
@@ -23,7 +23,7 @@ _SHORT = 16
 def describe(value: Any, name: str = "value") -> Any:
     """JSON values for a record, array, function, number or container; long arrays by shape, dtype and SHA-256.
 
-    Functions and objects of the person are described by name and by `identity`, their code and all that it reaches;
+    Functions and objects of the user are described by name and by `identity`, their code and all that it reaches;
     what has none says why under "unidentified". `name` is that of the value, for this sentence.
     """
     if value is None or isinstance(value, (bool, int, str)):
@@ -56,7 +56,7 @@ def described(value: Any, name: str, *, without: tuple[type, ...] = ()) -> dict[
 
 
 def _own(value: Any, name: str) -> dict[str, str]:
-    """What else decides what a record or container does, where its class is the person's own."""
+    """What else decides what a record or container does, where its class is not of a package."""
     return {} if package_name(type(value)) is not None else _identified(value, name)
 
 
@@ -74,25 +74,6 @@ def unidentified(description: Any) -> str | None:
     inner = description.values() if isinstance(description, dict) else description
     parts = inner if isinstance(description, (dict, list)) else ()
     return next((why for why in map(unidentified, parts) if why is not None), None)
-
-
-def refuse_another(there: Any, here: Any, place: Any, what: str) -> None:
-    """Refuse to go on from what was kept of another configuration, or of one that cannot be told from another.
-
-    Args:
-        there, here: JSON values, of what was kept and of this call.
-        place: where it was kept.
-        what: of what it would be: "a snapshot of another run".
-
-    Raises:
-        ValueError: one sentence.
-    """
-    difference = first_difference(there, here)
-    if difference is not None:
-        raise ValueError(f"{place} holds {what}: {difference}; remove it or choose another path")
-    why = unidentified(here)
-    if why is not None:
-        raise ValueError(f"{place} may hold {what}, as {why}; remove it or choose another path")
 
 
 def fingerprint(tree: Any) -> str:
@@ -149,13 +130,13 @@ def _name(thing: Any) -> str:
     return f"{getattr(thing, '__module__', '')}.{thing.__qualname__}"
 
 
-def describe_case(case: Case, *, environment: Any, space: StateActionSpace, belief: Any) -> dict[str, Any]:
+def describe_case(case: RunConfig, *, environment: Any, space: StateActionSpace, belief: Any) -> dict[str, Any]:
     """The attributes of a result: configuration, versions, key.
 
     Args:
         case: what was asked for.
         environment: JSON values.
-        space: what the agent is told.
+        space: what the agent knows of the environment.
         belief: before any data.
     """
     configuration = {

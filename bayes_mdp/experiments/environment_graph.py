@@ -1,11 +1,21 @@
-"""An environment as a graph: its states as nodes on paper, its possible transitions as edges. Arrays alone."""
+"""An environment as a graph: nodes (states), edges (possible transitions), their places, and how they are drawn."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Picture, SparseMDP
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_LABELLED = 30  # nodes
+MOST_PROBABILITIES = 40  # arrows with a number
+MOST_LINES = 20_000
+RADIUS, _SMALL_RADIUS = 0.27, 0.12
+_POINTS = np.linspace(0.0, 1.0, 9)
+
 
 _RING_SPACING = 2.4
 _END_AWAY = 0.9
@@ -178,3 +188,238 @@ def _legal_reward(mdp: MDP | SparseMDP) -> np.ndarray:
 def _padded(values: Any, size: int) -> np.ndarray:
     """Zeros for the ends."""
     return np.concatenate([values, np.zeros((size - len(values), *np.shape(values)[1:]), np.asarray(values).dtype)])
+
+
+def curves_of(graph: Graph, radius: float) -> np.ndarray:
+    """Float[E 4 2]: control points from the rim of the source (of this radius, in units) to that of the target.
+
+    Curves between two nodes lie side by side. Each bends to the left of its direction where there is a way back, and
+    long ones over what stands in a line between their ends. Where an action leaves a state as it is, a loop.
+    """
+    radius = radius * graph.unit
+    pairs = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
+    number: dict[tuple[int, int], int] = {}
+    for pair in pairs:
+        number[pair] = number.get(pair, 0) + 1
+    seen: dict[tuple[int, int], int] = {}
+    outward = outward_of(graph.positions[~graph.is_end])
+    curves = np.empty((len(pairs), 4, 2))
+    for e, pair in enumerate(pairs):
+        slot = seen[pair] = seen.get(pair, -1) + 1
+        source, target = graph.positions[list(pair)]
+        if pair[0] == pair[1]:
+            curves[e] = _loop(source, outward[pair[0]], radius, slot - (number[pair] - 1) / 2)
+        else:
+            angle = _bend(graph, pair, slot, number)
+            curves[e] = _arc(source, target, angle, radius, radius * (0.35 if graph.is_end[pair[1]] else 1.0))
+    return curves
+
+
+def _bend(graph: Graph, pair: tuple[int, int], slot: int, number: dict[tuple[int, int], int]) -> float:
+    """The angle at which a curve leaves the straight line, in degrees."""
+    others = max(number[pair] - 1, 1)
+    distance = float(np.linalg.norm(np.diff(graph.positions[list(pair)], axis=0))) / graph.unit
+    long = graph.shape == "line" and distance > 1.5
+    if not long and (pair[1], pair[0]) not in number:
+        return (slot - (number[pair] - 1) / 2) * min(36.0 if graph.shape == "line" else 26.0, 100.0 / others)
+    if graph.shape == "line":
+        least = 32.0 if not long else 46.0 + 20.0 * (1.0 - np.exp((2.0 - distance) / 3.0))
+        return least + slot * (min(28.0, 50.0 / others) if not long else min(14.0, 30.0 / others))
+    return 14.0 + slot * min(20.0, 60.0 / others)
+
+
+def _arc(source: np.ndarray, target: np.ndarray, angle: float, start: float, stop: float) -> np.ndarray:
+    along = target - source
+    length = np.linalg.norm(along)
+    along = along / length
+    left = np.array([along[1], -along[0]])  # y is downwards
+    cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    leave, arrive = cos * along + sin * left, -cos * along + sin * left
+    reach = 0.38 * length
+    return np.array([source + start * leave, source + reach * leave, target + reach * arrive, target + stop * arrive])
+
+
+def _loop(center: np.ndarray, outward: np.ndarray, radius: float, slot: float) -> np.ndarray:
+    middle = np.arctan2(outward[1], outward[0]) + np.radians(62.0) * slot
+    turns = middle + np.radians([-22.0, -30.0, 30.0, 22.0])
+    return center + radius * np.array([1.0, 2.9, 2.9, 1.0])[:, None] * np.stack([np.cos(turns), np.sin(turns)], -1)
+
+
+def along(curves: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Float[E T 2]: points of the curves at times Float[T] from 0 to 1."""
+    weight = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], -1)
+    return np.einsum("tc,ecd->etd", weight, curves)
+
+
+def draw_graph(axes: "Axes", graph: Graph, actions: list[str]) -> None:
+    """Every state a circle with its name and its mean rewards, every transition an arrow in the colour of its action.
+
+    Many nodes are dots, without names or heads of arrows, their colour the mean reward that is furthest from zero.
+    """
+    axes.set_aspect("equal")
+    few = is_small(graph)
+    colors = colors_of(len(actions))
+    curves = (_draw_arrows if few else _draw_lines)(axes, graph, colors)
+    (_draw_circles if few else _draw_dots)(axes, graph, colors)
+    _set_limits(axes, graph, curves)
+    _draw_legend(axes, graph, actions, colors, few)
+    if graph.shape == "layers":
+        _name_layers(axes, graph)
+    else:
+        axes.axis("off")
+
+
+def is_small(graph: Graph) -> bool:
+    """Whether its nodes are circles with names."""
+    return int((~graph.is_end).sum()) <= MOST_LABELLED
+
+
+def colors_of(number: int) -> list[Any]:
+    """A colour for each action."""
+    from matplotlib import colormaps
+
+    if number <= 10:
+        return [colormaps["tab10"](a) for a in range(number)]
+    return [colormaps["turbo"](x) for x in np.linspace(0.05, 0.95, number)]
+
+
+def size_of(graph: Graph) -> tuple[float, float]:
+    """Inches for a figure of its own."""
+    reach = np.concatenate([along(curves_of(graph, RADIUS), _POINTS).reshape(-1, 2), graph.positions])
+    width, height = np.ptp(reach, axis=0) / graph.unit + 1.0
+    unit = min(1.5, 13.0 / width, 8.0 / height)
+    return max(6.0, unit * width), max(2.2, unit * height) + 1.0
+
+
+def _draw_arrows(axes: "Axes", graph: Graph, colors: list[Any]) -> np.ndarray:
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    curves = curves_of(graph, RADIUS)
+    codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+    for curve, action, probability in zip(curves, graph.action, graph.probability, strict=True):
+        path = Path(curve.tolist(), codes)
+        width, opacity = 0.8 + 1.7 * probability, 0.55 + 0.45 * min(probability, 1.0)
+        look = {"arrowstyle": "-|>", "mutation_scale": 8 + 5 * probability, "shrinkA": 0, "shrinkB": 0}
+        arrow = FancyArrowPatch(path=path, color=colors[action], linewidth=width, alpha=opacity, **look)
+        axes.add_patch(arrow)
+    if len(curves) <= MOST_PROBABILITIES:
+        _draw_probabilities(axes, graph, curves, colors)
+    return curves
+
+
+def _draw_probabilities(axes: "Axes", graph: Graph, curves: np.ndarray, colors: list[Any]) -> None:
+    """Beside the middle of each arrow that is not certain; before it where arrows cross in the middle."""
+    spots = along(curves, np.array([0.5 if graph.shape == "line" else 0.4]))[:, 0]
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
+    look["bbox"] = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+    for spot, action, probability in zip(spots, graph.action, graph.probability, strict=True):
+        if probability < 1.0 - 1e-6:
+            axes.text(spot[0], spot[1], f"{probability:.2g}", color=colors[action], **look)
+
+
+def _draw_circles(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
+    from matplotlib.patches import Circle, Rectangle
+
+    radius = RADIUS * graph.unit
+    for n, (x, y) in enumerate(graph.positions):
+        if graph.is_end[n]:
+            side = 0.36 * radius
+            axes.add_patch(Rectangle((x - side / 2, y - side / 2), side, side, color="black", zorder=3))
+            continue
+        width = 2.6 if graph.first[n] else 1.0
+        axes.add_patch(Circle((x, y), radius, facecolor="white", edgecolor="black", linewidth=width, zorder=3))
+        lines = [(graph.names[n], "black")]
+        lines += [(number_text(r, "+"), colors[a]) for a, r in enumerate(graph.reward[n]) if r != 0]
+        height = min(0.64, 1.8 / len(lines)) * radius
+        for k, (text, color) in enumerate(lines):
+            where = y + (k - (len(lines) - 1) / 2) * height
+            size = 10.0 if k == 0 else 8.0
+            axes.text(x, where, text, color=color, ha="center", va="center", fontsize=size, zorder=4)
+
+
+def _draw_lines(axes: "Axes", graph: Graph, colors: list[Any]) -> np.ndarray:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    likely = np.sort(np.argsort(-graph.probability, kind="stable")[:MOST_LINES])
+    curves = curves_of(_with_edges(graph, likely), _SMALL_RADIUS)
+    opacity = np.clip(0.15 + 0.7 * graph.probability[likely], 0.0, 1.0) * min(1.0, 40.0 / len(likely) ** 0.5)
+    shades = [to_rgba(colors[a], o) for a, o in zip(graph.action[likely], opacity, strict=True)]
+    axes.add_collection(LineCollection(list(along(curves, _POINTS)), colors=shades, linewidths=1.0))
+    if len(likely) < len(graph.probability):
+        axes.set_title(f"the {len(likely)} most probable of {len(graph.probability)} transitions")
+    return curves
+
+
+def _with_edges(graph: Graph, index: np.ndarray) -> Graph:
+    columns = ("source", "action", "target", "probability")
+    return replace(graph, **{name: getattr(graph, name)[index] for name in columns})
+
+
+def _draw_dots(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
+    furthest = np.take_along_axis(graph.reward, np.abs(graph.reward).argmax(1)[:, None], 1)[:, 0]
+    states, ends = graph.positions[~graph.is_end], graph.positions[graph.is_end]
+    span = float(np.abs(furthest).max()) or 1.0
+    size = float(np.clip(4000 / len(states), 4.0, 60.0))
+    look = {"edgecolors": "black", "linewidths": np.where(graph.first[~graph.is_end], 2.0, 0.5), "zorder": 3}
+    shades = axes.scatter(*states.T, s=size, c=furthest[~graph.is_end], cmap="RdBu", vmin=-span, vmax=span, **look)
+    axes.scatter(*ends.T, s=size / 4, c="black", marker="s", zorder=3)
+    if furthest.any():
+        axes.figure.colorbar(shades, ax=axes, fraction=0.04, label="mean reward (of the action furthest from 0)")
+
+
+def _set_limits(axes: "Axes", graph: Graph, curves: np.ndarray) -> None:
+    """FancyArrowPatch moves no limits."""
+    room = 0.4 * graph.unit
+    reach = np.concatenate([along(curves, _POINTS).reshape(-1, 2), graph.positions - room, graph.positions + room])
+    (left, top), (right, bottom) = reach.min(0), reach.max(0)
+    margin = 0.1 * graph.unit
+    axes.set_xlim(left - margin, right + margin)
+    axes.set_ylim(bottom + margin, top - margin)
+
+
+def _draw_legend(axes: "Axes", graph: Graph, actions: list[str], colors: list[Any], few: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    shown = np.unique(graph.action)
+    handles = [Line2D([], [], color=colors[a], linewidth=2.5, label=actions[a]) for a in shown]
+    look: dict[str, Any] = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": "black"}
+    handles.append(Line2D([], [], marker="o", markersize=9, markeredgewidth=2.4, label="first state", **look))
+    if graph.is_end.any():
+        look["markerfacecolor"] = "black"
+        handles.append(Line2D([], [], marker="s", markersize=5, label="end of the episode", **look))
+    notes = []
+    if few and graph.reward.any():
+        notes.append("In a circle: mean reward of an action, where it is not 0.")
+    if few and len(graph.source) <= MOST_PROBABILITIES and np.any(graph.probability < 1.0 - 1e-6):
+        notes.append("On an arrow: its probability, where it is not 1.")
+    place_legend(axes, handles, 0.5 if graph.shape == "layers" else 0.0, "\n".join(notes))
+
+
+def _name_layers(axes: "Axes", graph: Graph) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("state, from left to right")
+    axes.set_ylabel("step")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def place_legend(axes: "Axes", handles: list[Any], below: float, title: str = "") -> None:
+    """A legend under the axes, in columns, `below` inches away from them."""
+    figure: Any = axes.figure
+    width, height = figure.get_size_inches()
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = int(np.clip((width - 0.5) / (0.55 + 0.085 * longest), 1, len(handles)))
+    where = {"loc": "upper center", "bbox_to_anchor": (0.5, -below / height * 1.25)}
+    axes.legend(
+        handles=handles, ncols=columns, frameon=False, title=title or None, title_fontsize=8, fontsize=9, **where
+    )
+
+
+def number_text(value: float, sign: str = "") -> str:
+    """Three digits, without an exponent where it can be read without."""
+    text = f"{value:{sign}.3g}"
+    return f"{value:{sign}.0f}" if "e+" in text and abs(value) < 1e6 else text

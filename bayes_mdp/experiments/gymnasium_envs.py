@@ -1,4 +1,4 @@
-"""Gymnasium environments for `run`: made, checked, and their autoreset modes brought into one form. Host side."""
+"""Gymnasium environments for `run`: opened, checked, all autoreset modes in one form; what is known of their MDP."""
 
 import random
 from collections.abc import Sequence
@@ -7,8 +7,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bayes_mdp.envs import from_gymnasium
 from bayes_mdp.envs.gymnasium_ids import check_id
 from bayes_mdp.experiments.describe import describe, described
+from bayes_mdp.mdp import MDP, Environment, SparseMDP
+
+_TRANSPARENT = (
+    "TimeLimit",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "HumanRendering",
+)
 
 Mask = np.ndarray
 _STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -38,7 +49,7 @@ class Step(NamedTuple):
 class SingleEnv:
     """One environment with `Discrete` spaces; states and actions are numbered from 0."""
 
-    lanes: int | None = None
+    num_envs: int | None = None
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -76,12 +87,12 @@ class ParallelEnvs:
     def __init__(self, env: Any) -> None:
         from gymnasium.vector import AutoresetMode
 
-        self.env, self.lanes = env, int(env.num_envs)
+        self.env, self.num_envs = env, int(env.num_envs)
         self._states, self._actions = _spaces(env)
         (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
         self.mode: Any = autoreset_mode(env)
         self._modes = AutoresetMode
-        self._waiting = np.zeros(self.lanes, bool)
+        self._waiting = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: int | None = None) -> np.ndarray:
         """The first states."""
@@ -159,7 +170,7 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
 
 
 def describe_source(env: Any) -> Any:
-    """JSON values of what a person gave as environment: an id; functions by their code and all that it reaches.
+    """JSON values of what was given as environment: an id; functions by their code and all that it reaches.
 
     A vector environment is described by the functions that made its environments (they may live in other processes).
     Any other environment is described as it was when it was first seen: playing changes it, and the same one can go on.
@@ -233,3 +244,70 @@ def autoreset_mode(env: Any) -> Any:
     except ValueError as error:
         modes = ", ".join(f"{m!s}" for m in AutoresetMode)
         raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
+
+
+# Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
+
+
+class Known(NamedTuple):
+    """The true MDP, or None and why it is not known; `ours`: it is what is simulated, not a table beside it."""
+
+    mdp: MDP | SparseMDP | None
+    why: str = ""
+    ours: bool = False
+
+
+def known_mdp(env: Any) -> Known:
+    """The MDP of an environment, or of all environments of a vector environment if they show the same."""
+    if not hasattr(env, "num_envs"):
+        return _known(env)
+    inner = getattr(env, "envs", None)
+    if not inner:
+        return Known(None, f"{type(env).__name__} does not show its environments")
+    if env.unwrapped is not env:
+        return Known(None, f"the wrapper {type(env).__name__} may change what is shown")
+    first = inner[0].unwrapped
+    same = all(
+        getattr(e.unwrapped, "environment", None) is getattr(first, "environment", None)
+        and getattr(e.unwrapped, "P", None) == getattr(first, "P", None)
+        for e in inner
+    )
+    return _known(inner[0]) if same else Known(None, "the parallel environments differ")
+
+
+def _known(env: Any) -> Known:
+    inner = env.unwrapped
+    while env is not inner:
+        name = type(env).__name__
+        if name not in _TRANSPARENT or not type(env).__module__.startswith("gymnasium."):
+            return Known(None, f"the wrapper {name} may change what the table of the environment says")
+        env = env.env
+    ours = getattr(inner, "environment", None)
+    if isinstance(ours, Environment):
+        return Known(ours.mdp, ours=True)
+    try:
+        return Known(from_gymnasium(inner).mdp)
+    except ValueError as error:
+        return Known(None, str(error))
+
+
+def describe_env(asked: Any, env: Any, num_envs: int | None) -> dict[str, Any]:
+    """JSON values: what was asked for, what the environment is called, how it was made, what it is wrapped in."""
+    inner = env.unwrapped
+    wrappers, outer = [], env
+    while outer is not inner:
+        wrappers.append(type(outer).__name__)
+        outer = outer.env
+    spec = env.spec
+    return {
+        "asked": describe_source(asked),
+        "code": None if spec is None else describe(type(inner), "env"),
+        "type": f"{type(inner).__module__}.{type(inner).__qualname__}",
+        "id": None if spec is None else spec.id,
+        "arguments": None if spec is None else describe(dict(spec.kwargs)),
+        "max_episode_steps": None if spec is None else spec.max_episode_steps,
+        "wrappers": wrappers,
+        "environment": describe(getattr(inner, "environment", None)),
+        "lanes": num_envs,
+        "autoreset_mode": str(env.metadata.get("autoreset_mode")) if num_envs else None,
+    }

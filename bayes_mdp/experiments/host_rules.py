@@ -1,12 +1,14 @@
-"""Replanning rules on the host: the same answers as the compiled `due`, without a compiled call a step.
+"""Replanning rules on the host: the answers of the compiled `due`, without a compiled call at every step.
 
-A host rule is told of every transition (`saw`), of stretches of time without one (`idle`: an episode that ended early)
-and of every plan (`planned`), and says when the next one is `due`.
+Nothing of a rule is stated again here. The times of a rule come from itself (`period`, `times()`), and so does the
+criterion of `Doubling` (`reached`, asked of the one pair that was visited). What the host adds is that time can jump:
+the time of parallel environments is their sum, and an episode of `Episodic(H)` that ends early takes H steps. A plan is
+due if one was due at any time since the last one.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from bayes_mdp.agents.replan import Doubling, EveryEpisode, Geometric, ReplanRul
 from bayes_mdp.mdp import Moment
 
 
-class Ledger:
+class ReplanStats:
     """What rules look at.
 
     Args:
@@ -24,8 +26,8 @@ class Ledger:
 
     Attributes:
         time: steps so far; under `Episodic(H)` an episode takes H, whether or not it ends early.
-        step: steps since an episode began (the least of all lanes).
-        starts: episodes that began (of all lanes).
+        step: steps since an episode began (the least of all environments).
+        starts: episodes that began (in all environments).
         visits: of every pair, a flat list.
         planned_visits: the visits when the plan in force was made.
     """
@@ -42,134 +44,88 @@ class Ledger:
         return visits, planned
 
 
-class HostRule(Protocol):
-    """A replanning rule that is asked before every action."""
+class HostRule:
+    """A rule that is due whenever a count rises: the last scheduled time, or the number of episodes that began.
 
-    def due(self, ledger: Ledger) -> int | None:
+    Args:
+        count: of the statistics.
+        scheduled: whether the count is the time of the plan; otherwise the plan is made for the present.
+    """
+
+    def __init__(self, count: Callable[[ReplanStats], int], *, scheduled: bool) -> None:
+        self._count, self._scheduled, self._planned = count, scheduled, -1
+
+    def due(self, stats: ReplanStats) -> int | None:
         """The time of the plan that is due, if one is (it lies back where nothing happened since)."""
-        ...
+        count = self._count(stats)
+        if count <= self._planned:
+            return None
+        return count if self._scheduled else stats.time
 
-    def planned(self, ledger: Ledger) -> None:
+    def planned(self, stats: ReplanStats) -> None:
         """A plan was made."""
-        ...
+        self._planned = self._count(stats)
 
-    def saw(self, ledger: Ledger, cell: int) -> None:
-        """A transition from `cell` was seen (and counted)."""
-        ...
+    def saw(self, stats: ReplanStats, cell: int) -> None:
+        """A transition from `cell` was observed (and counted)."""
 
-    def idle(self, ledger: Ledger, step: int, count: int) -> Iterator[int]:
-        """Nothing happens for `count` moments from now on: those at which to plan all the same."""
-        ...
-
-
-class _Quiet:
-    """Rules that need no telling."""
-
-    def planned(self, ledger: Ledger) -> None:
-        """Nothing to note."""
-
-    def saw(self, ledger: Ledger, cell: int) -> None:
-        """Nothing to note."""
-
-    def idle(self, ledger: Ledger, step: int, count: int) -> Iterator[int]:
-        """None: what is due then is due afterwards."""
-        return iter(())
+    def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
+        """Nothing happens for `count` steps from now on: the times at which to plan all the same."""
+        return iter(())  # what is due then is still due afterwards
 
 
-class Periodic(_Quiet):
-    """At multiples of k."""
+class DoublingOnHost(HostRule):
+    """`Doubling`, asked of the pair that was just visited: no other can have changed."""
 
-    def __init__(self, period: int) -> None:
-        self._period, self._next = period, 0
+    def __init__(self, rule: Doubling) -> None:
+        self._rule, self._due = rule, None
 
-    def due(self, ledger: Ledger) -> int | None:
-        """The last multiple, if it was reached since the last plan."""
-        return ledger.time // self._period * self._period if ledger.time >= self._next else None
-
-    def planned(self, ledger: Ledger) -> None:
-        """The next multiple."""
-        self._next = (ledger.time // self._period + 1) * self._period
-
-
-class Timed(_Quiet):
-    """At the times of a list."""
-
-    def __init__(self, times: list[int]) -> None:
-        self._times, self._next = times, 0
-
-    def due(self, ledger: Ledger) -> int | None:
-        """The last time of the list, if it was reached since the last plan."""
-        return self._times[bisect_right(self._times, ledger.time) - 1] if ledger.time >= self._next else None
-
-    def planned(self, ledger: Ledger) -> None:
-        """The next time."""
-        position = bisect_right(self._times, ledger.time)
-        self._next = self._times[position] if position < len(self._times) else 2**63
-
-
-class AtStarts(_Quiet):
-    """Where an episode begins, in any lane."""
-
-    def __init__(self) -> None:
-        self._seen = 0
-
-    def due(self, ledger: Ledger) -> int | None:
-        """Now, if one began since the last plan."""
-        return ledger.time if ledger.starts > self._seen else None
-
-    def planned(self, ledger: Ledger) -> None:
-        """These are known."""
-        self._seen = ledger.starts
-
-
-class Doubled(_Quiet):
-    """When the visits of a pair since the last plan reach max(1, those before it)."""
-
-    def __init__(self) -> None:
-        self._due: int | None = None
-
-    def due(self, ledger: Ledger) -> int | None:
-        """When some did."""
+    def due(self, stats: ReplanStats) -> int | None:
+        """The time when a pair had doubled."""
         return self._due
 
-    def saw(self, ledger: Ledger, cell: int) -> None:
-        """Only this pair can have changed."""
-        before = ledger.planned_visits[cell]
-        if self._due is None and ledger.visits[cell] - before >= max(before, 1):
-            self._due = ledger.time
-
-    def planned(self, ledger: Ledger) -> None:
+    def planned(self, stats: ReplanStats) -> None:
         """Count afresh."""
         self._due = None
 
+    def saw(self, stats: ReplanStats, cell: int) -> None:
+        """Note the time of the first pair that has doubled."""
+        if self._due is None and self._rule.reached(stats.visits[cell], stats.planned_visits[cell]):
+            self._due: int | None = stats.time
 
-class Asked(_Quiet):
-    """Any other rule: one compiled call a moment (about 50 us)."""
+
+class AnyRuleOnHost(HostRule):
+    """Any other rule: one compiled call a step (about 50 us)."""
 
     def __init__(self, rule: ReplanRule) -> None:
         self._rule = rule
 
-    def due(self, ledger: Ledger) -> int | None:
+    def due(self, stats: ReplanStats) -> int | None:
         """Now, if the rule says so."""
-        return ledger.time if self._ask(ledger, ledger.time, ledger.step) else None
+        return stats.time if self._ask(stats, stats.time, stats.step) else None
 
-    def idle(self, ledger: Ledger, step: int, count: int) -> Iterator[int]:
-        """The rule is asked there too, as in a compiled run."""
-        return (ledger.time + i for i in range(count) if self._ask(ledger, ledger.time + i, step + i))
+    def planned(self, stats: ReplanStats) -> None:
+        """Nothing to note."""
 
-    def _ask(self, ledger: Ledger, time: int, step: int) -> bool:
-        return bool(_due(self._rule, time, step, *ledger.arrays()))
+    def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
+        """The rule is asked at every step, as in a compiled run."""
+        return (stats.time + i for i in range(count) if self._ask(stats, stats.time + i, step + i))
+
+    def _ask(self, stats: ReplanStats, time: int, step: int) -> bool:
+        return bool(_due(self._rule, time, step, *stats.arrays()))
 
 
 def host_rule(rule: ReplanRule) -> HostRule:
     """The host's form of a rule."""
     if isinstance(rule, EveryEpisode):
-        return AtStarts()
-    if rule.period is not None:
-        return Periodic(rule.period)
+        return HostRule(lambda stats: stats.starts, scheduled=False)
+    period = rule.period
+    if period is not None:
+        return HostRule(lambda stats: stats.time // period * period, scheduled=True)
     if isinstance(rule, Geometric):
-        return Timed(rule.times().tolist())
-    return Doubled() if isinstance(rule, Doubling) else Asked(rule)
+        times = rule.times().tolist()
+        return HostRule(lambda stats: times[bisect_right(times, stats.time) - 1], scheduled=True)
+    return DoublingOnHost(rule) if isinstance(rule, Doubling) else AnyRuleOnHost(rule)
 
 
 @jax.jit

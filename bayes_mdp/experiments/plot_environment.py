@@ -5,16 +5,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayes_mdp.experiments.environment_drawing import RADIUS, draw_graph, is_small, size_of
-from bayes_mdp.experiments.environment_graph import Graph, graph_of, is_line, order_of, places
-from bayes_mdp.experiments.environment_map import draw_map, map_size
-from bayes_mdp.experiments.environment_path import draw_over_time, draw_path, draw_path_beneath
+from bayes_mdp.experiments.environment_graph import (
+    RADIUS,
+    Graph,
+    draw_graph,
+    graph_of,
+    is_line,
+    is_small,
+    order_of,
+    place_legend,
+    places,
+    size_of,
+)
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
 from bayes_mdp.mdp.validation import check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LEGEND = {
+    "#": ("wall", "#3b3f46"),
+    "x": ("gray (penalty)", "#c4b8b0"),
+    ".": ("free", "#fbfaf5"),
+    "S": ("start", "#a8d5a2"),
+    "F": ("finish", "#f2c14e"),
+    "G": ("goal", "#f2c14e"),
+    "g": ("lesser goal", "#f7e3a1"),
+    "f": ("flag", "#f4a582"),
+    "P": ("pickup", "#9ecae1"),
+    "D": ("delivery", "#c5b0d5"),
+}
+_PLAIN = "#.x "
+_OTHERS = ("#f4a582", "#b2dfdb", "#e7cb94", "#dadaeb")
+_FIRST, _LAST, _JUMP = "tab:green", "tab:red", "0.25"
+
 
 START = "S"
 _NEAR = 1.5  # cells
@@ -243,3 +268,133 @@ def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", An
         return axes.figure, axes  # pyright: ignore
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots()
+
+
+def draw_map(axes: "Axes", cells: tuple[str, ...]) -> None:
+    """The lines of a text map as coloured cells: column x of line y around the point (x, y), y downwards."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    width = max(map(len, cells))
+    grid = np.array([list(line.ljust(width)) for line in cells])
+    kinds = [kind for kind in dict.fromkeys([*LEGEND, *sorted(set(grid.ravel()))]) if (grid == kind).any()]
+    others = [kind for kind in kinds if kind not in LEGEND and kind != " "]
+    shades = {kind: LEGEND[kind][1] for kind in LEGEND} | {" ": "white"}
+    shades |= {kind: _OTHERS[i % len(_OTHERS)] for i, kind in enumerate(others)}
+    codes = np.argmax(grid[..., None] == np.array(kinds), -1)
+    look = ListedColormap([shades[kind] for kind in kinds])
+    axes.imshow(codes, cmap=look, vmin=-0.5, vmax=len(kinds) - 0.5, interpolation="none")
+    axes.set_xticks(np.arange(width + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(cells) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="black", alpha=0.12, linewidth=0.6)
+    axes.tick_params(which="both", length=0, labelsize=7)
+    for y, x in np.argwhere(~np.isin(grid, list(_PLAIN))):
+        axes.text(x, y, str(grid[y, x]), ha="center", va="center", fontsize=9, color="#3b3f46", fontweight="bold")
+    named = [(kind, LEGEND[kind][0] if kind in LEGEND else kind) for kind in kinds if kind != " "]
+    handles = [Patch(facecolor=shades[kind], edgecolor="0.6", label=name) for kind, name in named]
+    place_legend(axes, handles, 0.3)
+
+
+def map_size(cells: tuple[str, ...]) -> tuple[float, float]:
+    """Inches for a figure of its own."""
+    width, height = max(map(len, cells)), len(cells)
+    unit = min(0.42, 12.0 / width, 8.0 / height)
+    return max(4.2, unit * width + 1.4), max(2.6, unit * height + 1.1)
+
+
+def draw_path(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, bar: bool = True) -> None:
+    """Through points Float[T 2]: arrows and dots in the colour of their time, jumps (Bool[T-1]) dashed."""
+    time = np.arange(len(points))
+    moves = np.diff(points, axis=0)
+    drawn = ~jumps & np.any(moves != 0, -1)
+    (x, y), (dx, dy) = points[:-1][drawn].T, moves[drawn].T
+    look = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "dots", "width": 1.8}
+    look |= {"headwidth": 5, "headlength": 6, "headaxislength": 5.5, "zorder": 5}
+    axes.quiver(x, y, dx, dy, time[:-1][drawn], **look, **_shades(len(points)))
+    dots = axes.scatter(*points.T, c=time, s=12, zorder=5, label="path", **_shades(len(points)))
+    _draw_jumps(axes, points, jumps, 5)
+    _mark_ends(axes, points)
+    if bar and len(points) > 1:
+        _draw_bar(axes, dots)
+    _extend_legend(axes, bool(jumps.any()))
+
+
+def draw_path_beneath(axes: "Axes", points: np.ndarray, jumps: np.ndarray, *, halo: float, bar: bool = True) -> None:
+    """The same as a broad band beneath the arrows of a graph; rings around its ends, a little wider than `halo`."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import Circle
+
+    time = np.arange(len(points))
+    segments = np.stack([points[:-1], points[1:]], 1)[~jumps]
+    look: dict[str, Any] = {"linewidths": 12.0, "alpha": 0.5, "zorder": 0.5, "capstyle": "round"}
+    axes.add_collection(LineCollection(list(segments), array=time[:-1][~jumps], **look, **_shades(len(points))))
+    dots = axes.scatter(*points.T, c=time, s=12, zorder=2.5, label="path", **_shades(len(points)))
+    _draw_jumps(axes, points, jumps, 2.5)
+    for point, size, color in ((points[0], 1.18, _FIRST), (points[-1], 1.36, _LAST)):
+        axes.add_patch(Circle(tuple(point), size * halo, fill=False, edgecolor=color, linewidth=3.5, zorder=2.6))
+    if bar and len(points) > 1:
+        _draw_bar(axes, dots)
+    _extend_legend(axes, bool(jumps.any()), "o")
+
+
+def draw_over_time(axes: "Axes", places: np.ndarray, jumps: np.ndarray) -> None:
+    """Places Float[T] of the states over time."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.ticker import MaxNLocator
+
+    points = np.stack([np.arange(len(places)), places], -1)
+    segments = np.stack([points[:-1], points[1:]], 1)[~jumps]
+    axes.add_collection(LineCollection(list(segments), colors="tab:blue", linewidths=1.0))
+    size = float(np.clip(600 / len(points), 1.0, 4.0))
+    axes.plot(*points.T, marker="o", markersize=size, linestyle="", color="tab:blue", label="path")
+    _draw_jumps(axes, points, jumps, 2)
+    _mark_ends(axes, points)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    margin = max(0.5, 0.02 * len(points))
+    axes.set_xlim(-margin, max(len(points) - 1, 1) + margin)
+    _extend_legend(axes, bool(jumps.any()))
+
+
+def _shades(number: int) -> dict[str, Any]:
+    """Colours of time: dark first, then light, none too light for a white map."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap, Normalize
+
+    shades = ListedColormap(colormaps["plasma"](np.linspace(0.0, 0.85, 256)))
+    return {"cmap": shades, "norm": Normalize(0, max(number - 1, 1))}
+
+
+def _draw_bar(axes: "Axes", dots: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step", ticks=MaxNLocator(integer=True))
+
+
+def _draw_jumps(axes: "Axes", points: np.ndarray, jumps: np.ndarray, zorder: float) -> None:
+    from matplotlib.collections import LineCollection
+
+    segments = np.stack([points[:-1], points[1:]], 1)[jumps]
+    axes.add_collection(
+        LineCollection(list(segments), colors=_JUMP, linestyles="--", linewidths=1.0, zorder=zorder, label="jumps")
+    )
+
+
+def _mark_ends(axes: "Axes", points: np.ndarray) -> None:
+    look: dict[str, Any] = {"linestyle": "", "zorder": 6, "clip_on": False}
+    axes.plot(*points[0], marker="o", markersize=11, fillstyle="none", markeredgewidth=2.0, color=_FIRST, **look)
+    axes.plot(*points[-1], marker="X", markersize=9, color=_LAST, markeredgecolor="white", **look)
+
+
+def _extend_legend(axes: "Axes", jumps: bool, last: str = "X") -> None:
+    """The marks of a path beside what the legend already holds."""
+    from matplotlib.lines import Line2D
+
+    old: Any = axes.get_legend()
+    look: dict[str, Any] = {"linestyle": "", "markersize": 8, "markeredgewidth": 1.5}
+    handles = [] if old is None else list(old.legend_handles)
+    handles.append(Line2D([], [], marker="o", fillstyle="none", color=_FIRST, label="path starts", **look))
+    fill = "none" if last == "o" else "full"
+    handles.append(Line2D([], [], marker=last, fillstyle=fill, color=_LAST, label="path ends", **look))
+    if jumps:
+        handles.append(Line2D([], [], color=_JUMP, linestyle="--", linewidth=1.0, label="jump"))
+    place_legend(axes, handles, 0.5, "" if old is None else old.get_title().get_text())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_mdp.experiments.execute import Outcome
-from bayes_mdp.experiments.layout import Layout
+from bayes_mdp.experiments.loop import Layout
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
@@ -34,7 +34,7 @@ def to_dataset(
     episode); `regret`, same dims, cumulative; `visits` [seed, *step, state, action]. Coordinate `time` of a checkpoint:
     steps so far. `attributes` are kept as JSON.
 
-    Where the belief wears out: `refits` [seed], how often it was inferred anew; the attribute `refit_cost`, what that
+    Where the belief is refitted: `refits` [seed], how often; the attribute `refit_cost`, what that
     took in this process: seconds, calls, and compilations. Where pairs are a target: `target_visits`, dims as `reward`.
     """
     import xarray as xr

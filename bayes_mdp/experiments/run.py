@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.account import cumulative_regret
-from bayes_mdp.experiments.case import Case, RunOptions, check_agent, check_case
+from bayes_mdp.experiments.case import RunConfig, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.describe import describe, describe_case
-from bayes_mdp.experiments.execute import execute
+from bayes_mdp.experiments.execute import cumulative_regret, execute, prepare
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
-from bayes_mdp.experiments.prepare import prepare
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
-from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.trial_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
@@ -70,9 +68,9 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Rewards are kept undiscounted; regret is the optimal value of an episode times trials minus the rewards received,
     nan under `Discounted` and where states are not listed (the attribute `regret_unknown` says why).
 
-    A prior that has no exact posterior is believed by weighted draws, which wear out. The run is played in compiled
-    chunks; between two of them all seeds whose draws are worn out get new ones, inferred from all that they have seen,
-    in one compiled call (`options.refit_every`, `num_particles`, `method`; a Gymnasium run asks before every plan).
+    A prior without an exact posterior is represented by weighted draws, whose effective sample size falls. The run is
+    played in compiled chunks; between two of them all seeds where it is low get new draws, inferred from all their
+    data, in one compiled call (`options.refit_every`, `num_particles`, `method`; in Gymnasium, before every plan).
 
     With `path`, the result is written there as NetCDF, and snapshots beside it on the way: the same call goes on from
     the last snapshot of a killed run and ends in the same bits. A finished file is replaced.
@@ -93,7 +91,7 @@ def run(  # noqa: PLR0913 - the parts of an experiment
 
     Returns:
         A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; with
-        `options.target` its visits, `target_visits` [seed, checkpoint | episode]; where the belief wears out `refits`
+        `options.target` its visits, `target_visits` [seed, checkpoint | episode]; where the belief is refitted `refits`
         [seed]. The attributes hold configuration, versions and key as JSON, and `refit_cost`. A run in trials: `reward`
         and `length`, mean return and steps of the trials since the checkpoint before, `trace_decay`, the mean weight
         lambda of their steps (nan: no step had one), `regret`, cumulative [seed, checkpoint]; coordinate `episode`
@@ -102,7 +100,7 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
     """
-    case = Case(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
+    case = RunConfig(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     if path is not None:
         check_file(path)
         check_file(f"{path}.partial")
@@ -126,7 +124,7 @@ def _refuse_unlisted(env: Any) -> None:
         )
 
 
-def _run_compiled(case: Case, path: str | Path | None) -> "xr.Dataset":
+def _run_compiled(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     check_case(case)
     prepared = prepare(case)
     belief = (prepared.belief, prepared.setting.constants)

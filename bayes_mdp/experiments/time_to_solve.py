@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.experiments.case import Case, check_case
+from bayes_mdp.experiments.case import RunConfig, check_case
 from bayes_mdp.experiments.describe import describe, describe_case
-from bayes_mdp.experiments.execute import execute
+from bayes_mdp.experiments.execute import execute, prepare
 from bayes_mdp.experiments.loop import Row
-from bayes_mdp.experiments.prepare import prepare
 from bayes_mdp.experiments.progress import Progress
-from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.mdp.validation import check_count
 
@@ -100,7 +99,7 @@ class Solved(NamedTuple):
     episodes: int
 
 
-def play_until_solved(case: Case, path: str | Path | None = None) -> Solved:
+def play_until_solved(case: RunConfig, path: str | Path | None = None) -> Solved:
     """Play episodes until every seed has solved the problem by both rules, or there are no more. Host side.
 
     The run ends after a chunk of episodes in which every seed has kept the sustained rule for `SUSTAINED_FROM`

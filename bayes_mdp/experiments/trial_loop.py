@@ -1,14 +1,14 @@
-"""The compiled loop of agents that learn from whole trials: every iteration is a step forward or a step of a sweep.
+"""The compiled loop of agents that learn from whole episodes ("trials" in [TDBMA10]) of any length.
 
-Trials differ in length, so that seeds that waited for each other would mostly wait. Here each seed (a lane) is by
-itself: it acts until its trial is over, then sweeps it backwards, one step an iteration, then begins the next one. A
-loop of nothing but single steps leaves the tables where they are: XLA updates them in place (there is no other branch
-that would need the old ones). The random numbers of a lane depend on its key and its own iterations, so that more seeds
-leave the first ones as they are.
+Trials differ in length: seeds that waited for each other would mostly wait. Here each seed (a lane) is by itself: it
+acts until its trial is over, then sweeps it backwards, one step an iteration, then begins the next one. An iteration is
+one step forward or one step of a sweep. A loop of nothing but single steps leaves the tables where they are: XLA
+updates them in place (there is no other branch that would need the old ones). The random numbers of a lane depend on
+its key and its own iterations, so that more seeds leave the first ones as they are.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -19,13 +19,64 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from bayes_mdp.agents.policies import epsilon_greedy_action
 from bayes_mdp.agents.trial import Step, Tables
-from bayes_mdp.experiments.trial_worlds import World
+from bayes_mdp.experiments.simulator import Simulator
 from bayes_mdp.mdp import Discounted, Problem
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
 CHUNK = 128  # iterations whose random words are drawn at once
 MEASURES = ("reward", "length", "decays", "mixed")
 _UNIT = np.float32(2.0**-23)
+
+
+class World(Protocol):
+    """An environment inside the loop of trials. Every function is for one lane, and traceable."""
+
+    def index(self) -> Any:
+        """What a lane keeps to find rows; None: a state is its row."""
+        ...
+
+    def locate(self, index: Any, state: Any, acts: Any) -> tuple[Any, Int[Array, ""]]:
+        """The index, and the row of a state; a new state gets a row where `acts`."""
+        ...
+
+    def reset(self, key: Key[Array, ""], u: Any) -> Any:
+        """The first state of a trial, from a key or a uniform number."""
+        ...
+
+    def step(
+        self, key: Key[Array, ""], u: Any, state: Any, action: Any
+    ) -> tuple[Any, Float[Array, ""], Bool[Array, ""]]:
+        """(next state, reward, ended); after an end the state is of no account."""
+        ...
+
+
+class TabularWorld(eqx.Module):
+    """A world whose states are listed: outcomes by inversion of one uniform number."""
+
+    simulator: Simulator
+
+    def index(self) -> None:
+        """None: a state is its row."""
+
+    def locate(self, index: None, state: Any, acts: Any) -> tuple[None, Int[Array, ""]]:
+        """The state."""
+        del index, acts
+        return None, state
+
+    def reset(self, key: Key[Array, ""], u: Any) -> Int[Array, ""]:
+        """The first state."""
+        del key
+        return self.simulator.first(u)
+
+    def step(
+        self, key: Key[Array, ""], u: Any, state: Any, action: Any
+    ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        """One transition."""
+        sim = self.simulator
+        cell = sim.cell(state, action, 0)
+        outcome = sim.next_outcome(u, cell)
+        n_states = sim.outcome.shape[-3]
+        return jnp.minimum(outcome, n_states - 1), sim.reward_law.sample(key, cell, outcome), outcome == n_states
 
 
 class Trials(NamedTuple):
@@ -39,7 +90,7 @@ class Trials(NamedTuple):
     masked: bool  # some actions are illegal
 
 
-class Setting(eqx.Module):
+class TrialContext(eqx.Module):
     """What does not change: agent (its numbers are leaves), world, problem (its states are the rows of the world)."""
 
     agent: Any
@@ -98,7 +149,7 @@ class Lane(eqx.Module):
     log: Float[Array, "rows 4"]
 
 
-def begin(trials: Trials, setting: Setting, key: Key[Array, ""]) -> Lane:
+def begin(trials: Trials, setting: TrialContext, key: Key[Array, ""]) -> Lane:
     """A lane before its first step."""
     zero, number = jnp.int32(0), jnp.zeros(())
     tables = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), setting.agent.tables(setting.problem))
@@ -111,7 +162,7 @@ def begin(trials: Trials, setting: Setting, key: Key[Array, ""]) -> Lane:
     return Lane(setting.world.index(), tables, state, zero, zero, zero, steps, message, log[0], log)
 
 
-def iterate(trials: Trials, setting: Setting, lane: Lane, key: Any, words: UInt32[Array, " 2"]) -> Lane:
+def iterate(trials: Trials, setting: TrialContext, lane: Lane, key: Any, words: UInt32[Array, " 2"]) -> Lane:
     """One step forward or one of the sweep, of one lane."""
     for_action, for_world = ((words >> 9).astype(jnp.float32) * _UNIT)[:2]
     moved = _forward(trials, setting, lane, key, for_action, for_world)
@@ -130,7 +181,7 @@ class _Moved(NamedTuple):
     best: Any
 
 
-def _forward(trials: Trials, setting: Setting, lane: Lane, key: Any, for_action: Any, for_world: Any) -> _Moved:
+def _forward(trials: Trials, setting: TrialContext, lane: Lane, key: Any, for_action: Any, for_world: Any) -> _Moved:
     """Act, if it is time to; `lane.steps` gets one more."""
     acts = lane.phase == FORWARD
     index, row = setting.world.locate(lane.index, lane.state, acts)
@@ -145,7 +196,7 @@ def _forward(trials: Trials, setting: Setting, lane: Lane, key: Any, for_action:
     return _Moved(index, state, steps, reward, turns, ended, jnp.max(q))
 
 
-def _backward(trials: Trials, setting: Setting, lane: Lane, moved: _Moved, key: Any, for_world: Any) -> Lane:
+def _backward(trials: Trials, setting: TrialContext, lane: Lane, moved: _Moved, key: Any, for_world: Any) -> Lane:
     """The step of the sweep, if it is time to, and what comes after it."""
     agent, at, message = setting.agent, lane.at, lane.message
     taken = jax.tree.map(lambda kept: kept[at], moved.steps)
@@ -184,13 +235,13 @@ def _sums(acts: Any, mixes: Any, reward: Any, trace_decay: Any) -> Float[Array, 
 
 
 @partial(jax.jit, static_argnames="trials")
-def begin_all(trials: Trials, setting: Setting, keys: Key[Array, " N"]) -> Lane:
+def begin_all(trials: Trials, setting: TrialContext, keys: Key[Array, " N"]) -> Lane:
     """The lanes of all seeds."""
     return jax.vmap(lambda key: begin(trials, setting, key))(keys)
 
 
 @partial(jax.jit, static_argnames="trials", donate_argnames="lanes")
-def play(trials: Trials, setting: Setting, keys: Key[Array, " N"], lanes: Lane, chunks: Int[Array, " 2"]) -> Lane:
+def play(trials: Trials, setting: TrialContext, keys: Key[Array, " N"], lanes: Lane, chunks: Int[Array, " 2"]) -> Lane:
     """Chunks of `CHUNK` iterations, from number `chunks[0]` up to `chunks[1]`, or until all seeds have finished."""
 
     def chunk(loop: tuple[Any, Lane]) -> tuple[Any, Lane]:

@@ -12,17 +12,15 @@ from jaxtyping import Array, Float, Key
 
 from bayes_mdp.agents.replan import EveryEpisode
 from bayes_mdp.experiments.beliefs import on_device
-from bayes_mdp.experiments.case import Case, check_request, check_sizes
+from bayes_mdp.experiments.case import RunConfig, check_request, check_sizes
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.hashed_world import HashedWorld, HashIndex
-from bayes_mdp.experiments.loop import Row
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.regret import optimal_plan
 from bayes_mdp.experiments.results import FORMAT
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.simulator import simulator
-from bayes_mdp.experiments.snapshot import Snapshots
-from bayes_mdp.experiments.trial_loop import FINISHED, Lane, Setting, Trials, begin_all, play
-from bayes_mdp.experiments.trial_worlds import TabularWorld
+from bayes_mdp.experiments.trial_loop import FINISHED, Lane, TabularWorld, TrialContext, Trials, begin_all, play
 from bayes_mdp.inference.sampling import fused_key
 from bayes_mdp.mdp import Environment, FirstExit, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.planning.solve import refuse_improper
@@ -37,11 +35,11 @@ class Prepared(NamedTuple):
     """A run in trials, ready to be played."""
 
     trials: Trials
-    setting: Setting
+    setting: TrialContext
     keys: Key[Array, " N"]
 
 
-def run_trials(case: Case, path: str | Path | None) -> "xr.Dataset":
+def run_trials(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     """What `run` does where it is measured in trials (see there).
 
     Raises:
@@ -66,7 +64,7 @@ def run_trials(case: Case, path: str | Path | None) -> "xr.Dataset":
     return trials_dataset(prepared.trials, log, optimum, attributes)
 
 
-def prepare(case: Case) -> Prepared:
+def prepare(case: RunConfig) -> Prepared:
     """Make everything that a run in trials needs."""
     number, env, agent = case.length, case.env, case.agent
     per_row = math.ceil(number / case.options.num_checkpoints)
@@ -80,10 +78,10 @@ def prepare(case: Case) -> Prepared:
     )
     key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `prepare.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    return Prepared(trials, on_device(Setting(agent, world, Problem(space, case.objective, initial))), keys)
+    return Prepared(trials, on_device(TrialContext(agent, world, Problem(space, case.objective, initial))), keys)
 
 
-def _hashed(case: Case) -> HashedWorld:
+def _hashed(case: RunConfig) -> HashedWorld:
     env: Any = case.env
     try:
         return HashedWorld(env, case.options.table_rows)
@@ -126,7 +124,7 @@ def trials_dataset(
     )
 
 
-def _check(case: Case) -> None:
+def _check(case: RunConfig) -> None:
     """What a run in trials cannot do, beyond what no run can."""
     name, options = type(case.env).__name__, case.options
     if isinstance(case.env, Environment):
@@ -144,7 +142,7 @@ def _check(case: Case) -> None:
         raise ValueError(f"replan is {case.agent.replan}, expected EveryTrial() for a run in trials")
 
 
-def _optimum(case: Case) -> tuple[float, str]:
+def _optimum(case: RunConfig) -> tuple[float, str]:
     """The optimal value of a trial; where it is not known, nan and why."""
     if not isinstance(case.env, Environment):
         return math.nan, "the states of the environment are not listed"
@@ -167,7 +165,7 @@ def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> La
         while not np.all(np.asarray(lanes.phase) == FINISHED):
             lanes = play(trials, setting, keys, lanes, jnp.asarray([done, done + CHUNKS], jnp.int32))
             done += CHUNKS
-            saved.keep(done, lanes, [Row(None, None)])
+            saved.keep(done, lanes)
             jax.block_until_ready(lanes)
             saved.write_if_old()
             bar.advance(int(np.sum(np.asarray(lanes.trial, np.int64))))

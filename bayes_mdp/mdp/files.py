@@ -21,6 +21,7 @@ AnyPath = str | os.PathLike[str]
 _SEAL = b"\nbayes_mdp sha256 "
 _SEAL_LENGTH = len(_SEAL) + 2 * hashlib.sha256().digest_size + 1
 _CHECKSUM = "sha256"
+_BLOCK = 2**20
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISCHR, "a device"),
@@ -118,12 +119,7 @@ def read_bytes(path: AnyPath, expected: str = "a file") -> bytes:
         TypeError: no path. FileNotFoundError: there is none. ValueError: it is something else (a pipe would block).
         OSError: it cannot be read.
     """
-    check_type("path", path, (str, os.PathLike), "a path")
-    kind = _kind(Path(os.path.realpath(path)))
-    if kind is None:
-        raise FileNotFoundError(f"path is {str(path)!r}, which does not exist, expected {expected}")
-    if kind != "a file":
-        raise ValueError(f"path is {str(path)!r}, {kind}, expected {expected}")
+    _check_readable(path, expected)
     return Path(path).read_bytes()
 
 
@@ -159,6 +155,23 @@ def read_sealed(path: AnyPath, expected: str) -> bytes:
     return content
 
 
+def check_sealed(path: AnyPath, expected: str) -> None:
+    """Check the last line of a sealed file that may be large: it is read block by block.
+
+    Args, Raises: as of `read_sealed`.
+    """
+    _check_readable(path, expected)
+    digest, left = hashlib.sha256(), max(os.path.getsize(path) - _SEAL_LENGTH, 0)
+    with open(path, "rb") as file:
+        while left and (block := file.read(min(left, _BLOCK))):
+            digest.update(block)
+            left -= len(block)
+        seal = file.read()
+    if seal != _SEAL + digest.hexdigest().encode() + b"\n":
+        what = "whose checksum does not fit" if seal.startswith(_SEAL) else "which has no checksum"
+        raise ValueError(f"path is {str(path)!r}, {what}, expected {expected}")
+
+
 def write_json(path: AnyPath, values: Mapping[str, object]) -> None:
     """Write JSON, beside and then renamed, with a checksum of the values among them."""
     kept = json.loads(json.dumps(dict(values)))
@@ -184,20 +197,6 @@ def read_json(path: AnyPath, expected: str) -> dict[str, Any]:
     return values
 
 
-def folder_checksum(folder: Path, *, without: str) -> str:
-    """SHA-256 over the names and contents of all that is in a folder, but for the file `without`."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file == folder / without:
-            continue
-        name = file.relative_to(folder).as_posix()
-        digest.update(f"{len(name)} {name} ".encode())
-        if file.is_file():
-            content = file.read_bytes()
-            digest.update(f"{len(content)} ".encode() + content)
-    return digest.hexdigest()
-
-
 def _checksum(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
@@ -209,6 +208,15 @@ def _kind(place: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return next((words for test, words in _KINDS if test(mode)), "a file")
+
+
+def _check_readable(path: AnyPath, expected: str) -> None:
+    check_type("path", path, (str, os.PathLike), "a path")
+    kind = _kind(Path(os.path.realpath(path)))
+    if kind is None:
+        raise FileNotFoundError(f"path is {str(path)!r}, which does not exist, expected {expected}")
+    if kind != "a file":
+        raise ValueError(f"path is {str(path)!r}, {kind}, expected {expected}")
 
 
 def _check_writable(folder: Path, path: AnyPath, name: str) -> None:

@@ -13,9 +13,8 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents import PSRL
 from bayes_mdp.agents.policies import EpsilonGreedy, GaussianThompson
 from bayes_mdp.agents.return_policies import StudentTThompson
-from bayes_mdp.experiments.execute import play_chunk, start_all
-from bayes_mdp.experiments.loop import Carry, Setting
-from bayes_mdp.experiments.prepare import Prepared
+from bayes_mdp.experiments.execute import Prepared, play_chunk, start_all
+from bayes_mdp.experiments.loop import Carry, RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -71,7 +70,7 @@ def laws_of_q(prepared: Prepared, seen: list[Any]) -> dict[str, np.ndarray]:
 
 
 @partial(jax.jit, static_argnames="num_draws")
-def _laws(num_draws: int, setting: Setting, key: Any, states: Any, beliefs: Any) -> tuple[Array, Array]:
+def _laws(num_draws: int, setting: RunContext, key: Any, states: Any, beliefs: Any) -> tuple[Array, Array]:
     def one(key: Any, state: Any, belief: Any) -> tuple[Array, Array]:
         whole = None if belief is None else eqx.combine(belief, setting.constants)
         return _law(setting.agent.plan(key, setting.problem, state, whole)[0])

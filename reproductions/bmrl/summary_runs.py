@@ -20,11 +20,10 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import BQL, PSRL, UBE, EpsilonGreedyQ, MomentMatching
 from bayes_mdp.agents.replan import EverySteps
-from bayes_mdp.experiments.account import Oracle
-from bayes_mdp.experiments.case import Case, RunOptions, check_case
-from bayes_mdp.experiments.cells import Cells
-from bayes_mdp.experiments.prepare import Prepared, prepare
+from bayes_mdp.experiments.case import RunConfig, RunOptions, check_case
+from bayes_mdp.experiments.execute import Oracle, Prepared, prepare
 from bayes_mdp.experiments.regret import optimal_plan
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import Discounted, Environment, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.bmrl.batch_error import with_batch_error
@@ -185,13 +184,13 @@ def _posterior(task: Task, key: PRNGKeyArray) -> Any:
     return infer(key, agents_prior(), None, space=task.space)
 
 
-def case(name: str, task: Task, posterior: Any, key: PRNGKeyArray, num_seeds: int, *, agent: Any = None) -> Case:
+def case(name: str, task: Task, posterior: Any, key: PRNGKeyArray, num_seeds: int, *, agent: Any = None) -> RunConfig:
     """One run of a method (or of another `agent` in its place)."""
     method = METHODS[name]
     prior = None if method.error is None else with_batch_error(posterior, method.error)
     options = RunOptions(space=task.space, num_checkpoints=NUM_TIMES, progress=False)
     agent = method.agent(task) if agent is None else agent
-    return Case(agent, task.env, OBJECTIVE, key, prior, task.num_steps, None, num_seeds, "oracle_run", options)
+    return RunConfig(agent, task.env, OBJECTIVE, key, prior, task.num_steps, None, num_seeds, "oracle_run", options)
 
 
 def _play(name: str, task: Task, posterior: Any, key: Any, num_seeds: int, *, watch: bool) -> dict[str, Any]:

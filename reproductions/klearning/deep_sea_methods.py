@@ -29,7 +29,7 @@ from bayes_mdp.agents.ucbvi import UCBVI
 from bayes_mdp.agents.ucfh import UCFH
 from bayes_mdp.agents.ucrl2 import UCRL2
 from bayes_mdp.envs.deep_sea import RIGHT, deep_sea, reachable
-from bayes_mdp.experiments.case import Case, RunOptions
+from bayes_mdp.experiments.case import RunConfig, RunOptions
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def unknown_transitions(size: int, *, noise: float = NOISE) -> Any:
     return dirichlet_normal(1.0 / next_layer(size).sum(-1, keepdims=True), 0.0, 1.0, noise)
 
 
-def case(name: str, size: int, key: PRNGKeyArray, num_episodes: int, num_seeds: int) -> Case:
+def case(name: str, size: int, key: PRNGKeyArray, num_episodes: int, num_seeds: int) -> RunConfig:
     """A method on DeepSea of L = `size`, the visits of the goal counted. All methods meet the same random numbers."""
     method, env = METHODS[name], deep_sea(size, noise=NOISE)
     support = next_layer(size) if method.dynamics == "unknown" else None
@@ -151,4 +151,4 @@ def case(name: str, size: int, key: PRNGKeyArray, num_episodes: int, num_seeds: 
         prior = known_transitions(env) if method.dynamics == "known" else unknown_transitions(size)
     options = RunOptions(space=space, progress=False, target=goal(size))
     agent = method.agent(size)
-    return Case(agent, env, Episodic(size), key, prior, None, num_episodes, num_seeds, "average", options)
+    return RunConfig(agent, env, Episodic(size), key, prior, None, num_episodes, num_seeds, "average", options)

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.experiments.case import Case, check_case
-from bayes_mdp.experiments.execute import play_chunk, start_all
-from bayes_mdp.experiments.loop import Carry, Setting, streams
-from bayes_mdp.experiments.prepare import prepare
+from bayes_mdp.experiments.case import RunConfig, check_case
+from bayes_mdp.experiments.execute import play_chunk, prepare, start_all
+from bayes_mdp.experiments.loop import Carry, RunContext, streams
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.mdp.validation import require
 
@@ -32,7 +31,7 @@ class Frames(NamedTuple):
     hits: Bool[np.ndarray, "N episodes"]
 
 
-def frames(case: Case, times: Sequence[int]) -> Frames:
+def frames(case: RunConfig, times: Sequence[int]) -> Frames:
     """Play `times[-1]` episodes of a run and stop after each of `times` to look. Host side, compiled once.
 
     Args:
@@ -63,7 +62,7 @@ def frames(case: Case, times: Sequence[int]) -> Frames:
 
 
 @jax.jit
-def _plan(setting: Setting, keys: Any, carry: Carry, time: Any) -> Any:
+def _plan(setting: RunContext, keys: Any, carry: Carry, time: Any) -> Any:
     """The plans that the seeds would make now."""
 
     def one(key: Any, state: Any, belief: Any) -> Any:

@@ -20,7 +20,7 @@ from bayes_mdp.agents.mbie_ws import MBIEWS
 from bayes_mdp.agents.model_based import OIM, EpsilonGreedyModel
 from bayes_mdp.agents.planners import PrioritizedSweeping
 from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.oim.mazes import (

@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.regret import optimal_plan
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name

@@ -28,7 +28,6 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
 from bayes_mdp.envs import riverswim, six_arms
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, Environment

@@ -165,7 +165,7 @@ def test_parallel_environments_feed_one_belief():
     times = []
     actor = _actor(PSRL(lambda moment: moment.time % 4 == 0))
     plan = actor._rule.planned
-    actor._rule.planned = lambda ledger: (times.append(ledger.time), plan(ledger))  # type: ignore[method-assign]
+    actor._rule.planned = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
     rng, states, expected = np.random.default_rng(2), np.array([0, 1, 2]), TOY
     actor.reset(states)
     for i in range(8):
@@ -185,7 +185,7 @@ def test_every_episode_of_any_environment_is_planned_for_once():
     """Also while another environment waits at its first state; a new episode of either is due again."""
     actor, times = _actor(PSRL("episode")), []
     plan = actor._rule.planned
-    actor._rule.planned = lambda ledger: (times.append(ledger.time), plan(ledger))  # type: ignore[method-assign]
+    actor._rule.planned = lambda stats: (times.append(stats.time), plan(stats))  # type: ignore[method-assign]
     actor.reset([0, 0])
     for i in range(4):
         action = actor.act([0, 0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp.files import write_sealed
 from tests.flips import NUMBER, refused_flips
 

@@ -15,9 +15,8 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, PSRL, EpsilonGreedyQ
 from bayes_mdp.experiments import execute as execution
-from bayes_mdp.experiments.case import Case, RunOptions
-from bayes_mdp.experiments.compare_agents import SCALED, comparison_agents
-from bayes_mdp.experiments.compare_levels import levels_of
+from bayes_mdp.experiments.case import RunConfig, RunOptions
+from bayes_mdp.experiments.compare import SCALED, comparison_agents, levels_of
 from bayes_mdp.experiments.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, Task
 from bayes_mdp.experiments.compare_report import describe_compare
 from bayes_mdp.experiments.simulator import simulator
@@ -174,7 +173,7 @@ def test_problems_share_one_compiled_program():
         task: Any = PROBLEMS[name]()
         simulated, options = simulator(task.env), RunOptions()
         key, length = jax.random.key(0), task.length
-        space = Case(PSRL(), task.env, task.objective, key, task.prior, None, length, 2, "average", options).space
+        space = RunConfig(PSRL(), task.env, task.objective, key, task.prior, None, length, 2, "average", options).space
         parts.append((space, task.objective, task.length, jax.tree.structure(simulated), _shapes(simulated)))
     assert DEFAULT_PROBLEMS[-1] == "deep_sea"
     assert all(part == parts[0] for part in parts[1:4]) and parts[4] != parts[0]

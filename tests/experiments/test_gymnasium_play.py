@@ -10,11 +10,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from bayes_mdp.agents import PSRL
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import gymnasium_play as playing
+from bayes_mdp.experiments import gymnasium_run as playing
 from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.experiments.deep.vector_env import host_env
 from bayes_mdp.experiments.gymnasium_envs import ParallelEnvs, open_env
-from bayes_mdp.experiments.layout import Layout
+from bayes_mdp.experiments.loop import Layout
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace
 from tests.experiments.test_gymnasium_run import ENDING, KEY, _run

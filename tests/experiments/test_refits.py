@@ -14,13 +14,12 @@ import pytest
 from bayes_mdp.agents import PSRL
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import Actor, RunOptions, run
+from bayes_mdp.experiments import beliefs as refitting
 from bayes_mdp.experiments import execute as execution
-from bayes_mdp.experiments import refits as refitting
-from bayes_mdp.experiments.beliefs import changing, split_constants
-from bayes_mdp.experiments.case import Case, check_case
-from bayes_mdp.experiments.layout import layout_of
-from bayes_mdp.experiments.prepare import prepare
-from bayes_mdp.experiments.refits import Refits
+from bayes_mdp.experiments.beliefs import Refits, changing, split_constants
+from bayes_mdp.experiments.case import RunConfig, check_case
+from bayes_mdp.experiments.execute import prepare
+from bayes_mdp.experiments.loop import layout_of
 from bayes_mdp.inference import route
 from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
 from bayes_mdp.models import World
@@ -74,10 +73,10 @@ def test_worn_beliefs_are_inferred_anew():
 
 def test_how_often_it_is_asked():
     """About a hundred checks, or as often as asked for; one call for all where nothing wears out."""
-    case = Case(PSRL(5), two_states(), Discounted(0.9), KEY, _belief(), 400, None, 5, None, RunOptions())
-    assert layout_of(case, ends=False, values=False, wears=True).chunk_rows == 1
+    case = RunConfig(PSRL(5), two_states(), Discounted(0.9), KEY, _belief(), 400, None, 5, None, RunOptions())
+    assert layout_of(case, ends=False, values=False, refits=True).chunk_rows == 1
     every = replace(case, options=RunOptions(refit_every=7))
-    assert layout_of(every, ends=False, values=False, wears=True).chunk_rows == 7
+    assert layout_of(every, ends=False, values=False, refits=True).chunk_rows == 7
     assert layout_of(every, ends=False, values=False).chunk_rows == 64
 
 
@@ -173,7 +172,7 @@ def test_a_program_is_thinned_for_every_seed(monkeypatch):
         return World(jnp.broadcast_to(jnp.eye(3)[:, None], (3, 2, 3)), reward=jnp.ones((3, 2)))
 
     options = RunOptions(num_particles=NUM_DRAWS, method="collapsed", worlds=stays)
-    case = Case(PSRL(5), two_states(), Discounted(0.9), KEY, lambda space: None, 400, None, 5, "bayes", options)
+    case = RunConfig(PSRL(5), two_states(), Discounted(0.9), KEY, lambda space: None, 400, None, 5, "bayes", options)
     check_case(case)
     prepared = prepare(case)
     assert asked == ["collapsed"] and prepared.own_belief and prepared.layout.chunk_rows == 1

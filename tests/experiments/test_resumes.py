@@ -18,11 +18,10 @@ from bayes_mdp.calibration import sbc
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, compare, run
 from bayes_mdp.experiments import execute as execution
-from bayes_mdp.experiments.cells import Cells
-from bayes_mdp.experiments.deep.checkpoint import Checkpoints
 from bayes_mdp.experiments.deep.train import describe_env
 from bayes_mdp.experiments.deep.vector_env import host_env
 from bayes_mdp.experiments.describe import describe, unidentified
+from bayes_mdp.experiments.resume import Cells, Checkpoints
 from bayes_mdp.inference.methods import NUTS
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma

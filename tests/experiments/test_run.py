@@ -12,7 +12,7 @@ import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import deep_sea, riverswim
-from bayes_mdp.experiments import RunOptions, load_result, run, snapshot
+from bayes_mdp.experiments import RunOptions, load_result, resume, run
 from bayes_mdp.experiments import execute as execution
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import (
@@ -111,7 +111,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch):
         patch.setattr(execution, "play_chunk", killed)
         _toy(path=path)
     assert path.with_name("run.nc.partial").exists() and not path.exists()
-    written = lambda: snapshot._read(path.with_name("run.nc.partial"))[0]  # noqa: E731
+    written = lambda: resume.read_snapshot(path.with_name("run.nc.partial"))[0]  # noqa: E731
     whole = written()
     assert refused_flips(path.with_name("run.nc.partial"), written, lambda found: found == whole) == NUMBER
     with pytest.raises(ValueError, match="num_seeds is 8 there and 4 here"):
@@ -130,7 +130,7 @@ def test_a_cut_snapshot_is_refused(tmp_path):
     with pytest.raises(ValueError, match="expected a whole snapshot of a run"):
         _toy(path=path)
     write_sealed(path.with_name("run.nc.partial"), lambda beside: beside.write_bytes(b"no zip"))
-    with pytest.raises(ValueError, match="expected a snapshot of a run"):
+    with pytest.raises(ValueError, match="expected a whole snapshot of a run"):
         _toy(path=path)
 
 

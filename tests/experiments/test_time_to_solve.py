@@ -10,7 +10,7 @@ from bayes_mdp.envs import deep_sea
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments import execute as execution
 from bayes_mdp.experiments import time_to_solve as solving
-from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.case import RunConfig
 from bayes_mdp.mdp import Discounted, Episodic
 from reproductions.klearning.deep_sea_methods import goal
 from tests.experiments.toy import two_states
@@ -64,7 +64,7 @@ def test_bad_rules_are_refused():
 
 def _case(key, num_episodes=600, size=3):
     options = RunOptions(target=goal(size), progress=False, snapshot_seconds=0.0)
-    return Case(AGENT, deep_sea(size), Episodic(size), key, None, None, num_episodes, 3, "average", options)
+    return RunConfig(AGENT, deep_sea(size), Episodic(size), key, None, None, num_episodes, 3, "average", options)
 
 
 def _run(key, target):

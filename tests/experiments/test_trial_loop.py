@@ -13,9 +13,9 @@ from jax import lax
 from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.agents.trial import Swept
 from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.case import Case
+from bayes_mdp.experiments.case import RunConfig
 from bayes_mdp.experiments.progress import Progress
-from bayes_mdp.experiments.snapshot import Snapshots
+from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.trial_loop import CHUNK, begin_all, play
 from bayes_mdp.experiments.trial_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
@@ -40,10 +40,10 @@ def world(*, masked: bool) -> Environment:
     return Environment(mdp, NormalReward(mdp.reward))
 
 
-def _case(agent: Any, *, masked: bool) -> Case:
+def _case(agent: Any, *, masked: bool) -> RunConfig:
     options = RunOptions(progress=False, num_checkpoints=7)
     arguments = (Discounted(DISCOUNT), jax.random.key(1), None, None, TRIALS, SEEDS, None, options)
-    return Case(agent, world(masked=masked), *arguments)
+    return RunConfig(agent, world(masked=masked), *arguments)
 
 
 def _words(key: Any):

@@ -9,8 +9,8 @@ import pytest
 
 from bayes_mdp.agents import Greedy
 from bayes_mdp.agents.replan import EverySteps
-from bayes_mdp.experiments.case import Case, RunOptions
-from bayes_mdp.experiments.prepare import prepare
+from bayes_mdp.experiments.case import RunConfig, RunOptions
+from bayes_mdp.experiments.execute import prepare
 from bayes_mdp.inference.rewards import known_rewards
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward, StateActionSpace, Transitions
@@ -124,7 +124,7 @@ def test_a_batch_of_a_run_is_what_lies_between_two_plans(key):
     prior = dirichlet_normal_gamma(1.0, *PRIOR, rewards_on="outcome")
     belief = with_batch_error(infer(key, prior, space=space))
     options = RunOptions(space=space, num_checkpoints=1, progress=False)
-    case = Case(Guesses(), env, Discounted(0.9), key, belief, 15, None, 2, "oracle_run", options)
+    case = RunConfig(Guesses(), env, Discounted(0.9), key, belief, 15, None, 2, "oracle_run", options)
     reward, seen = played(prepare(case), watch=True)
     assert reward.tolist() == [30.0, 30.0]
     data = seen[-1][1].posterior.reward_cells.data

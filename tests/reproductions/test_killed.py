@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from reproductions import reproduce as home
 from reproductions.reproduce import reproduce
 from reproductions.reproduction import SCALES, Reproduction, Row

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from bayes_mdp.experiments import run
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import StateActionSpace
 from reproductions.klearning import deep_sea_facts, deep_sea_methods, film_strip, solve_times

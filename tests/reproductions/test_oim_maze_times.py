@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from reproductions.oim import maze_times as table3
 from reproductions.oim.maze_times import LEVELS, METHODS, Plan, first_steps, learn_in_mazes
 from reproductions.verdicts import expected_verdicts

@@ -11,7 +11,7 @@ from matplotlib.colors import same_color
 
 import bayes_mdp as bm
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.planning import solve
 from reproductions.oim import totals as oim_totals
 from reproductions.oim.random_ties import RandomTies

@@ -12,7 +12,7 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.cells import Cells
+from bayes_mdp.experiments.resume import Cells
 from reproductions.reproduce import reproduce
 from reproductions.tdbma import returns_fig2 as tdbma_fig2
 from reproductions.tdbma import trainings as tdbma

@@ -1,10 +1,11 @@
-"""The host-stepped loop of training, for Gymnasium's vector environments and Atari: two compiled programs an iteration.
+"""Training and evaluation in environments on the host (Gymnasium, Atari): two compiled programs an iteration.
 
-The same agents, the same random numbers and the same `Now` and `Seen` as in `loop`; what an environment holds cannot be
-stored, so the state keeps how it came about: at an anchor all environments are reset with a seed that hangs on (seed,
-number of the anchor), and the actions since are kept. `restore_host` plays them again.
+The same agents, random numbers, `Now` and `Seen` as in the compiled loop. The state of a host environment cannot be
+stored, so a checkpoint keeps how it came about: at an anchor all environments are reset with a seed that depends on
+(seed, number of the anchor), and the actions since are kept. `restore_host` plays them again.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +15,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import Choice, NeuralAgent, Spec
-from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay
-from bayes_mdp.experiments.deep.loop import Episode, Now, Seen
+from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
+from bayes_mdp.experiments.deep.loop import Episode, Now, Seen, choose, keys_of
+from bayes_mdp.experiments.deep.options import Evaluation, TrainOptions, check_bytes_fit
 from bayes_mdp.experiments.deep.vector_env import HostEnv
+from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.mdp.validation import check_count
+
+_ON_HOST = ("world", "observation", "started", "episode")  # fields of `Now` that are numpy arrays
 
 ANCHOR_STEPS = 250_000
 """Environment steps from one anchor to the next if nobody says: a million frames of Atari."""
@@ -105,8 +110,7 @@ def run_chunk_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now
     Raises:
         ValueError: `iterations` are not the next ones; what the environment answers cannot be learnt from.
     """
-    on_host = ("world", "observation", "started", "episode")
-    now = now._replace(**{name: jax.tree.map(np.array, getattr(now, name)) for name in on_host})
+    now = now._replace(**{name: jax.tree.map(np.array, getattr(now, name)) for name in _ON_HOST})
     rows: list[_Reported] = []
     for iteration in np.asarray(iterations).tolist():
         now, row = step_host(key, agent, env, now, iteration)
@@ -183,7 +187,7 @@ def _act(
     started: Bool[Array, " E"],
     iteration: Int[Array, ""],
 ) -> Choice:
-    key_act = _keys(key, iteration)[0]
+    key_act = keys_of(key, iteration)[0]
     return agent.act(key_act, learner, memory, observation, started, iteration)
 
 
@@ -197,13 +201,106 @@ def _learn(
     row: Row,
     iteration: Int[Array, ""],
 ) -> tuple[Any, Replay, dict[tuple[str, ...], Array]]:
-    key_learn = _keys(key, iteration)[3]
+    key_learn = keys_of(key, iteration)[3]
     replay = add(replay, iteration, row)
     learner, watched = agent.learn(key_learn, learner, memory, replay, iteration)
     names = tuple(sorted(watched))
     return learner, replay, {names: jnp.stack([watched[name] for name in names])}
 
 
-def _keys(key: PRNGKeyArray, iteration: Int[Array, ""]) -> PRNGKeyArray:
-    """Those of `loop.iterate`: to act, step, reset, learn."""
-    return jax.random.split(jax.random.fold_in(key, iteration), 4)
+def play_host(
+    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: HostEnv, epsilon: float | None, num_steps: int
+) -> np.ndarray:
+    """Scores of the episodes that ended in so many steps of all the environments together. Host side."""
+    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    memory = agent.begin(key_memory, env.spec)
+    observation = env.reset(int(jax.random.bits(key_world) >> 2))
+    started, score, found = np.ones(env.num_envs, bool), np.zeros(env.num_envs), []
+    for t in range(-(-num_steps // env.num_envs)):
+        chance = jax.random.fold_in(key_steps, t)
+        action, memory = _choose(chance, agent, learner, memory, observation, started, epsilon)
+        step = env.step(np.asarray(action))
+        score = score + step.score
+        found.append(score[step.ended])
+        score = np.where(step.ended, 0.0, score)
+        observation, started = step.observation, step.started
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+_choose = jax.jit(choose)
+
+
+class HostEngine:
+    """Iterations one by one, the environments on the host, the learning compiled.
+
+    Args:
+        agent: see `train`.
+        env: where it learns.
+        evaluation_env: where it is tried.
+        options: see `train`; environments are those of `env`.
+        key: of everything.
+    """
+
+    def __init__(
+        self,
+        agent: NeuralAgent,
+        env: HostEnv,
+        evaluation_env: HostEnv | None,
+        options: TrainOptions,
+        key: PRNGKeyArray,
+    ) -> None:
+        self._agent, self._env, self._evaluation_env, self._options = agent, env, evaluation_env, options
+        self._begin_key, self._run_key, self._key_play = jax.random.split(key, 3)
+        self._num_rows = options.replay_size // env.num_envs
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes and numbers of actions and environments."""
+        return self._env.spec
+
+    @property
+    def map_shape(self) -> tuple[int, ...] | None:
+        """There is no map."""
+        return None
+
+    def begin(self) -> Now:
+        """Everything before the first iteration; refuses a replay that does not fit."""
+        stack = self._env.rules.stack
+        row = row_of(self._agent, self._env.spec, stack)
+        size = replay_bytes(self._num_rows, row, stack)
+        check_bytes_fit(size, f"{self._num_rows * self._env.num_envs:,} transitions")
+        return begin_host(self._begin_key, self._agent, self._env, self._num_rows)
+
+    def chunk(self, state: Now, first: int, number: int) -> tuple[Now, Seen]:
+        """So many iterations, from `first` on."""
+        state, seen = run_chunk_host(self._run_key, self._agent, self._env, state, range(first, first + number))
+        return state, jax.tree.map(lambda x: np.asarray(x)[None], seen)
+
+    def evaluate(self, state: Now, number: int) -> list[np.ndarray]:
+        """The scores of the episodes of the evaluation with this number."""
+        plan = self._options.evaluation
+        assert isinstance(plan, Evaluation) and self._evaluation_env is not None
+        key = jax.random.fold_in(self._key_play, number)
+        return [play_host(key, self._agent, state.learner, self._evaluation_env, plan.epsilon, plan.steps)]
+
+    def learner(self, state: Now) -> Any:
+        """What was learnt."""
+        return jax.tree.map(lambda x: x[None], state.learner)
+
+    def arrays(self, state: Now) -> dict[str, Any]:
+        """All of the state by name; what was learnt has an axis of seeds, as in `CompiledEngine`."""
+        return named_arrays(state._replace(learner=self.learner(state)))
+
+    def restore(self, arrays: Mapping[str, Any], where: str) -> Now:
+        """The state that `arrays` gave; the environments are played to where they were."""
+        fresh = begin_host(self._begin_key, self._agent, self._env, self._num_rows)
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
+        del fresh
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), shapes.learner)
+        filled: Now = fill(shapes._replace(learner=one), arrays, where)
+        state = filled._replace(
+            learner=jax.tree.map(lambda x: x[0], filled.learner),
+            **{name: jax.tree.map(np.array, getattr(filled, name)) for name in _ON_HOST},
+        )
+        restore_host(self._env, state)
+        return state

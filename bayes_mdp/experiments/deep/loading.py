@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent
-from bayes_mdp.experiments.deep.checkpoint import fill, finished, load_arrays, read_configuration
-from bayes_mdp.experiments.deep.evaluate import play_host, play_seeds
-from bayes_mdp.experiments.deep.loop import spec_of
+from bayes_mdp.experiments.deep.host import play_host
+from bayes_mdp.experiments.deep.loop import play_seeds, spec_of
 from bayes_mdp.experiments.deep.options import Evaluation
 from bayes_mdp.experiments.deep.train import CURVES, Training, describe_env
 from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, versions
 from bayes_mdp.experiments.results import EVALUATION_FORMAT, load_result
+from bayes_mdp.experiments.resume import checkpoint_path, fill, finished, load_checkpoint, read_configuration
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.mdp.validation import check_key, check_type
 
@@ -53,13 +53,13 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
     newest = max(finished(folder), default=None)
     if newest is None:
         raise FileNotFoundError(f"{path} holds no checkpoint yet")
-    arrays = load_arrays(folder / str(newest))
+    arrays = load_checkpoint(folder, newest)
     learnt = {name[len(_LEARNER) :]: x for name, x in arrays.items() if name.startswith(_LEARNER)}
     num_envs = configuration["options"]["num_envs"]
     spec = env.spec if isinstance(env, HostEnv) else spec_of(env, num_envs)
     keys = jax.random.split(jax.random.key(0), configuration["num_seeds"])
     shapes = jax.eval_shape(jax.vmap(lambda key: agent.init(key, spec)), keys)
-    learner = fill(shapes, learnt, str(folder / str(newest)))
+    learner = fill(shapes, learnt, str(checkpoint_path(folder, newest)))
     return Training(load_result(Path(path) / CURVES), learner, agent, finished=False)
 
 

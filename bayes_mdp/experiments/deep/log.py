@@ -76,19 +76,19 @@ class Log:
         self._evaluations.append(np.asarray(each, np.float64))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything, for a checkpoint; a first row of zeros keeps the arrays from being empty."""
-        kept = {f"row {name}": _stack(x, self._num_seeds) for name, x in self._rows.items()}
-        kept["episodes"] = np.concatenate([np.zeros((1, len(_EPISODE))), *self._episodes])
+        """Everything, for a checkpoint."""
+        kept = {f"row {name}": np.stack(x) for name, x in self._rows.items()}
+        kept["episodes"] = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
         kept["num_iterations"] = np.asarray(self._num_iterations)
-        kept["evaluations"] = np.stack([np.zeros((self._num_seeds, 4)), *self._evaluations])
+        kept["evaluations"] = np.reshape(self._evaluations, (-1, self._num_seeds, 4))
         return kept if self.visits is None else kept | {"visits": self.visits}
 
     def restore(self, arrays: dict[str, Any]) -> None:
         """Take up what `arrays` gave."""
         named = {name: np.asarray(x) for name, x in arrays.items()}
-        self._rows = {name[4:]: list(x[1:]) for name, x in named.items() if name.startswith("row ")}
-        self._episodes = [named["episodes"][1:]]
-        self._evaluations = list(named["evaluations"][1:])
+        self._rows = {name[4:]: list(x) for name, x in named.items() if name.startswith("row ")}
+        self._episodes = [named["episodes"]]
+        self._evaluations = list(named["evaluations"])
         if "visits" in named:
             self.visits = self._refilmed(named["visits"], int(named["num_iterations"]))
 
@@ -143,7 +143,3 @@ def _means(group: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
     total = np.bincount(group, values, number)
     count = np.bincount(group, minlength=number)
     return np.where(count, total / np.maximum(count, 1), np.nan)
-
-
-def _stack(rows: list[np.ndarray], width: int) -> np.ndarray:
-    return np.stack([np.zeros(width), *rows])

@@ -1,4 +1,4 @@
-"""What a person names on the command line: deep agents with settings, environments that are observed."""
+"""Deep agents and environments by their names on the command line: settings, observations."""
 
 import dataclasses
 import json

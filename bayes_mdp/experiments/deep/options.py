@@ -1,9 +1,15 @@
-"""How deep agents are trained: options of `train`."""
+"""Options of `train`, and whether the replay that they ask for fits into the memory."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
+from bayes_mdp.agents.neural.replay import Row, replay_bytes
 from bayes_mdp.mdp.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
+
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class TrainOptions:
         evaluation: when and how the agent is tried; None: never.
         checkpoint_seconds: from one checkpoint to the next, where there is a path.
         chunk: the most iterations of one compiled call; the points of the curves lie that far apart, or a hundredth of
-            the run. Nothing else hangs on it.
+            the run. It decides nothing else.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
     """
@@ -78,3 +84,40 @@ class TrainOptions:
     def without_rhythm(self) -> dict[str, Any]:
         """The options that decide numbers."""
         return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
+
+
+def available_bytes(device: Any = None) -> int | None:
+    """Memory that is free on the device (of the machine, for a CPU); None where it is not known."""
+    device = jax.devices()[0] if device is None else device
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+
+
+def check_bytes_fit(needed: int, what: str, device: Any = None) -> None:
+    """Refuse a replay that is larger than the free memory; `what` is said in brackets behind its size.
+
+    Raises:
+        ValueError: it does not fit; the sentence gives its size.
+    """
+    free = available_bytes(device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"options.replay_size asks for {needed / _GIB:.1f} GiB ({what}), expected at most the "
+            f"{free / _GIB:.1f} GiB that are free"
+        )
+
+
+def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: Any = None) -> None:
+    """Refuse the replays of all seeds if they are larger than the free memory together.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
+    what = f"{num_rows * row.action.size:,} transitions, {seeds}"
+    check_bytes_fit(num_seeds * replay_bytes(num_rows, row), what, device)

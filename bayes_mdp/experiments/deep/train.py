@@ -2,27 +2,28 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import jax
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents.neural.contract import NeuralAgent, Values
-from bayes_mdp.experiments.deep.checkpoint import Checkpoints
-from bayes_mdp.experiments.deep.engine import CompiledEngine, Engine
-from bayes_mdp.experiments.deep.engine_host import HostEngine
+from bayes_mdp.experiments.deep.host import HostEngine
 from bayes_mdp.experiments.deep.log import Log
+from bayes_mdp.experiments.deep.loop import CompiledEngine, Engine
 from bayes_mdp.experiments.deep.options import TrainOptions
-from bayes_mdp.experiments.deep.stops import Stops
 from bayes_mdp.experiments.deep.vector_env import HostEnv
 from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
+from bayes_mdp.experiments.resume import Checkpoints
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.mdp.files import check_folder
 from bayes_mdp.mdp.validation import check_count, check_key, check_type
@@ -31,6 +32,36 @@ if TYPE_CHECKING:
     import xarray as xr
 
 CURVES = "curves.nc"
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stops:
+    """Context manager. `asked` is the signal that came, or None; the second Ctrl-C interrupts at once.
+
+    Outside the main thread signals are none of its business.
+    """
+
+    def __init__(self) -> None:
+        self.asked: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stops":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.asked == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = number
 
 
 @dataclass(frozen=True)
@@ -70,7 +101,7 @@ def train(
 ) -> Training:
     """Train a deep agent. Host side: compiled chunks, a progress bar, checkpoints between them.
 
-    Every number hangs on the key and the count of iterations alone: a training that was killed and goes on from its
+    Every number depends on the key and the number of iterations alone: a training that was killed and goes on from its
     checkpoint ends bit for bit as one that was not. SIGTERM: the chunk under way is finished and kept, and `train`
     returns; Ctrl-C: likewise, then KeyboardInterrupt.
 
@@ -142,7 +173,7 @@ def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv |
 
 
 def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON values of everything that the numbers hang on; how long it is trained is not among them."""
+    """JSON values of everything that the numbers depend on; how long it is trained is not among them."""
     return {
         "agent": describe(said["agent"], "agent"),
         "env": describe_env(said["env"]),

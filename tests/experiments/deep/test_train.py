@@ -19,11 +19,12 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
 from bayes_mdp.envs import deep_sea_observed
-from bayes_mdp.experiments.deep import checkpoint, memory
+from bayes_mdp.experiments import resume
+from bayes_mdp.experiments.deep import options as memory
 from bayes_mdp.experiments.deep.log import Log
 from bayes_mdp.experiments.deep.loop import Seen
 from bayes_mdp.experiments.deep.train import CURVES, _Plan
-from bayes_mdp.mdp.files import read_json, write_json
+from bayes_mdp.mdp.files import read_json, write_json, write_sealed
 from tests.flips import refused_flips
 
 AGENT = DQN(
@@ -81,7 +82,7 @@ def test_a_training_reports_what_happened(whole):
 def test_the_curves_on_the_disk_are_those_returned(whole):
     path, training = whole
     assert bm.load_result(path / CURVES).identical(training.dataset)
-    assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["240"]
+    assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["240.npz"]
 
 
 def test_a_training_that_goes_on_ends_bit_for_bit_as_one_that_did_not_stop(whole, tmp_path):
@@ -93,7 +94,7 @@ def test_a_training_that_goes_on_ends_bit_for_bit_as_one_that_did_not_stop(whole
     for name in ("episode_score", "episode_step", "evaluation_score"):
         np.testing.assert_array_equal(twice.dataset[name], once.dataset[name])
     assert twice.dataset["visits"].sum().item() == once.dataset["visits"].sum().item()
-    both = [checkpoint.load_arrays(p / "checkpoints" / "240") for p in (whole[0], tmp_path / "run")]
+    both = [resume.load_checkpoint(p / "checkpoints", 240) for p in (whole[0], tmp_path / "run")]
     state = [name for name in both[0] if name.startswith(".")]
     assert any(name.startswith(".replay") for name in state) and any(name.startswith(".world") for name in state)
     for name in state:
@@ -125,7 +126,7 @@ def test_a_signal_keeps_everything(number, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             _train(path, many, options=long)
     assert signal.getsignal(number) == before
-    assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["6000"]
+    assert [entry.name for entry in (path / "checkpoints").iterdir()] == ["6000.npz"]
     assert bm.load_result(path / CURVES)["step"].values[-1] == 12_000
 
 
@@ -164,60 +165,58 @@ def test_a_folder_of_another_training_is_refused(whole):
 
 
 def test_a_checkpoint_of_another_architecture_is_refused(whole):
-    arrays = checkpoint.load_arrays(whole[0] / "checkpoints" / "240")
+    arrays = resume.load_checkpoint(whole[0] / "checkpoints", 240)
     tree = {"q": jnp.zeros((3, 2)), "key": jax.random.key(0), "none": jnp.zeros(0)}
-    saved = checkpoint.named_arrays(tree)
-    assert _same(jax.random.key_data(checkpoint.fill(tree, saved, "here")["key"]), jax.random.key_data(tree["key"]))
+    saved = resume.named_arrays(tree)
+    assert _same(jax.random.key_data(resume.fill(tree, saved, "here")["key"]), jax.random.key_data(tree["key"]))
     with pytest.raises(ValueError, match=r"here is a checkpoint of another architecture: \['q'\] is float32\[3, 2\]"):
-        checkpoint.fill(tree | {"q": jnp.zeros((4, 2))}, saved, "here")
+        resume.fill(tree | {"q": jnp.zeros((4, 2))}, saved, "here")
     with pytest.raises(ValueError, match=r"\['q'\] is nothing there"):
-        checkpoint.fill(tree, {name: x for name, x in saved.items() if "q" not in name}, "here")
+        resume.fill(tree, {name: x for name, x in saved.items() if "q" not in name}, "here")
     assert len(arrays) > 10
 
 
 def test_a_writer_that_fails_leaves_the_checkpoint_before_it(tmp_path, monkeypatch):
-    kept = checkpoint.Checkpoints(tmp_path / "run", {"a": 1})
+    folder = tmp_path / "run" / "checkpoints"
+    kept = resume.Checkpoints(tmp_path / "run", {"a": 1})
     kept.save(10, {"x": np.arange(3.0)})
 
     def broken(place, arrays):
-        half = Path(f"{place}.orbax-checkpoint-tmp")
-        half.mkdir()
-        (half / "d").write_bytes(b"half")
+        place.with_name(f".half.{place.name}").write_bytes(b"half")  # as a process leaves it that is killed
         raise OSError("No space left on device\nand more")
 
-    monkeypatch.setattr(kept._orbax, "save", broken)
-    with pytest.raises(OSError, match=r"could not be written \(No space left on device\); that of iteration 10 stays"):
-        kept.save(20, {"x": np.arange(4.0)})
-    again = checkpoint.Checkpoints(tmp_path / "run", {"a": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(resume, "write_arrays", broken)
+        with pytest.raises(OSError, match=r"not be written \(No space left on device\); that of iteration 10 stays"):
+            kept.save(20, {"x": np.arange(4.0)})
+    assert kept.newest() == 10 and len(list(folder.iterdir())) == 2
+    again = resume.Checkpoints(tmp_path / "run", {"a": 1})
+    assert [file.name for file in folder.iterdir()] == ["10.npz"], "the half one is gone"
+    assert again.newest() == 10 and np.array_equal(again.load(10)["x"], np.arange(3.0))
     for number in (11, 12):
         again.save(number, {"x": np.arange(3.0)})
-    assert sorted(checkpoint.finished(tmp_path / "run" / "checkpoints")) == [11, 12], "the newest two are kept"
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "12")
-    (tmp_path / "run" / "checkpoints" / "11").rename(tmp_path / "run" / "checkpoints" / "10")
-    assert again.newest() == 10 and np.array_equal(again.load(10)["x"], np.arange(3.0))
-    assert [entry.name for entry in (tmp_path / "run" / "checkpoints").iterdir()] == ["10"], "the half one is gone"
-    (tmp_path / "run" / "checkpoints" / "10" / "_METADATA").unlink()
-    for file in (tmp_path / "run" / "checkpoints" / "10").rglob("manifest.ocdbt"):
-        file.write_bytes(b"")
-    with pytest.raises(ValueError, match="is no whole checkpoint"):
-        again.load(10)
+    assert sorted(resume.finished(folder)) == [11, 12], "the newest two are kept"
+    (folder / "11.npz").write_bytes((folder / "12.npz").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="expected a whole checkpoint"):
+        again.load(11)
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):
-    """30 single bits of every file of a checkpoint; a file more; files of another program."""
-    kept, values = checkpoint.Checkpoints(tmp_path, {"a": 1}), {"x": np.arange(30) / 7, "y": np.ones(3, np.int32)}
-    kept.save(3, values)
+    """30 single bits of a checkpoint; a byte more; a file of another program."""
+    kept, values = resume.Checkpoints(tmp_path, {"a": 1}), {"x": np.arange(30) / 7, "y": np.ones(3, np.int32)}
+    kept.save(3, values | {"empty": np.zeros((0, 2))})
     same = lambda found: all(np.array_equal(found[name], values[name]) for name in values)  # noqa: E731
-    place = tmp_path / "checkpoints" / "3"
-    for file in sorted(path for path in place.rglob("*") if path.is_file() and path.stat().st_size):
-        refused = refused_flips(file, lambda: kept.load(3), same, 30)
-        assert refused == 30 or file.name == "checksum.json"
-    (place / "more").write_bytes(b"")
-    with pytest.raises(ValueError, match="its checksum does not fit"):
+    assert same(kept.load(3)) and kept.load(3)["empty"].shape == (0, 2)
+    file = tmp_path / "checkpoints" / "3.npz"
+    assert refused_flips(file, lambda: kept.load(3), same, 30) == 30
+    whole = file.read_bytes()
+    for content in (whole + b"x", whole[:-1], b"", b"another"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="expected a whole checkpoint"):
+            kept.load(3)
+    write_sealed(file, lambda beside: beside.write_bytes(b"no zip"))
+    with pytest.raises(ValueError, match="expected a whole checkpoint"):
         kept.load(3)
-    (place / "checksum.json").unlink()
-    assert kept.newest() is None and checkpoint.Checkpoints(tmp_path, {"a": 1}).newest() is None
-    assert not place.exists()
 
 
 def test_the_folder_of_another_version_is_refused_in_one_sentence(whole, tmp_path):
@@ -304,11 +303,11 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
     path = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", _KILLED, str(path), "4000000"], cwd=root)
     deadline = time.monotonic() + 120
-    while len(checkpoint.finished(path / "checkpoints")) < 2 and time.monotonic() < deadline:
+    while len(resume.finished(path / "checkpoints")) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    reached = max(checkpoint.finished(path / "checkpoints"))
+    reached = max(resume.finished(path / "checkpoints"))
     steps = 2 * (reached + 200)
     options = bm.TrainOptions(num_envs=2, replay_size=64, chunk=200, checkpoint_seconds=0.0, progress=False)
     resumed = _train(path, steps, options=options)
@@ -319,7 +318,7 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
 
 
 def test_signals_are_left_alone_outside_the_main_thread():
-    from bayes_mdp.experiments.deep.stops import Stops
+    from bayes_mdp.experiments.deep.train import Stops
 
     seen = []
 

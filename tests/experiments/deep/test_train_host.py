@@ -7,8 +7,9 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
-from bayes_mdp.experiments.deep import host_env, memory
-from bayes_mdp.experiments.deep.checkpoint import load_arrays
+from bayes_mdp.experiments.deep import host_env
+from bayes_mdp.experiments.deep import options as memory
+from bayes_mdp.experiments.resume import load_checkpoint
 
 AGENT = DQN(trunk=MLP((8,)), learning=QLearning(batch_size=4, learning_starts=8), epsilon=Epsilon(steps=200))
 OPTIONS = bm.TrainOptions(
@@ -27,7 +28,7 @@ def test_a_training_on_the_host_reports_evaluates_and_goes_on_bit_for_bit(tmp_pa
     first = _train(tmp_path / "twice", 200)
     twice = _train(tmp_path / "twice", 400)
     assert first.dataset["step"].values[-1] == 200 and twice.dataset["step"].values[-1] == 400
-    both = [load_arrays(tmp_path / name / "checkpoints" / "200") for name in ("once", "twice")]
+    both = [load_checkpoint(tmp_path / name / "checkpoints", 200) for name in ("once", "twice")]
     state = [name for name in both[0] if name.startswith(".")]
     assert {".world", ".replay", ".learner"} <= {name[: name.find(".", 1)] for name in state if name.find(".", 1) > 0}
     for name in state:

@@ -1,0 +1,363 @@
+"""Resuming: what is killed at any moment goes on from what it last wrote, in the same bits.
+
+Runs, comparisons and trainings do the same three things:
+
+1. Identity: the configuration (see `describe`) is kept as JSON. Work of another configuration is refused, and so is
+   work whose configuration cannot be told from another (`refuse_another`).
+2. Atomic writes: a file is written beside its place and renamed, so that it is there whole or not at all.
+3. Checksum: every file ends with the SHA-256 of its content; a file that is cut or altered is refused.
+
+`Snapshots` is one file of a run in progress, `Cells` a folder with a file for every finished part, `Checkpoints` a
+folder with the newest two states of a training. Arrays are npz files without pickles.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.experiments.case import SNAPSHOT_SECONDS
+from bayes_mdp.experiments.describe import first_difference, unidentified
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
+
+Values = dict[str, np.ndarray]
+_NOTE = "configuration.json"
+_KEPT = 2  # checkpoints
+
+
+def refuse_another(there: Any, here: Any, place: Any, what: str) -> None:
+    """Refuse to go on from what was kept of another configuration, or of one that cannot be told from another.
+
+    Args:
+        there, here: JSON values, of what was kept and of this call.
+        place: where it was kept.
+        what: of what it would be: "a snapshot of another run".
+
+    Raises:
+        ValueError: one sentence.
+    """
+    difference = first_difference(there, here)
+    if difference is not None:
+        raise ValueError(f"{place} holds {what}: {difference}; remove it or choose another path")
+    why = unidentified(here)
+    if why is not None:
+        raise ValueError(f"{place} may hold {what}, as {why}; remove it or choose another path")
+
+
+def note_configuration(folder: Path, configuration: Mapping[str, Any], expected: str, what: str) -> None:
+    """Write the configuration into a folder, or refuse a folder that has the note of another one.
+
+    Args:
+        folder: where `configuration.json` is.
+        configuration: JSON values.
+        expected: what the note should be, for the message about a damaged one.
+        what: see `refuse_another`.
+
+    Raises:
+        ValueError: a damaged note, or another configuration.
+    """
+    wanted = json.loads(json.dumps(dict(configuration)))
+    if (folder / _NOTE).exists():
+        refuse_another(read_json(folder / _NOTE, expected), wanted, folder, what)
+    else:
+        write_json(folder / _NOTE, wanted)
+
+
+def read_configuration(folder: str | Path) -> dict[str, Any]:
+    """The configuration of the training in a folder.
+
+    Raises:
+        FileNotFoundError: there is none. ValueError: the note of it is altered, or of another version.
+    """
+    note = Path(folder) / _NOTE
+    if not note.is_file():
+        raise FileNotFoundError(f"{folder} holds no training (there is no {note.name})")
+    return read_json(note, "what was trained there, as this version writes it")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write an npz file, whole or not at all, with its checksum."""
+
+    def write(beside: Path) -> None:
+        with beside.open("wb") as file:
+            np.savez(file, **arrays)
+
+    write_sealed(path, write)
+
+
+def read_arrays(path: Path, expected: str) -> Values:
+    """The arrays that `write_arrays` wrote.
+
+    Raises:
+        ValueError: the file is cut, altered or something else; the message says what was expected.
+        OSError: it cannot be read.
+    """
+    check_sealed(path, expected)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # sealed, but by something else: zipfile raises what it likes
+        raise ValueError(f"path is {str(path)!r}, expected {expected}") from error
+
+
+def named_arrays(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by their place in it; typed keys as their words."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
+
+
+def fill(tree: Any, arrays: Mapping[str, Any], where: str) -> Any:
+    """`tree` (arrays, or shapes and types) with the arrays that `named_arrays` gave, in buffers of their own.
+
+    Raises:
+        ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path)
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
+        found = arrays.get(name)
+        if found is None or found.shape != like.shape or found.dtype != like.dtype:
+            there = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise ValueError(
+                f"{where} is a checkpoint of another architecture: {name} is {there} there, "
+                f"expected {like.dtype}{list(like.shape)}"
+            )
+        array = jnp.array(found)  # a copy: compiled loops are given their state to write into
+        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else array
+
+    return jax.tree_util.tree_map_with_path(one, tree)
+
+
+def _words(leaf: Any) -> Any:
+    leaf = jnp.asarray(leaf) if not isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+class Snapshots:
+    """The file `<path>.partial` of a run in progress; a context manager around its loop over chunks.
+
+    It keeps the newest state, writes it at most every `seconds` and when the loop is interrupted, and removes the file
+    when the loop has ended.
+
+    Args:
+        path: of the result; None: nothing is written.
+        configuration: JSON values; a snapshot of another configuration is refused.
+        seconds: between two snapshots.
+    """
+
+    def __init__(
+        self, path: str | Path | None, configuration: dict[str, Any], *, seconds: float = SNAPSHOT_SECONDS
+    ) -> None:
+        self._path = None if path is None else check_file(Path(f"{path}.partial"))
+        self._configuration, self._seconds = configuration, seconds
+        self._written = time.monotonic()
+        self._newest: tuple[int, Any, Callable[[], Mapping[str, Any]]] | None = None
+
+    def __enter__(self) -> "Snapshots":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._path is not None:
+            self._path.unlink(missing_ok=True)
+        elif self._newest is not None and not any(x.is_deleted() for x in jax.tree.leaves(self._newest[1])):
+            self._write()  # a state that a failed call has already written into cannot be kept
+
+    def keep(self, done: int, carry: Any, rows: Callable[[], Mapping[str, Any]] = dict) -> None:
+        """Remember the newest state (it may still be computed).
+
+        Args:
+            done: how much is done, in the units of the loop.
+            carry: the state, a tree of arrays.
+            rows: gives the arrays of what was recorded so far, by name; called when they are written.
+        """
+        self._newest = (done, carry, rows)
+
+    def write_if_old(self) -> None:
+        """Write what is remembered if the last snapshot is old enough."""
+        if time.monotonic() - self._written >= self._seconds:
+            self._write()
+
+    def restore(self, carry: Any) -> tuple[int, Any, Values]:
+        """(how much is done, state, recorded arrays) of the snapshot; where there is none, (0, carry, {}).
+
+        Raises:
+            ValueError: the snapshot is cut, altered, or of another configuration.
+        """
+        if self._path is None or not self._path.exists():
+            return 0, carry, {}
+        configuration, arrays = read_snapshot(self._path)
+        refuse_another(configuration, self._configuration, self._path, "a snapshot of another run")
+        done = int(arrays.pop("done"))
+        rows = {name[5:]: x for name, x in arrays.items() if name.startswith("rows ")}
+        return done, fill(carry, arrays, str(self._path)), rows
+
+    def _write(self) -> None:
+        if self._path is None or self._newest is None:
+            return
+        done, carry, rows = self._newest
+        arrays = named_arrays(carry) | {f"rows {name}": x for name, x in rows().items()}
+        arrays |= {"configuration": np.array(json.dumps(self._configuration)), "done": np.array(done)}
+        write_arrays(self._path, {name: np.asarray(x) for name, x in arrays.items()})
+        self._written = time.monotonic()
+
+
+def read_snapshot(path: Path) -> tuple[dict[str, Any], Values]:
+    """(configuration, arrays) of a snapshot.
+
+    Raises:
+        ValueError: it is cut or altered.
+    """
+    expected = "a whole snapshot of a run; remove it or choose another path"
+    arrays = read_arrays(path, expected)
+    if "configuration" not in arrays:
+        raise ValueError(f"path is {str(path)!r}, expected {expected}")
+    return json.loads(str(arrays.pop("configuration"))), arrays
+
+
+def folder_of(path: str | Path) -> Path:
+    """The folder of the cells of the result under `path`."""
+    return Path(f"{path}.cells")
+
+
+class Cells:
+    """The finished parts of a long experiment, by name: an npz file each, in a folder with the configuration.
+
+    Args:
+        folder: it is made where it does not exist; None: nothing is kept.
+        configuration: JSON values, of everything that the cells depend on.
+
+    Raises:
+        ValueError: the folder holds cells of another configuration, or is none; a damaged cell (of `get`).
+    """
+
+    def __init__(self, folder: str | Path | None = None, configuration: Mapping[str, Any] | None = None) -> None:
+        self._folder = None if folder is None else check_folder(folder)
+        self._bar: Progress | None = None
+        self._done = 0
+        if self._folder is not None:
+            self._folder.mkdir(exist_ok=True)
+            note = f"the note of finished cells; remove {self._folder}"
+            note_configuration(self._folder, configuration or {}, note, "cells of another run")
+
+    def expect(self, number: int) -> "Cells":
+        """The same cells, to be used in a `with` statement: a progress bar over `number` of them."""
+        self._bar, self._done = Progress(1, number, unit=" cells"), 0
+        return self
+
+    def __enter__(self) -> "Cells":
+        assert self._bar is not None
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._bar is not None
+        self._bar.__exit__(kind, error, trace)
+        self._bar = None
+
+    def get(self, name: str, compute: Callable[[Path | None], Mapping[str, Any]]) -> Values:
+        """What `compute` returned for this name, in this run or in one before it.
+
+        Args:
+            name: of the cell and of its file.
+            compute: (path beside which it may keep snapshots, or None) -> arrays by name.
+        """
+        if self._bar is not None:
+            self._bar.describe(name)
+        file = None if self._folder is None else self._folder / f"{name}.npz"
+        if file is None or not file.exists():
+            values = {entry: np.asarray(value) for entry, value in compute(file).items()}
+            if file is not None:
+                write_arrays(file, values)
+        if file is not None:  # read back also what was just written: both ways give the same
+            values = read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
+        self._done += 1
+        if self._bar is not None:
+            self._bar.advance(self._done)
+        return values
+
+    def remove(self) -> None:
+        """Remove the folder: for whoever has the whole result on the disk."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+
+
+class Checkpoints:
+    """The newest two states of a training: `<folder>/checkpoints/<iteration>.npz`.
+
+    Args:
+        folder: it is made where it does not exist.
+        configuration: JSON values, of everything that the training depends on.
+
+    Raises:
+        ValueError: the folder holds a training of another configuration.
+    """
+
+    def __init__(self, folder: str | Path, configuration: Mapping[str, Any]) -> None:
+        check_folder(folder)
+        self._folder = Path(folder).absolute() / "checkpoints"
+        check_folder(self._folder).mkdir(parents=True, exist_ok=True)
+        note = "what was trained there, as this version writes it"
+        note_configuration(Path(folder), configuration, note, "another training")
+        for half in self._folder.glob(".*.npz"):  # left by a process that was killed while it wrote
+            half.unlink(missing_ok=True)
+
+    def newest(self) -> int | None:
+        """Iterations that were done at the newest checkpoint; None: there is none."""
+        return max(finished(self._folder), default=None)
+
+    def save(self, iteration: int, arrays: Mapping[str, Any]) -> None:
+        """Keep the arrays as the newest checkpoint.
+
+        Raises:
+            OSError: they could not be written; the checkpoint before it stays.
+        """
+        place = checkpoint_path(self._folder, iteration)
+        if place.exists():
+            return
+        try:
+            write_arrays(place, {name: np.asarray(x) for name, x in arrays.items()})
+        except OSError as error:
+            last = self.newest()
+            stays = "there is none before it" if last is None else f"that of iteration {last} stays"
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise OSError(f"checkpoint {place} could not be written ({why}); {stays}") from error
+        for old in sorted(finished(self._folder))[:-_KEPT]:
+            checkpoint_path(self._folder, old).unlink(missing_ok=True)
+
+    def load(self, iteration: int) -> Values:
+        """The arrays that were kept."""
+        return load_checkpoint(self._folder, iteration)
+
+
+def checkpoint_path(folder: Path, iteration: int) -> Path:
+    """The file of a checkpoint."""
+    return folder / f"{iteration}.npz"
+
+
+def finished(folder: Path) -> list[int]:
+    """The checkpoints in a folder, by iteration; unfinished ones have another name."""
+    return [int(file.stem) for file in folder.glob("*.npz") if file.stem.isdigit()]
+
+
+def load_checkpoint(folder: Path, iteration: int) -> Values:
+    """The arrays of one checkpoint.
+
+    Raises:
+        ValueError: it is altered, or cannot be read.
+    """
+    place = checkpoint_path(folder, iteration)
+    return read_arrays(place, "a whole checkpoint; remove it")
