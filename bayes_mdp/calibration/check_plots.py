@@ -127,7 +127,9 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     number = len(rank)
     low, high = stats.binom.interval(LEVEL, number, 1 / num_bins)
     where.axhspan(low / number, high / number, label=f"{LEVEL:.0%} of one bar", **BAND)
-    where.hist(rank, np.linspace(0, 1, num_bins + 1), weights=np.full(number, 1 / number), color="0.4", rwidth=0.9)
+    where.hist(
+        rank, np.linspace(0, 1, num_bins + 1).tolist(), weights=np.full(number, 1 / number), color="0.4", rwidth=0.9
+    )
     where.axhline(1 / num_bins, color="k", linewidth=0.8)
     p_value = float(check.dataset["joint_p_value"])
     where.set(

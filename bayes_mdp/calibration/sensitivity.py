@@ -196,7 +196,7 @@ def _integral(width: np.ndarray, heights: np.ndarray) -> Float[np.ndarray, " M"]
 def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, float]) -> pd.DataFrame:
     table = pd.DataFrame({"quantity": names, "prior": both[0], "likelihood": both[1]})
     # Constant quantities are left out.
-    table = table[np.isfinite(both[0]) & np.isfinite(both[1])].reset_index(drop=True)
+    table = pd.DataFrame(table[np.isfinite(both[0]) & np.isfinite(both[1])].reset_index(drop=True))
     verdicts = {
         (False, False): "moves with neither",
         (False, True): "rests on the data",
@@ -217,7 +217,7 @@ def _quantities(
         if draws.names:
             found["reward_mean"] = draws.parameters[0]
         return found
-    functions: dict[str, Quantity] = dict(asked or {})
+    functions: dict[str, Callable[[MDP], Array | dict[str, Array]]] = dict(asked or {})
     if objective is not None:
         functions = {"": lambda mdp: _planned(mdp, objective), **functions}
     mdps = _mdps(draws, space)
