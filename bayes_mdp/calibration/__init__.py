@@ -1,7 +1,7 @@
-"""Proof that a posterior's uncertainty is true, and every posterior for ArviZ.
+"""Calibration of posteriors, and their export to ArviZ.
 
-`check` and `sbc` draw worlds from a prior, simulate data, infer, and compare with the truth; `predictive_check`,
-`loo_pit`, `prior_sensitivity` and `diagnose` look at one posterior and its data; `to_arviz` and `dataset` hand it over.
+`check` and `sbc` sample MDPs from a prior, simulate data, infer, and compare with the truth; `predictive_check`,
+`loo_pit`, `prior_sensitivity` and `diagnose` examine one posterior and its data; `to_arviz` and `dataset` export it.
 """
 
 from bayes_mdp.calibration.check_plots import plot_check

@@ -1,27 +1,22 @@
-"""What differs between kinds of posteriors when they are shown to ArviZ. Host-side."""
-
-from typing import Any
+"""The kinds of posterior that this package analyses, and what they do not have in common. Host-side."""
 
 import jax
-import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from bayes_mdp.calibration.draws import Draws, check_draws, draw, reference
-from bayes_mdp.calibration.observed import Data, Rows, before_data, observe
-from bayes_mdp.calibration.programs import draw_program
-from bayes_mdp.calibration.runs import Run
 from bayes_mdp.inference.chains import Chains
 from bayes_mdp.inference.collapsed import CollapsedPosterior
 from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
-from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, described
+from bayes_mdp.mdp.validation import check_count, check_key, described
+from bayes_mdp.models.joint import Prior
+
+FittedPosterior = ConjugatePosterior | Mixture | CollapsedPosterior | SampledPosterior
 
 
-def check_posterior(posterior: Any, num_draws: int) -> None:
-    """Refuse what cannot be shown.
+def check_posterior(posterior: FittedPosterior, num_draws: int) -> None:
+    """Refuse anything but a posterior with transition rows and reward laws, and a number of draws below one.
 
     Raises:
         TypeError: no posterior of this package with rows and reward laws.
@@ -43,52 +38,20 @@ def key_or_first(key: PRNGKeyArray | None) -> PRNGKeyArray:
     return key
 
 
-def draws_and_rows(key: PRNGKeyArray, posterior: Any, data: Data, num_draws: int, group: str) -> tuple[Draws, Rows]:
-    """Draws of the "posterior" or the "prior", and the transitions one by one.
-
-    Raises:
-        ValueError, TypeError: as `to_arviz`; data that are sums.
-    """
-    check_posterior(posterior, num_draws)
-    check_name("group", group, ("posterior", "prior"))
-    check_draws(posterior, num_draws, _number_of(data))
-    rows, _ = observe(reference(posterior), data)
-    if rows is None:
-        raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
-    return (draw if group == "posterior" else draw_prior)(key, posterior, num_draws), rows
+def reference(posterior: FittedPosterior) -> ConjugatePosterior | SampledPosterior:
+    """The posterior whose data statistics and tables stand for `posterior`: of a mixture its first component."""
+    return posterior.component(0) if isinstance(posterior, Componentwise) else posterior
 
 
-def _number_of(data: Data) -> int:
-    """Transitions, where `data` holds them one by one."""
-    data = data.transitions if isinstance(data, Log) else data
-    return int(np.size(data.state)) if isinstance(data, Transitions) else 0
-
-
-def draw_prior(key: PRNGKeyArray, posterior: Any, num_draws: int) -> Draws:
-    """Draws of the belief before any data, with the sites that the posterior draws.
-
-    Raises:
-        ValueError: the posterior was loaded from a file and has no program, or its prior is improper.
-    """
-    if not isinstance(posterior, CollapsedPosterior | SampledPosterior):
-        return draw(key, before_data(posterior), num_draws)
-    check_draws(posterior, num_draws)
-    if not has_prior(posterior):
-        raise ValueError("the posterior has no proper prior program (one that was loaded has none), expected one")
-    drawn = draw_program(key, program_of(posterior), posterior.space, num_draws)
-    sites = {name: drawn.run.sites[name] for name in sites_of(posterior)}
-    return drawn._replace(run=Run(sites))
-
-
-def has_prior(posterior: Any) -> bool:
-    """Whether draws before any data can be made."""
+def has_prior(posterior: FittedPosterior) -> bool:
+    """Whether its prior can be drawn from: the prior is proper, and its program is available if it is needed."""
     if isinstance(posterior, SampledPosterior) and posterior.recipe.improper:
         return False
     return not isinstance(posterior, CollapsedPosterior | SampledPosterior) or program_of(posterior) is not None
 
 
-def program_of(posterior: Any) -> Any:
-    """The prior program behind a posterior that is no single closed form; None: there is none at hand."""
+def program_of(posterior: FittedPosterior) -> Prior | None:
+    """The prior program; None: a single closed form, or a posterior that was loaded without its program."""
     if isinstance(posterior, Mixture):
         return posterior.program
     if isinstance(posterior, SampledPosterior):
@@ -98,18 +61,13 @@ def program_of(posterior: Any) -> Any:
     return None
 
 
-def sites_of(posterior: Any) -> dict[str, Any]:
-    """The latent sites that the posterior draws by name: site -> [K ...]."""
+def sites_of(posterior: FittedPosterior) -> dict[str, Array]:
+    """Draws of the latent sites that the posterior holds by name: site -> [K ...]."""
     if isinstance(posterior, CollapsedPosterior | Mixture):
         return posterior.hyper
     return posterior.sites if isinstance(posterior, SampledPosterior) else {}
 
 
-def chains_of(posterior: Any) -> Chains | None:
-    """The chains behind a posterior."""
+def chains_of(posterior: FittedPosterior) -> Chains | None:
+    """The Markov chains behind a posterior; None: there are none."""
     return posterior.mcmc if isinstance(posterior, CollapsedPosterior | SampledPosterior) else None
-
-
-def method_of(posterior: Any) -> str:
-    """How it was inferred, in one word."""
-    return posterior.method

@@ -1,12 +1,13 @@
-"""Pictures of a check, one function each, and all of them (`plot_check`). matplotlib is loaded when one is drawn.
+"""Figures of a check, one function each, and all of them (`plot_check`). matplotlib is loaded when one is drawn.
 
 The quantities with the smallest p-values are drawn in colour and named, the others in grey.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 from scipy import stats
 
 from bayes_mdp.calibration.check_result import Check
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAMED = 4
-MOST_POINTS = 100  # of one quantity, where each has a bar
+MOST_POINTS = 100  # of one quantity, if each has an error bar
 GREY = "0.75"
 BAND = {"color": "tab:blue", "alpha": 0.15, "linewidth": 0}
 LEVEL = 0.95
 
 
 def plot_check(check: Check) -> "Figure":
-    """All pictures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal)."""
+    """All figures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal)."""
     check_type("check", check, Check, "a Check")
     from matplotlib.figure import Figure
 
@@ -66,7 +67,7 @@ def plot_recovery(check: Check, *, axes: "Axes | None" = None) -> "Figure":
 
 
 def plot_ecdf(check: Check, *, axes: "Axes | None" = None) -> "Figure":
-    """ECDF of the ranks less that of uniform ranks, with the band that decides the verdict."""
+    """ECDF of the ranks minus that of uniform ranks, with the band of the test."""
     figure, where = _place(axes)
     num_draws, alarm = int(check.dataset.attrs["num_draws"]), check.dataset.attrs["false_alarm"]
     x = np.arange(1, num_draws + 2) / (num_draws + 1)
@@ -85,7 +86,7 @@ def plot_ecdf(check: Check, *, axes: "Axes | None" = None) -> "Figure":
 
 
 def plot_coverage(check: Check, *, axes: "Axes | None" = None) -> "Figure":
-    """Share of simulations whose central interval holds the truth against its level, and the band of one level."""
+    """Fraction of simulations whose central interval holds the truth against its level, and the band of one level."""
     figure, where = _place(axes)
     number = check.dataset.sizes["simulation"]
     level = np.linspace(0.0, 1.0, 201)
@@ -116,7 +117,7 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """Ranks of the truth's energy score among those of the draws: all quantities together.
 
     Raises:
-        ValueError: the check looked at one quantity alone.
+        ValueError: the check has only one quantity that varies.
     """
     if "joint_rank" not in check.dataset:
         raise ValueError("check holds one quantity that varies, expected at least two for a joint score")
@@ -126,7 +127,9 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     number = len(rank)
     low, high = stats.binom.interval(LEVEL, number, 1 / num_bins)
     where.axhspan(low / number, high / number, label=f"{LEVEL:.0%} of one bar", **BAND)
-    where.hist(rank, np.linspace(0, 1, num_bins + 1), weights=np.full(number, 1 / number), color="0.4", rwidth=0.9)
+    where.hist(
+        rank, np.linspace(0, 1, num_bins + 1).tolist(), weights=np.full(number, 1 / number), color="0.4", rwidth=0.9
+    )
     where.axhline(1 / num_bins, color="k", linewidth=0.8)
     p_value = float(check.dataset["joint_p_value"])
     where.set(
@@ -140,10 +143,10 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
 
 
 def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
-    """How often an action was optimal against the probability that the posterior gave to it.
+    """How often an action was optimal against its posterior probability.
 
     Raises:
-        ValueError: the check did not look at which action is optimal.
+        ValueError: the check has no events of optimal actions.
     """
     if "optimal" not in check.dataset:
         raise ValueError("check holds no probabilities of optimal actions, expected those of an objective with actions")
@@ -166,7 +169,7 @@ def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     return figure
 
 
-def _quantities(check: Check, *, only_named: bool = False) -> Iterator[tuple[str | None, str, Any]]:
+def _quantities(check: Check, *, only_named: bool = False) -> Iterator[tuple[str | None, str, xr.Dataset]]:
     """Label, colour and data of each quantity that varies; the named ones last, on top."""
     data = check.dataset
     order = np.argsort(np.where(data["varies"], data["p_value"], np.inf))[: int(data["varies"].sum())]
@@ -181,10 +184,10 @@ def _ecdf(rank: np.ndarray, num_draws: int) -> np.ndarray:
     return np.cumsum(np.bincount(rank, minlength=num_draws + 1)) / len(rank)
 
 
-def _place(axes: Any) -> tuple[Any, Any]:
-    """The figure and axes to draw in: a figure that belongs to nobody else, where none is given."""
+def _place(axes: "Axes | None") -> "tuple[Figure, Axes]":
+    """The figure and axes to draw in: a new figure, if no axes are given."""
     if axes is not None:
-        return axes.figure, axes
+        return axes.figure, axes  # pyright: ignore[reportReturnType] - a SubFigure serves as well
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")

@@ -1,38 +1,35 @@
-"""`Check`: what was tried, what holds, what does not, what to do."""
+"""`Check`: the result of a check, as numbers and in words."""
 
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from bayes_mdp.calibration.ecdf import Detectable, detectable
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 FORMAT = "bayes_mdp check 1"
 WIDTH = 100
 SHOWN = 5
 JOINT, OPTIMAL = "joint", "P(optimal)"
-LITTLE = 0.1  # contraction below which data teach next to nothing
-STRONG = 3.0  # standard errors from which on a mean or a spread of z-scores is called off
+LITTLE = 0.1  # contraction below which the data are hardly informative
+STRONG = 3.0  # standard errors above which a mean or a standard deviation of z-scores is reported
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """Whether posteriors are calibrated; `print` says it in words.
+    """Whether posteriors are calibrated; `print` it for a report in words.
 
     Args:
         dataset: everything, as an `xarray.Dataset` (see `check`); `load_check` reads its file.
     """
 
-    dataset: "xr.Dataset"
+    dataset: xr.Dataset
 
     def at(self, false_alarm: float) -> "Check":
-        """The same simulations, judged with another probability of a false alarm.
+        """The same simulations, tested at another probability of a false alarm.
 
         Raises:
             ValueError: it does not lie between 0 and 1.
@@ -55,7 +52,7 @@ class Check:
 
     @property
     def p_values(self) -> dict[str, float]:
-        """Of every test. Bonferroni: each is held against `false_alarm` over their number."""
+        """Of every test. Bonferroni: each is compared with `false_alarm` over their number."""
         of_quantities = self._varying["p_value"]
         named = zip(of_quantities["quantity"].to_numpy(), of_quantities.to_numpy(), strict=True)
         tests = {str(name): float(p) for name, p in named}
@@ -73,17 +70,15 @@ class Check:
 
     @property
     def contraction(self) -> float:
-        """Mean of 1 - posterior variance / prior variance: 0 where nothing was learnt, 1 where all is known."""
+        """Mean of 1 - posterior variance / prior variance: 0 if the data are not informative, 1 if all is known."""
         return float(self._varying["contraction"].mean())
 
     @property
-    def z_score(self) -> "xr.Dataset":
+    def z_score(self) -> xr.Dataset:
         """`mean` and `sd` of (truth - posterior mean) / posterior sd of each quantity: 0 and 1 where calibrated.
 
-        The sign is that of the truth: a negative mean says that the posterior lies too high.
+        The sign is that of the truth: a negative mean: the posterior lies too high.
         """
-        import xarray as xr
-
         z = self._varying["z_score"]
         return xr.Dataset({"mean": z.mean("simulation"), "sd": z.std("simulation", ddof=1)})
 
@@ -99,15 +94,16 @@ class Check:
         return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
 
     def to_netcdf(self, path: str | Path) -> None:
-        """Write the dataset, whole or not at all; `load_check` reads it.
+        """Write the dataset, atomically; `load_check` reads it.
 
         Raises:
-            ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
+            ValueError: `path` is a folder, a device or a pipe.
+            OSError: the file cannot be written.
         """
         write_netcdf(self.dataset, path)
 
     def __str__(self) -> str:
-        """What was tried, what holds, what does not, what to do."""
+        """The verdict, the simulations, each score, and advice."""
         attrs = self.dataset.attrs
         verdict = "calibrated" if self.calibrated else "NOT CALIBRATED"
         lines = [("", f"Calibration of {attrs['prior']}, inference {attrs['method']}: {verdict}")]
@@ -121,7 +117,7 @@ class Check:
         return "\n".join(_paragraph(title, text) for title, text in lines)
 
     @property
-    def _varying(self) -> "xr.Dataset":
+    def _varying(self) -> xr.Dataset:
         return self.dataset.isel(quantity=np.flatnonzero(self.dataset["varies"].to_numpy()))
 
     def _worst_coverage(self) -> tuple[float, str, int]:
@@ -192,7 +188,7 @@ class Check:
         return f"nothing; more simulations see smaller faults. {limits}"
 
     def _symptom(self) -> str:
-        """How the clearest finding is off, where its z-scores or its Brier score tell."""
+        """How the clearest finding deviates, by its z-scores or its Brier score."""
         data, number = self.dataset, self.dataset.sizes["simulation"]
         name = next((each for each in self.findings if each not in (JOINT, OPTIMAL)), self.findings[0])
         if name == OPTIMAL:
@@ -204,19 +200,20 @@ class Check:
             far = float(data["joint_rank"].mean()) > data.attrs["num_draws"] / 2
             return f"The quantities together are off: their draws lie too {'near each other' if far else 'far apart'}."
         mean, sd = (float(self.z_score[each].sel(quantity=name)) for each in ("mean", "sd"))
-        said = []
+        words = []
         if abs(mean) > STRONG * sd / number**0.5:
-            said.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
+            words.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
         if abs(sd - 1) > STRONG / (2 * number) ** 0.5:
-            said.append("is too narrow (too sure)" if sd > 1 else "is too wide (not sure enough)")
-        return f"The posterior of {name} {' and '.join(said) or 'has the wrong shape (see the ECDF)'}."
+            words.append("is too narrow (too sure)" if sd > 1 else "is too wide (not sure enough)")
+        return f"The posterior of {name} {' and '.join(words) or 'has the wrong shape (see the ECDF)'}."
 
 
 def load_check(path: str | Path) -> Check:
-    """What `check(path=...)` or `Check.to_netcdf` wrote.
+    """Read a file of `check(path=...)` or `Check.to_netcdf`.
 
     Raises:
-        ValueError: the file is cut, altered (its checksum does not fit), or no check. OSError: it cannot be read.
+        ValueError: the file is truncated or altered (its checksum does not fit), or no check.
+        OSError: it cannot be read.
     """
     dataset = read_netcdf(path, "a whole NetCDF file that check(path=...) wrote")
     if dataset.attrs.get("format") != FORMAT:
@@ -225,7 +222,7 @@ def load_check(path: str | Path) -> Check:
 
 
 def _limits(seen: Detectable) -> str:
-    """Which faults would have shown; nan: none of the kind."""
+    """The smallest faults that would have been found; nan: none of the kind."""
     faults = [
         ("spread by less than {:.2f} of what is right", seen.narrow),
         ("spread by more than {:.2f} of what is right", seen.wide),

@@ -1,4 +1,4 @@
-"""`check`: is a posterior calibrated for what one wants to know of an MDP? Host-side: compiles itself."""
+"""`check`: calibration of a posterior for decisions in an MDP. Host-side; it compiles its own program."""
 
 import json
 import platform
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.calibration.check_dataset import Simulated, numbers
-from bayes_mdp.calibration.check_quantities import optimal_actions, values
 from bayes_mdp.calibration.check_result import FORMAT, Check
+from bayes_mdp.calibration.check_scores import Simulated, numbers
 from bayes_mdp.calibration.posterior_sbc import truths_near
-from bayes_mdp.calibration.prior_sbc import options_of, program_of, run_simulations, sampler
-from bayes_mdp.calibration.quantities import Quantity
-from bayes_mdp.calibration.ranks import Design
+from bayes_mdp.calibration.prior_sbc import identity_of, options_of, run_simulations, sampler
+from bayes_mdp.calibration.quantities import Quantity, optimal_actions, values
+from bayes_mdp.calibration.ranks import Behaviour, Design
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.judge import describe_objective
 from bayes_mdp.inference.methods import Method
@@ -28,15 +28,13 @@ from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number
-
-if TYPE_CHECKING:
-    import xarray as xr
+from bayes_mdp.models.joint import Prior
 
 PER_PAIR = 10
 
 
 class _Source(NamedTuple):
-    """Where truths and data come from: `Design`'s part of it, and in words."""
+    """Where truths and data come from: the log, if there is one, and descriptions for the report."""
 
     log: Transitions | None
     name: str
@@ -46,7 +44,7 @@ class _Source(NamedTuple):
 
 def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     key: PRNGKeyArray,
-    prior: Any,
+    prior: Prior,
     space: StateActionSpace,
     *,
     data: Log | Transitions | None = None,
@@ -56,23 +54,23 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     num_draws: int = 200,
     num_transitions: int | None = None,
     method: str | Method = "auto",
-    behaviour: Any = None,
+    behaviour: Behaviour = None,
     false_alarm: float = 0.01,
     path: str | Path | None = None,
 ) -> Check:
     """Simulation-based calibration of decisions: coverage, contraction, z-scores and a verdict; `print` shows it.
 
     Truths are drawn from the prior, or near `data` (see `truths_near`), and inferred from simulated transitions, all in
-    one compiled program (see `sbc`). For every quantity the truth is held against the draws of its posterior: ranks,
-    coverage of intervals, z-scores. All quantities together are held against each other by the ranks of an energy
-    score. Which action is optimal is an event: the posterior's probability of it is a forecast, which ranks say nothing
-    of; it is scored as such (Brier score against that of every draw in the place of the truth, reliability by bins).
+    one compiled program (see `sbc`). For every quantity the truth is compared with the draws of its posterior: ranks,
+    coverage of intervals, z-scores. All quantities together are tested by the ranks of an energy score. Whether an
+    action is optimal is an event, of which the posterior gives a probability forecast; it is tested by its Brier score
+    (against that of every draw in the place of the truth), and shown as a reliability diagram.
 
     The verdict: exact tests of uniform ranks (`bayes_mdp.calibration.ecdf`) of each quantity and of the joint score,
-    and a bound on the tails of the Brier score; Bonferroni over all: a calibrated posterior is refused with probability
-    `false_alarm` at most. The same simulations are judged at another one by `Check.at`.
+    and a bound on the tails of the Brier score; Bonferroni over all: a calibrated posterior is rejected with
+    probability `false_alarm` at most. `Check.at` tests the same simulations at another one.
 
-    The dataset of the answer, with dims simulation, quantity, level, pair and bin: `truth`, `rank`, `posterior_mean`,
+    The dataset of the result, with dims simulation, quantity, level, pair and bin: `truth`, `rank`, `posterior_mean`,
     `posterior_sd`, `interval_low`, `interval_high` (central 90 %), `z_score`, `contraction` [simulation, quantity];
     `coverage` [quantity, level]; `p_value`, `varies` [quantity]; `energy_score` (of the truth), `energy_score_draws`
     (mean of the draws in its place), `joint_rank` [simulation] and `joint_p_value`; `optimal`, `forecast`
@@ -89,18 +87,18 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         quantities: name -> function of a `Drawn` (its `mdp`, `solution`, ...) that gives a number. None: the optimal
             value of every state and of every pair (of the first step of an episode), and the probability that an
             action is optimal.
-        num_simulations: truths that are drawn and inferred.
+        num_simulations: number of truths.
         num_draws: of each posterior.
         num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
         method: as for `sbc`.
         behaviour: as for `sbc`: None: pairs at random; or a policy. With `data`: the pairs of the log.
         false_alarm: probability that a calibrated posterior is called not calibrated.
         path: NetCDF file for the dataset (`load_check` reads it). Finished chunks are kept beside it: the same call
-            goes on where it stopped.
+            resumes from them.
 
     Raises:
-        ValueError, TypeError: one sentence on the argument that cannot be used (as `infer`, `sbc`); a quantity that is
-            not finite in some draw; quantities that the prior leaves no doubt about.
+        ValueError, TypeError: an argument that cannot be used (as `infer`, `sbc`); a quantity that is not finite in
+            some draw; no quantity that varies under the prior.
     """
     check_key("key", key)
     kept = None if path is None else _kept_beside(path)
@@ -122,13 +120,12 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         posterior = infer(key_posterior, prior, data, space=space, method=method)
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
-    program = program_of((prior, space, quantities, behaviour, objective, method, source.log))
+    program = identity_of((prior, space, quantities, behaviour, objective, method, source.log))
     shared = _shared(attributes, method) | {"program": program}
     simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
-    answer = Check(
-        numbers(rng, _split(simulated, list(asked), list(events))).assign_attrs(attributes, false_alarm=false_alarm)
-    )
+    dataset = numbers(rng, _split(simulated, list(asked), list(events)))
+    answer = Check(dataset.assign_attrs(attributes, false_alarm=false_alarm))
     if path is not None and kept is not None:
         answer.to_netcdf(path)
         kept.unlink(missing_ok=True)
@@ -136,7 +133,11 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
 
 
 def _kept_beside(path: str | Path) -> Path:
-    """Where finished chunks are kept; both files are looked at before there is any work."""
+    """The file of finished chunks. Both files are checked before any work.
+
+    Raises:
+        ValueError, OSError: one of them cannot be written.
+    """
     check_file(path)
     return check_file(f"{path}.partial")
 
@@ -149,7 +150,9 @@ def _objective(objective: Objective | None, space: StateActionSpace) -> Objectiv
     return objective
 
 
-def _source(data: Any, space: StateActionSpace, num_transitions: int | None, behaviour: Any) -> _Source:
+def _source(
+    data: Log | Transitions | None, space: StateActionSpace, num_transitions: int | None, behaviour: Behaviour
+) -> _Source:
     if data is None:
         cells = int(np.prod(space.shape)) if space.legal is None else int(np.sum(space.legal)) * (space.horizon or 1)
         number = PER_PAIR * cells if num_transitions is None else num_transitions
@@ -165,7 +168,7 @@ def _source(data: Any, space: StateActionSpace, num_transitions: int | None, beh
     return _Source(log, name, int(np.size(log.state)), "the pairs of the log once more")
 
 
-def _split(simulated: "xr.Dataset", asked: list[str], events: list[str]) -> Simulated:
+def _split(simulated: xr.Dataset, asked: list[str], events: list[str]) -> Simulated:
     """The quantities, and the events of which action is optimal."""
     numbers, chances = simulated.sel(quantity=asked), simulated.sel(quantity=events)
     truth, draws = (numbers[name].to_numpy().astype(np.float64) for name in ("truth", "draws"))
@@ -175,9 +178,9 @@ def _split(simulated: "xr.Dataset", asked: list[str], events: list[str]) -> Simu
 
 
 def _configuration(
-    key: PRNGKeyArray, prior: Any, fit: Fit, objective: Objective, source: _Source, num_draws: int
-) -> dict[str, Any]:
-    """What the answer rests on, as NetCDF can hold it."""
+    key: PRNGKeyArray, prior: Prior, fit: Fit, objective: Objective, source: _Source, num_draws: int
+) -> dict[str, str | int]:
+    """The configuration of the check, as NetCDF attributes."""
     packages = ("bayes-mdp", "jax", "numpyro", "numpy")
     return {
         "format": FORMAT,
@@ -195,7 +198,7 @@ def _configuration(
     }
 
 
-def _shared(attributes: dict[str, Any], method: Any) -> dict[str, str]:
-    """What finished chunks must have in common with the call that goes on."""
+def _shared(attributes: dict[str, str | int], method: str | Method) -> dict[str, str]:
+    """The attributes that finished chunks must have in common with the call that resumes from them."""
     names = ("prior", "method", "objective", "source", "precision", "key", "versions")
-    return {**{name: attributes[name] for name in names}, "options": options_of(method)}
+    return {**{name: str(attributes[name]) for name in names}, "options": options_of(method)}

@@ -1,4 +1,4 @@
-"""Are ranks uniform? The exact test by the ECDF, and what it can see. NumPy in float64, host-side.
+"""The exact ECDF test of uniform ranks, and its power. NumPy in float64, host-side.
 
 N ranks in 0..L are compared with the uniform distribution at every k: how many are <= k is binomial there, and the
 smallest two-sided tail probability over k is the statistic (Säilynoja, Bürkner and Vehtari 2022, *Graphical test for
@@ -20,19 +20,19 @@ Counts = Int[np.ndarray, " L+1"]
 
 
 class Band(NamedTuple):
-    """Bounds on how many of N ranks are <= k, for k = 0..L, that uniform ranks keep with a known probability."""
+    """Bounds on how many of N ranks are <= k, for k = 0..L."""
 
     low: Counts
     high: Counts
 
 
 class Detectable(NamedTuple):
-    """The smallest faults of a normal posterior that are seen with a given probability; nan: none is.
+    """The smallest faults of a normal posterior that are found with a given probability; nan: none is.
 
     Args:
-        narrow: standard deviation of the draws over the right one, below 1.
+        narrow: standard deviation of the draws over the correct one, below 1.
         wide: the same, above 1.
-        shift: mean of the draws minus the right one, in posterior standard deviations.
+        shift: mean of the draws minus the correct one, in posterior standard deviations.
     """
 
     narrow: float
@@ -42,6 +42,9 @@ class Detectable(NamedTuple):
 
 def prob_inside(band: Band, rank_probs: Float[np.ndarray, " L+1"], num: int) -> float:
     """Probability that N independent ranks with these probabilities stay inside the band at every k."""
+    # The recursion of Moscovich and Nadler: the counts are a Poisson process, conditioned on N events in all (at the
+    # end). inside[i] is the probability that the path was within the band so far and now counts first + i. Each k
+    # adds a Poisson number of events (a convolution) and cuts off what leaves the band.
     inside, first = np.ones(1), 0
     for low, high, prob in zip(*band, rank_probs, strict=True):
         steps = stats.poisson.pmf(np.arange(high - first + 1), num * prob)
@@ -59,19 +62,21 @@ def p_value(ranks: Int[np.ndarray, " N"], num_draws: int) -> float:
     each = np.arange(num_draws + 1)
     statistic = float(2 * np.minimum(below[each, counts], above[each, counts]).min())
     outside = 1.0 - prob_inside(_band_above(num, num_draws, statistic), _uniform(num_draws), num)
-    # What rounding leaves of a tiny probability is held between the bounds of one k and of all together.
+    # The difference 1 - inside has no correct digits if it is tiny: clip it to bounds that hold exactly, the tail
+    # probability at one k and the sum over all k.
     return float(np.clip(outside, statistic / 2, min(1.0, (num_draws + 1) * statistic)))
 
 
 @lru_cache(maxsize=64)
 def simultaneous_band(num: int, num_draws: int, false_alarm: float) -> Band:
-    """The band that N uniform ranks leave with a probability of at most `false_alarm`, and hardly less."""
+    """The narrowest band that N uniform ranks leave with a probability of at most `false_alarm`."""
 
     def excess(log_level: float) -> float:
         inside = prob_inside(_band_above(num, num_draws, np.exp(log_level)), _uniform(num_draws), num)
         return (1.0 - inside) - false_alarm
 
-    # One k alone, and all of them added up, bound the level. It is a step function: the lower end is on the safe side.
+    # Bisection for the level of the single tests, between a Bonferroni bound and the level of one k alone. The excess
+    # is a step function of it: the lower end of the bracket keeps the probability below `false_alarm`.
     low, high = np.log(false_alarm / (2 * (num_draws + 1))), np.log(2 * false_alarm)
     for _ in range(30):
         middle = (low + high) / 2
@@ -81,7 +86,14 @@ def simultaneous_band(num: int, num_draws: int, false_alarm: float) -> Band:
 
 @lru_cache(maxsize=64)
 def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95) -> Detectable:
-    """The smallest faults that N ranks show with probability `power` (see `fault_rank_probs`)."""
+    """The smallest faults that the test on N ranks finds with probability `power` (see `fault_rank_probs`).
+
+    Args:
+        num: N.
+        num_draws: L.
+        false_alarm: of the test.
+        power: probability that the fault is found.
+    """
     band = simultaneous_band(num, num_draws, false_alarm)
 
     def missing(log_scale: float, shift: float) -> float:
@@ -93,7 +105,7 @@ def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95
 
 
 def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.ndarray, " L+1"]:
-    """Probabilities of the ranks where the posterior is standard normal and the draws are N(shift, scale^2).
+    """Probabilities of the ranks if the posterior is standard normal and the draws are N(shift, scale^2).
 
     Given the truth z, the rank is Binomial(L, Phi((z - shift) / scale)); z is integrated out on a grid.
     """
@@ -127,6 +139,6 @@ def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "L+1 N+1"], Floa
 def _band_above(num: int, num_draws: int, level: float) -> Band:
     """The counts whose two-sided tail probability exceeds `level`."""
     below, above = _tails(num, num_draws)
-    # Tails that are equal by symmetry differ by rounding.
+    # Tails that are equal by symmetry differ by rounding: count both as not above the level.
     level *= 1 + 1e-9
     return Band((2 * below <= level).sum(-1), num - (2 * above <= level).sum(-1))

@@ -1,13 +1,14 @@
-"""Laws of one reward, for draws of their parameters: log density, and sums of fresh rewards. Host-side, float64."""
+"""Reward laws under N draws of their parameters: log density, and sums of fresh rewards. Host-side, float64."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.sampled.seen import RewardRows
@@ -16,12 +17,13 @@ from bayes_mdp.models.statistics import RewardStatistics, log_base_measure
 from bayes_mdp.models.world import RewardTable
 
 Drawn = Float[np.ndarray, "N *cells"]
+Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
 
 
 class Moments(NamedTuple):
     """Number, mean and sum of squared deviations of rewards; one reward r is (1, r, 0), a missing one (0, 0, 0)."""
 
-    count: Float[np.ndarray, "*cells"]
+    count: Float[np.ndarray, "*cells"]  # pyright: ignore[reportIncompatibleMethodOverride]
     mean: Float[np.ndarray, "*cells"]
     ss: Float[np.ndarray, "*cells"]
 
@@ -39,11 +41,11 @@ class Law(NamedTuple):
     arguments: Callable[..., tuple[Drawn, ...]]
     total: Callable[..., Drawn]
 
-    def log_prob(self, seen: Moments, *parameters: Drawn) -> Drawn:
-        """Log density of the rewards behind `seen`, in the order they came, less the log base measure of each."""
+    def log_prob(self, rewards: Moments, *parameters: Drawn) -> Drawn:
+        """Log density of the sequence of rewards with these moments, less the log base measure of each."""
         with jax.enable_x64(True):
             law = self.kind(*map(jnp.asarray, self.arguments(*parameters)))
-            value = jnp.stack(jnp.broadcast_arrays(*seen, 0.0), axis=-1)
+            value = jnp.stack(jnp.broadcast_arrays(*rewards, 0.0), axis=-1)
             return np.asarray(RewardStatistics(law).log_prob(value))
 
     def log_base(self, reward: Float[np.ndarray, "*T"]) -> Float[np.ndarray, "*T"]:
@@ -76,29 +78,29 @@ LAWS: dict[type, Law] = {
 
 
 class TableLaw(NamedTuple):
-    """A law of rewards of any other family, by the NumPyro distribution of every draw and cell.
+    """A reward law of any other family, as one NumPyro distribution over draws and cells.
 
     Args:
         table: a law whose parameters have the shape [N *cells] (and their event axes).
         num_draws: N.
     """
 
-    table: Any
+    table: dist.Distribution
     num_draws: int
 
-    def log_prob(self, seen: Moments, where: tuple[Any, ...]) -> Drawn:
-        """Log density of single rewards in the cells at `where`; zero where `seen.count` is zero.
+    def log_prob(self, rewards: Moments, where: Index) -> Drawn:
+        """Log density of single rewards in the cells at `where`; zero where `rewards.count` is zero.
 
         Raises:
-            ValueError: sums of several rewards, which say too little of this law.
+            ValueError: sums of several rewards, from which the density under this law does not follow.
         """
-        self._check_single(seen.count)
+        self._check_single(rewards.count)
         law = self._at(where)
-        weight = jnp.broadcast_to(jnp.asarray(seen.count, float), law.batch_shape)
-        return np.asarray(RewardRows(law, weight).log_prob(jnp.broadcast_to(seen.mean, law.batch_shape)), np.float64)
+        weight = jnp.broadcast_to(jnp.asarray(rewards.count, float), law.batch_shape)
+        return np.asarray(RewardRows(law, weight).log_prob(jnp.broadcast_to(rewards.mean, law.batch_shape)), np.float64)
 
-    def total(self, rng: np.random.Generator, count: np.ndarray, where: tuple[Any, ...]) -> Drawn:
-        """Fresh single rewards, zero where `count` is zero. Raises as `log_prob`."""
+    def total(self, rng: np.random.Generator, count: np.ndarray, where: Index) -> Drawn:
+        """Fresh single rewards, zero where `count` is zero. Errors: as `log_prob`."""
         self._check_single(count)
         key = jax.random.key(int(rng.integers(2**32)))
         return count * np.asarray(self._at(where).sample(key), np.float64)
@@ -108,19 +110,24 @@ class TableLaw(NamedTuple):
             name = type(self.table).__name__
             raise ValueError(f"data is None, expected the transitions: the rewards of a {name} law have no sums")
 
-    def _at(self, where: tuple[Any, ...]) -> Any:
-        cells = np.broadcast_arrays(*where)
+    def _at(self, where: Index) -> dist.Distribution:
+        cells = np.broadcast_arrays(*where)  # pyright: ignore[reportArgumentType] - sums of all cells were refused
         draws = np.arange(self.num_draws).reshape(-1, *(1,) * cells[0].ndim)
         return law_at(self.table, (draws, *(each[None] for each in cells)))
 
 
 def law_of(rewards: RewardTable) -> tuple[Law | TableLaw, tuple[Drawn, ...], tuple[str, ...]]:
-    """The law, its parameters and the names of those to show, from the laws of N draws in all cells.
+    """The law, its parameters and the names of those to show.
 
     Args:
-        rewards: with a law, its arrays with a leading axis N.
+        rewards: with a law, whose arrays have a leading axis N (draws).
+
+    Raises:
+        TypeError: the rewards are known.
     """
-    law: Any = rewards.law
+    law = rewards.law
+    if law is None:
+        raise TypeError("the rewards are known, expected rewards with a law")
     mean = np.asarray(jax.vmap(lambda each: each.mean)(rewards), np.float64)
     if type(law) is dist.Normal:
         return _NORMAL, (mean, np.asarray(law.scale, np.float64) ** -2.0), ("reward_mean", "reward_precision")

@@ -1,16 +1,17 @@
-"""The data that a posterior has seen: transition by transition (`Rows`), or summed per pair (`Cells`). Host-side."""
+"""Observed data, transition by transition (`Rows`) or summed per pair (`Cells`). Host-side."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from bayes_mdp.calibration.laws import Moments
 from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
 from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.inference.sampled.seen import outcome_counts
@@ -21,22 +22,24 @@ from bayes_mdp.mdp.validation import first_index
 from bayes_mdp.models.statistics import Statistics, fit_counts
 
 Data = Transitions | Log | Counts | None
+Exact = TypeVar("Exact", bound=ConjugatePosterior | Mixture)
+Reference = ConjugatePosterior | SampledPosterior  # what holds the data statistics
 
 
 class Rows(NamedTuple):
-    """T transitions: index of each (step,) state, action and outcome; reward NaN where it is missing."""
+    """T transitions: indices of (step,) state, action and outcome; the reward, nan where it is missing."""
 
     cell: tuple[Int[np.ndarray, " T"], ...]
     outcome: Int[np.ndarray, " T"]
     reward: Float[np.ndarray, " T"]
 
     def reward_cell(self, by_outcome: bool) -> tuple[Int[np.ndarray, " T"], ...]:
-        """Where the reward's law of each transition stands."""
+        """Index of the reward law of each transition."""
         return (*self.cell, self.outcome) if by_outcome else self.cell
 
 
 class Cells(NamedTuple):
-    """Sums per pair: how often each outcome was seen; moments of the rewards, per outcome where they depend on it."""
+    """Sums per pair: counts of the outcomes; moments of the rewards, per outcome if they depend on it."""
 
     transition_counts: Float[np.ndarray, "*H S A O"]
     rewards: Moments
@@ -47,36 +50,38 @@ class Cells(NamedTuple):
         return np.nonzero(self.transition_counts.sum(-1))
 
 
-def observe(posterior: Any, data: Data) -> tuple[Rows | None, Cells]:
-    """The data as rows (None where there are only sums) and as cells.
+def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
+    """The data as rows (None if there are only sums) and as cells.
 
     Args:
-        posterior: a `ConjugatePosterior` (for a mixture, any of its components: they have seen the same) or a
-            `SampledPosterior`.
+        posterior: see `reference`: all components of a mixture have observed the same data.
+        data: that it was inferred from; None: its own sums.
 
     Raises:
-        ValueError: `data` is not what `posterior` has seen, or is needed where its own sums do not tell pairs apart.
+        ValueError: other data than those behind `posterior`; no data where its own sums do not tell pairs apart.
         TypeError: `data` of another type.
     """
-    sampled = isinstance(posterior, SampledPosterior)
     if data is None:
-        return None, _cells_of_sampled(posterior) if sampled else _cells_of_posterior(posterior)
+        return None, _own_cells(posterior)
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     space, by_outcome = posterior.space, rewards_by_outcome(posterior)
     cells = _cells(data, space, by_outcome)
-    (_check_seen_sampled if sampled else _check_seen)(cells, posterior)
+    if isinstance(posterior, SampledPosterior):
+        _check_same_sampled(cells, posterior)
+    else:
+        _check_same(cells, posterior)
     return None if isinstance(data, Counts) else _rows(data, space), cells
 
 
-def rewards_by_outcome(posterior: Any) -> bool:
+def rewards_by_outcome(posterior: Reference) -> bool:
     """Whether the cells of the reward law have the outcome as last axis."""
     return posterior.rewards.by_outcome if isinstance(posterior, SampledPosterior) else posterior.rewards_by_outcome
 
 
-def known_rewards(posterior: Any) -> Float[np.ndarray, "*cells"] | None:
-    """The rewards, where they are known (given the latent sites: those of the first draw); None: they have a law."""
+def known_rewards(posterior: Reference) -> Float[np.ndarray, "*cells"] | None:
+    """Known rewards (those of the first draw, if they depend on latent sites); None: rewards have a law."""
     if isinstance(posterior, SampledPosterior):
         return None if posterior.rewards.law is not None else np.asarray(posterior.rewards.known)[0]
     cells = posterior.reward_cells
@@ -101,8 +106,8 @@ def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool
     return Cells(transitions, Moments(*rewards))
 
 
-def before_data(posterior: Any) -> Any:
-    """The same belief without its data. Of a mixture: the components before data, with the weights that they had."""
+def before_data(posterior: Exact) -> Exact:
+    """The prior of this posterior. Of a mixture: the priors of its components, with their prior weights."""
     if isinstance(posterior, Mixture):
         with jax.enable_x64(True):
             return jax.tree.map(np.asarray, _mixture_before_data(jax.tree.map(np.array, posterior)))
@@ -125,8 +130,14 @@ def _mixture_before_data(posterior: Mixture) -> Mixture:
     return replace(posterior, components=components, log_weights=weights)
 
 
-def _cells_of_posterior(posterior: Any) -> Cells:
-    """The posterior's own sums: each pair's where no row, and no reward, is shared or known."""
+def _own_cells(posterior: Reference) -> Cells:
+    """The sums that the posterior keeps.
+
+    Raises:
+        ValueError: pairs share rows or rewards, or these are known: their sums are not those of each pair.
+    """
+    if isinstance(posterior, SampledPosterior):
+        return _cells_of_sampled(posterior)
     sums, visits = _sums(posterior), np.asarray(posterior.visit_counts())
     if not np.allclose(sums.transition_counts.sum(-1), visits) or not posterior.reward_cells.distinct:
         raise ValueError(
@@ -153,11 +164,11 @@ def _cells_of_sampled(posterior: SampledPosterior) -> Cells:
     return Cells(_wide(seen.transitions), Moments(count, mean, ss))
 
 
-def _wide(array: Any) -> np.ndarray:
+def _wide(array: Array | np.ndarray) -> np.ndarray:
     return np.asarray(array, np.float64)
 
 
-def _check_seen_sampled(cells: Cells, posterior: SampledPosterior) -> None:
+def _check_same_sampled(cells: Cells, posterior: SampledPosterior) -> None:
     axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
     _check_close("transitions from", axes, cells.transition_counts, _wide(outcome_counts(posterior.seen)))
     if isinstance(posterior.seen, Statistics) and posterior.rewards.law is not None:
@@ -167,13 +178,13 @@ def _check_seen_sampled(cells: Cells, posterior: SampledPosterior) -> None:
 
 
 def _slack(own: Moments) -> float:
-    """A posterior may have learnt in float32."""
+    """Tolerance of a mean reward: the posterior may have been updated in float32."""
     each = 1e-4 * np.abs(own.mean) + 1e-4 * np.sqrt(own.ss / np.maximum(own.count, 1.0))
     return float(each.max(initial=1e-9))
 
 
-def _sums(posterior: Any) -> Cells:
-    """What the posterior keeps, shown at every pair: sums over all that share a row or a reward, zero where known."""
+def _sums(posterior: ConjugatePosterior) -> Cells:
+    """The sums that the posterior keeps, at every pair: over all pairs that share a row or reward; zero if known."""
     rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
     with jax.enable_x64(True):
         counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
@@ -189,8 +200,8 @@ def _sums(posterior: Any) -> Cells:
     return Cells(counts, Moments(*np.moveaxis(sums, -1, 0)))
 
 
-def _check_seen(cells: Cells, posterior: Any) -> None:
-    """The same data: else the log-likelihood would not be that of the data behind these draws."""
+def _check_same(cells: Cells, posterior: ConjugatePosterior) -> None:
+    """Refuse other data than those behind the posterior, by updating its prior with them and comparing the sums."""
     axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
     visits, given = np.asarray(posterior.visit_counts(), np.float64), cells.transition_counts.sum(-1)
     _check_close("transitions from", axes, given, visits)
@@ -204,11 +215,11 @@ def _check_seen(cells: Cells, posterior: Any) -> None:
 
 
 def _check_close(
-    what: str, axes: tuple[str, ...], given: Float[np.ndarray, "*n"], seen: Float[np.ndarray, "*n"], slack: float = 1e-5
+    what: str, axes: tuple[str, ...], given: Float[np.ndarray, "*n"], own: Float[np.ndarray, "*n"], slack: float = 1e-5
 ) -> None:
-    index = first_index(~np.isclose(given, seen, atol=slack))
+    index = first_index(~np.isclose(given, own, atol=slack))
     if index is not None:
         raise ValueError(
             f"data has {given[index]:.10g} {what} {', '.join(axes[: len(index)])} {index}, "
-            f"expected the {seen[index]:.10g} that the posterior was inferred from"
+            f"expected the {own[index]:.10g} that the posterior was inferred from"
         )

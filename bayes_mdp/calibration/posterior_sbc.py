@@ -1,43 +1,45 @@
-"""Truths near a log: simulation-based calibration of the posterior that was inferred from it.
+"""Posterior SBC: simulation-based calibration conditional on a log.
 
 Säilynoja, Schmitt, Bürkner and Vehtari (2025), *Posterior SBC: simulation-based calibration checking conditional on
-data*: truths are drawn from the posterior given the log, new data from each truth; a truth is then one more draw of the
-posterior given log and new data together. It asks whether inference is right where it is used, not all over the prior.
+data*: truths are drawn from the posterior given the log, and new data from each truth. A truth is then distributed as a
+draw of the posterior given log and new data together. This checks inference near the log, not all over the prior.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from bayes_mdp.calibration.beliefs import FittedPosterior
 from bayes_mdp.calibration.ranks import Design, Truth, look_at_draws
 from bayes_mdp.calibration.worlds import Law
 from bayes_mdp.mdp import Environment, StateActionSpace, Transitions
 
 
-def truths_near(posterior: Any, log: Transitions, design: Design) -> Callable[[PRNGKeyArray, PRNGKeyArray], Truth]:
+def truths_near(
+    posterior: FittedPosterior, log: Transitions, design: Design
+) -> Callable[[PRNGKeyArray, PRNGKeyArray], Truth]:
     """(key of the truth, key of the data) -> a draw of `posterior`, and the log followed by as many new transitions.
 
-    The new transitions start from the pairs of the log, in its order, and their rewards are seen where its are: states
-    and actions are what the likelihood is conditional on, so any choice of them will do.
+    The new transitions start from the pairs of the log, in its order, and their rewards are observed where its are. The
+    likelihood is conditional on states and actions, so any choice of them is valid.
     """
-    seen = _filled(log, design.space)
+    observed = _filled(log, design.space)
 
     def draw_truth(key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
         one = design._replace(num_draws=1)
         law, sites = jax.tree.map(lambda x: x[0], look_at_draws(key_truth, posterior, one, lambda law: law))
-        new = _again(key_data, law, seen, design.space)
-        return Truth(law, sites, jax.tree.map(lambda *parts: jnp.concatenate(parts), seen, new))
+        new = _again(key_data, law, observed, design.space)
+        return Truth(law, sites, jax.tree.map(lambda *parts: jnp.concatenate(parts), observed, new))
 
     return draw_truth
 
 
 def _filled(log: Transitions, space: StateActionSpace) -> Transitions:
-    """The log with every column that its replicates have."""
+    """The log with all columns that its replicates have."""
     number = np.size(log.state)
     zero, no = np.zeros(number, np.int32), np.zeros(number, bool)
     return Transitions(
@@ -51,11 +53,11 @@ def _filled(log: Transitions, space: StateActionSpace) -> Transitions:
     )
 
 
-def _again(key: PRNGKeyArray, law: Law, seen: Transitions, space: StateActionSpace) -> Transitions:
-    """Another outcome and reward of every transition."""
+def _again(key: PRNGKeyArray, law: Law, log: Transitions, space: StateActionSpace) -> Transitions:
+    """A new outcome and reward from the pair of every transition."""
     initial = jnp.full(space.n_states, 1.0 / space.n_states)
     environment = Environment(replace(law.mdp(space), initial=initial), law.rewards)
-    step = jnp.zeros_like(seen.state) if seen.step is None else seen.step
-    keys = jax.random.split(key, len(seen.state))
-    next_state, reward, terminated = jax.vmap(environment.step)(keys, seen.state, seen.action, step)
-    return replace(seen, next_state=next_state, reward=reward, terminated=terminated if space.ends else None)
+    step = jnp.zeros_like(log.state) if log.step is None else log.step
+    keys = jax.random.split(key, len(log.state))
+    next_state, reward, terminated = jax.vmap(environment.step)(keys, log.state, log.action, step)
+    return replace(log, next_state=next_state, reward=reward, terminated=terminated if space.ends else None)

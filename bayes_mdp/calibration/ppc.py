@@ -1,43 +1,44 @@
-"""Predictive checks: what the model says that these pairs could have yielded, against what they did yield. Host-side.
+"""Predictive checks: test statistics of the data against those of replicated data. Host-side.
 
-A replicate answers the same pairs again (visits held fixed, as in `to_arviz`) under one draw. The p-value of a
-statistic T is P(T(replicate, draw) >= T(data, draw)) over draws and replicates, ties counted half (Gelman, Meng and
-Stern 1996). It is close to 1/2 where the model fits, close to 0 or 1 where it does not; it is not uniform under a true
-model but nearer to 1/2, so what it calls surprising is.
+A replicate repeats the transitions from the same pairs (fixed visits, as in `to_arviz`) under one draw. The p-value of
+a statistic T is P(T(replicate, draw) >= T(data, draw)) over draws and replicates, ties counted half (Gelman, Meng and
+Stern 1996). It is close to 1/2 if the model fits, close to 0 or 1 if it does not. Under a true model it is not uniform
+but concentrated around 1/2: the check is conservative.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration import predictive
-from bayes_mdp.calibration.beliefs import draws_and_rows, key_or_first
+from bayes_mdp.calibration.beliefs import FittedPosterior, key_or_first
 from bayes_mdp.calibration.draws import generator
 from bayes_mdp.calibration.observed import Data
 from bayes_mdp.calibration.statistics import REWARDS, TRANSITIONS, Sample, Statistic, previous_states
-from bayes_mdp.mdp import Log, StateActionSpace
+from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.validation import check_functions
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from matplotlib.figure import Figure
 
 LEVEL = 0.01
 """Two-sided p-values below this are called surprising."""
 
 
 class Comparison(NamedTuple):
-    """One statistic. Its shape `cells` is () for a number, [*H S A] for one per pair; nan where it does not exist.
+    """One statistic. Its shape `cells` is () for a number, [*H S A] for one per pair; nan where it is undefined.
 
     Args:
-        observed: [N *cells], of the data, beside each draw (all alike unless the statistic looks at the draw).
+        observed: [N *cells], of the data with each draw (all equal unless the statistic depends on the draw).
         replicated: [N *cells], of the replicate of each draw.
         p: [*cells], P(replicated >= observed), ties counted half.
-        p_overall: two-sided p-value of the whole statistic: of the number, or of the pair that stands out most, with
-            as many chances to stand out in the replicates.
+        p_overall: two-sided p-value of the whole statistic: of the number, or of the largest standardised deviation
+            over pairs, compared with the same maximum in the replicates.
         error: Monte Carlo standard error of `p_overall`.
     """
 
@@ -49,7 +50,7 @@ class Comparison(NamedTuple):
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """Index of the cell that stands out most; () for a number."""
+        """Index of the cell with the largest standardised deviation; () for a number."""
         if self.p.ndim == 0:
             return ()
         far = np.abs(_standardised(self.observed, self.replicated)).mean(0)
@@ -57,11 +58,11 @@ class Comparison(NamedTuple):
 
 
 class PredictiveCheck(NamedTuple):
-    """What `predictive_check` found; print it.
+    """Result of `predictive_check`; print it.
 
     Args:
         comparisons: by name of the statistic.
-        group: "posterior" or "prior": whose predictions.
+        group: "posterior" or "prior", the source of the draws.
         num_transitions: T.
         space: of the posterior.
     """
@@ -76,10 +77,8 @@ class PredictiveCheck(NamedTuple):
         """Names of the statistics with a two-sided p-value below 1 %."""
         return [name for name, each in self.comparisons.items() if each.p_overall < LEVEL]
 
-    def table(self) -> "xr.Dataset":
+    def table(self) -> xr.Dataset:
         """Per statistic: `{name}` (dims of the statistic): observed, replicated mean and sd, p along `quantity`."""
-        import xarray as xr
-
         made = {}
         for name, each in self.comparisons.items():
             stack = [each.observed.mean(0), each.replicated.mean(0), each.replicated.std(0), each.p]
@@ -90,8 +89,8 @@ class PredictiveCheck(NamedTuple):
             made[name] = xr.DataArray(np.stack(stack), coords, ("quantity", *dims), attrs=attributes)
         return xr.Dataset(made)
 
-    def plot(self) -> Any:
-        """A histogram of the replicates of every statistic (of its worst pair), the data as a line; a Figure."""
+    def plot(self) -> "Figure":
+        """A histogram of the replicates of every statistic (of its worst pair), and the data as a line."""
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(1, len(self.comparisons), figsize=(3 * len(self.comparisons), 2.6), squeeze=False)
@@ -105,7 +104,7 @@ class PredictiveCheck(NamedTuple):
         return figure
 
     def __str__(self) -> str:
-        """In words."""
+        """A line for each statistic, and those that are surprising."""
         number = len(next(iter(self.comparisons.values())).replicated)
         lines = [
             f"{self.group.capitalize()} predictive check: {number} replicates of {self.num_transitions} transitions, "
@@ -138,7 +137,7 @@ class PredictiveCheck(NamedTuple):
 
 
 def predictive_check(
-    posterior: Any,
+    posterior: FittedPosterior,
     data: Data,
     *,
     statistics: Mapping[str, Statistic] | None = None,
@@ -146,26 +145,27 @@ def predictive_check(
     key: PRNGKeyArray | None = None,
     group: str = "posterior",
 ) -> PredictiveCheck:
-    """Compare test statistics of the data with those of replicates.
+    """Compare test statistics of the data with those of replicated data.
 
     Args:
         posterior: as `infer` returns it, or a mixture.
         data: the `Transitions` or `Log` that it was inferred from, in the order of time.
         statistics: name -> function of one `Sample`: a number, or an array of any fixed shape. None:
-            `transition_discrepancy`, `row_discrepancy` (do counts fit the rows), `serial_dependence` (does the state
-            hold all that matters), `reward_mean`, `_sd`, `_min`, `_max` of each pair (where rewards are unknown).
-        num_draws: replicates.
-        key: None: `jax.random.key(0)`.
-        group: "posterior", or "prior" for predictions before any data.
+            `transition_discrepancy`, `row_discrepancy` (fit of the counts to the rows), `serial_dependence` (Markov
+            property), `reward_mean`, `_sd`, `_min`, `_max` of each pair (if rewards are unknown).
+        num_draws: number of replicates.
+        key: of draws and replicates; None: `jax.random.key(0)`.
+        group: "posterior", or "prior" for prior predictions.
 
     Raises:
-        ValueError, TypeError: as `to_arviz`; data that are sums; a statistic that changes its shape.
+        ValueError, TypeError: as `to_arviz`; data that are sums; a statistic whose shape is not fixed.
     """
     check_functions("statistics", statistics)
     key_draws, key_replicates = jax.random.split(key_or_first(key))
-    draws, rows = draws_and_rows(key_draws, posterior, data, num_draws, group)
+    draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, group)
     made = predictive.replicate_rows(generator(key_replicates), draws, rows)
-    transitions: Any = data.transitions if isinstance(data, Log) else data
+    transitions = data.transitions if isinstance(data, Log) else data
+    assert isinstance(transitions, Transitions)  # there are rows
     missing = np.isnan(rows.reward)
     previous = previous_states(transitions)
     if statistics is None:
@@ -201,11 +201,12 @@ def _compare(observed: np.ndarray, replicated: np.ndarray, num_chains: int) -> C
         hits = _exceeds(replicated, observed)
         overall = 2.0 * min(hits.mean(), 1.0 - hits.mean())
         return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
-    largest, seen = (
+    # Several cells: the largest deviation from the mean of the replicates, in their standard deviations.
+    largest, of_data = (
         np.nan_to_num(np.abs(_standardised(x, replicated))).reshape(len(x), -1).max(1, initial=0.0)
         for x in (replicated, observed)
     )
-    hits = _exceeds(largest, seen)
+    hits = _exceeds(largest, of_data)
     return Comparison(observed, replicated, p, float(hits.mean()), _error(hits, num_chains))
 
 
@@ -216,14 +217,14 @@ def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"
 
 
 def _standardised(values: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
-    """In standard deviations of the replicates from their mean; a difference from what never varies is infinite."""
+    """In standard deviations of the replicates from their mean; infinite if the replicates never vary."""
     mean, sd = replicated.mean(0), replicated.std(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return (values - mean) / sd
 
 
 def _error(hits: Float[np.ndarray, " N"], num_chains: int) -> float:
-    """Standard error of the mean: binomial, or that between the chains where it is larger."""
+    """Standard error of the mean: binomial, or that between the chains if it is larger."""
     p = (hits.sum() + 0.5) / (len(hits) + 1)
     binomial = np.sqrt(p * (1 - p) / len(hits))
     if num_chains == 1:

@@ -1,4 +1,4 @@
-"""`sbc`: simulation-based calibration of an inference method under a prior. Host-side: compiles itself.
+"""`sbc`: simulation-based calibration of an inference method under a prior. Host-side; it compiles its own program.
 
 Talts et al. (2018), *Validating Bayesian inference algorithms with simulation-based calibration*: draw a truth from the
 prior, data from the truth, draws from the posterior; the rank of the truth among the draws is uniform if the posterior
@@ -7,16 +7,16 @@ is right.
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.quantities import Quantity
-from bayes_mdp.calibration.ranks import Design, Rank, simulation
+from bayes_mdp.calibration.ranks import Behaviour, Design, Rank, simulation
 from bayes_mdp.calibration.sbc_result import SBC
 from bayes_mdp.inference.fitting import Fit
 from bayes_mdp.inference.methods import NUTS, Method
@@ -29,9 +29,7 @@ from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key
-
-if TYPE_CHECKING:
-    import xarray as xr
+from bayes_mdp.models.joint import Prior
 
 CHUNK = 64
 MAX_NUMBERS = 2**25
@@ -42,7 +40,7 @@ WRITE_EVERY = 5.0  # seconds; the file is written whole
 
 def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     key: PRNGKeyArray,
-    prior: Any,
+    prior: Prior,
     space: StateActionSpace,
     *,
     num_simulations: int = 256,
@@ -50,36 +48,35 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     num_transitions: int = 100,
     method: str | Method | Fit = "auto",
     quantities: Mapping[str, Quantity] | None = None,
-    behaviour: Any = None,
+    behaviour: Behaviour = None,
     objective: Objective | None = None,
     path: str | Path | None = None,
 ) -> SBC:
-    """Ranks of truths among posterior draws, and what they say of the posterior; `print` shows it in words.
+    """Ranks of truths among posterior draws, and what they show of the posterior; `print` it for a verdict in words.
 
     All simulations run in one compiled program, in chunks, at the precision in force (float32, or float64 under
     `jax.enable_x64`). Simulation i does not depend on how many there are.
 
     Args:
         key: of all simulations.
-        prior: a NumPyro program, space -> `World`: the law of the truths.
+        prior: a NumPyro program, space -> `World`: the distribution of the truths.
         space: of the prior.
-        num_simulations: truths, data sets and posteriors.
-        num_draws: of each posterior. They must be nearly independent: chains are thinned to so many.
+        num_simulations: number of truths, data sets and posteriors.
+        num_draws: of each posterior. They must be nearly independent: chains are thinned to this number.
         num_transitions: of each data set.
-        method: as for `infer`, or a `Fit`. Where a name leads to chains, these are one for each data set, of four
-            times `num_draws` (see `sampler`), not the four of `infer`; a record decides for itself.
+        method: as for `infer`, or a `Fit`. If a name leads to NUTS, one chain of four times `num_draws` is run for each
+            data set (see `sampler`), not the four chains of `infer`; a `NUTS` is used as given.
         quantities: name -> function of a `Drawn` that gives a number. None: `default_quantities(space)`, and every
             latent site of one number that the posterior draws by name.
         behaviour: None: pairs at random, uniformly. A policy ([*H S] actions, [*H S A] probabilities or a `Policy`):
-            what it meets, from a uniform first state. It is also the policy whose value is looked at (None: uniform).
+            its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
-        path: a NetCDF file that holds the finished chunks, written every five seconds: the same call goes on where it
-            was stopped.
+        path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
 
     Raises:
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
             in a space where episodes end.
-        TypeError: a posterior that cannot draw worlds.
+        TypeError: a posterior whose reward law cannot be drawn.
     """
     check_key("key", key)
     for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):
@@ -96,17 +93,17 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
     design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
     asked = (prior, space, quantities, behaviour, objective, method)
-    attributes = {"method": fit.method, "options": options_of(method), "program": program_of(asked)}
+    attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
     return SBC(run_simulations(key, design, fit, num_simulations, attributes, file))
 
 
-def options_of(method: Any) -> str:
-    """A method in words, the same in every process."""
+def options_of(method: str | Method | Fit) -> str:
+    """The method and its options as text, without addresses: the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(method))
 
 
-def program_of(asked: Any) -> str:
-    """The identity of what is simulated and inferred; what has none says why, after a question mark."""
+def identity_of(asked: object) -> str:
+    """The identity of what is simulated and inferred; if it has none, a question mark and the reason."""
     try:
         return identity(asked, "the call")
     except UnidentifiedError as error:
@@ -120,11 +117,24 @@ def sampler(num_draws: int) -> NUTS:
 
 def run_simulations(
     key: PRNGKeyArray, design: Design, fit: Fit, num: int, attributes: dict[str, str], path: Path | None
-) -> "xr.Dataset":
-    """`Rank` of every quantity as variables: dims simulation, (draw,) quantity. Arguments and errors: see `sbc`."""
+) -> xr.Dataset:
+    """`Rank` of every quantity as variables, with dims simulation, (draw,) quantity.
+
+    Args:
+        key: of all simulations; simulation i has the key `fold_in(key, i)`.
+        design: what is simulated and examined.
+        fit: the inference.
+        num: number of simulations.
+        attributes: of the dataset; a file must have the same to be resumed.
+        path: of the file that is resumed; None: none.
+
+    Raises:
+        ValueError: as `sbc`.
+    """
     from tqdm import tqdm
 
     one = simulation(design, fit)
+    # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // _chunk(design)))
     block = jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
     attributes = {**attributes, "num_draws": str(design.num_draws), "num_transitions": str(design.num_transitions)}
@@ -132,7 +142,7 @@ def run_simulations(
     done = [] if found is None else [found]
     count = 0 if found is None else found.sizes["simulation"]
     written = time.monotonic()
-    # Chains take long: the bar is there from the start. disable=None: silent where the output is no terminal.
+    # Chains take long: their bar is shown from the start. disable=None: silent if the output is no terminal.
     delay = DELAY if fit.method == "exact" else 0.0
     with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=delay, disable=None) as bar:
         while count < num:
@@ -147,7 +157,7 @@ def run_simulations(
 
 
 def _chunk(design: Design) -> int:
-    """How many simulations run side by side: what memory allows.
+    """How many simulations run side by side, given the memory.
 
     Raises:
         ValueError: not even one.
@@ -158,11 +168,9 @@ def _chunk(design: Design) -> int:
     return int(np.clip(MAX_NUMBERS // numbers, 1, CHUNK))
 
 
-def _dataset(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> "xr.Dataset":
-    import xarray as xr
-
+def _dataset(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> xr.Dataset:
     names = list(ranks)
-    columns: dict[str, Any] = {
+    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
         field: (("simulation", "quantity"), np.stack([np.asarray(getattr(ranks[name], field)) for name in names], -1))
         for field in Rank._fields
         if field != "draws"
@@ -173,14 +181,18 @@ def _dataset(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> 
     return xr.Dataset(columns, coords, attributes)
 
 
-def _joined(parts: "list[xr.Dataset]") -> "xr.Dataset":
-    import xarray as xr
-
+def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
     return xr.concat(parts, dim="simulation") if len(parts) > 1 else parts[0]
 
 
-def _resume(path: Path, key: PRNGKeyArray, one: Any, attributes: dict[str, str]) -> "xr.Dataset":
-    """The finished simulations of a file, if they are of this call: its settings, and the truth of the first one."""
+def _resume(
+    path: Path, key: PRNGKeyArray, one: Callable[[PRNGKeyArray], dict[str, Rank]], attributes: dict[str, str]
+) -> xr.Dataset:
+    """The finished simulations of a file, if they are of this call: same settings, same truth of simulation 0.
+
+    Raises:
+        ValueError: they are of another call, or this cannot be decided.
+    """
     found = read_netcdf(path, "a whole NetCDF file of simulations; remove it to start anew")
     expected = f"expected those of this call (path {str(path)!r}; remove it to start anew)"
     program = attributes["program"]

@@ -1,9 +1,9 @@
-"""`SBC`: what simulation-based calibration found, as numbers, in words, for ArviZ and as a picture. Host-side."""
+"""`SBC`: the result of simulation-based calibration, as numbers, in words, for ArviZ and as a figure. Host-side."""
 
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -11,25 +11,28 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from bayes_mdp.calibration import ecdf
-from bayes_mdp.calibration.check_scores import varying
-from bayes_mdp.calibration.generation import arviz, generation
+from bayes_mdp.calibration.generation import Tree, arviz, generation
+from bayes_mdp.calibration.quantities import varying
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CLEAR = 4.0  # standard errors from which a shape is named
+CLEAR = 4.0  # standard errors above which a deviation is described
 POWER = 0.95
 LIKELIHOOD = "log_likelihood"
 
 
 @dataclass(frozen=True, eq=False)
 class SBC:
-    """Ranks of truths among posterior draws; `print` says in words what they show.
+    """Ranks of truths among posterior draws; `print` it for a verdict in words.
 
     Args:
         dataset: dims simulation, quantity. Variables `rank` (0..num_draws), `truth`, `mean` and `sd` of the draws,
-            `finite` (all were numbers).
-        false_alarm: probability that a right posterior is called wrong, all quantities together.
+            `finite` (truth and draws).
+        false_alarm: probability that a correct posterior is rejected, all quantities together.
+
+    Raises:
+        ValueError: `false_alarm` does not lie between 0 and 1.
     """
 
     dataset: xr.Dataset
@@ -40,7 +43,7 @@ class SBC:
             raise ValueError(f"false_alarm is {self.false_alarm}, expected a probability between 0 and 1")
 
     def at(self, false_alarm: float) -> "SBC":
-        """The same ranks, judged with another probability of a false alarm.
+        """The same ranks, tested at another probability of a false alarm.
 
         Raises:
             ValueError: it does not lie between 0 and 1.
@@ -49,23 +52,23 @@ class SBC:
 
     @property
     def num_simulations(self) -> int:
-        """Truths, data sets and posteriors."""
+        """Number of truths, data sets and posteriors."""
         return self.dataset.sizes["simulation"]
 
     @property
     def num_draws(self) -> int:
-        """Draws of each posterior."""
+        """Number of draws of each posterior."""
         return int(self.dataset.attrs["num_draws"])
 
     @cached_property
     def judged(self) -> tuple[str, ...]:
-        """The quantities that vary from truth to truth; the rank of a known number says nothing."""
+        """The quantities that are tested: those that vary between truths."""
         varies = varying(self.dataset.truth.values)
         return tuple(name for name, keep in zip(self.dataset.quantity.values.tolist(), varies, strict=True) if keep)
 
     @cached_property
     def p_values(self) -> dict[str, float]:
-        """Exact p-value of each judged quantity (`bayes_mdp.calibration.ecdf.p_value`)."""
+        """Exact p-value of each tested quantity (`bayes_mdp.calibration.ecdf.p_value`)."""
         return {name: ecdf.p_value(self._ranks(name), self.num_draws) for name in self.judged}
 
     @cached_property
@@ -81,33 +84,35 @@ class SBC:
 
     @property
     def passed(self) -> bool:
-        """Nothing was found. What could have been found: `detectable`."""
+        """Whether no quantity fails; `detectable` tells which faults would have been found."""
         return not self.failures
 
     @property
     def detectable(self) -> ecdf.Detectable:
-        """The smallest faults in one quantity that so many simulations show with probability 0.95."""
+        """The smallest faults in one quantity that this number of simulations finds with probability 0.95."""
         return ecdf.detectable(self.num_simulations, self.num_draws, self._level, POWER)
 
     @property
     def ignores_data(self) -> bool:
-        """No posterior mean follows its truth (correlations within 4 standard errors of zero), the likelihood apart."""
+        """Whether no posterior mean correlates with its truth (by 4 standard errors), the likelihood excepted."""
         others = [name for name in self.judged if name != LIKELIHOOD]
         return bool(others) and all(self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in others)
 
     def shape(self, quantity: str) -> tuple[float | None, float | None]:
-        """(shift, scale) of the draws: their mean less the right one in standard deviations of the draws, their
-        standard deviation over the right one, read off the ranks as if all were normal. None: not clear (4 errors).
+        """(shift, scale) of the draws, estimated from the ranks as if all distributions were normal.
+
+        Shift: their mean minus the correct one, in standard deviations of the draws. Scale: their standard deviation
+        over the correct one. None: within 4 standard errors of a calibrated posterior.
         """
         grid = stats.norm.ppf((np.arange(self.num_draws + 1) + 0.5) / (self.num_draws + 1))
         score = grid[self._ranks(quantity)]
-        num, mean, spread = len(score), score.mean(), max(score.std() / grid.std(), 1e-9)
-        shift = -float(mean) if abs(mean) > CLEAR * max(spread, 1e-3) / num**0.5 else None
-        scale = 1.0 / float(spread) if abs(np.log(spread)) > CLEAR / (2 * num) ** 0.5 else None
+        num, mean, width = len(score), score.mean(), max(score.std() / grid.std(), 1e-9)
+        shift = -float(mean) if abs(mean) > CLEAR * max(width, 1e-3) / num**0.5 else None
+        scale = 1.0 / float(width) if abs(np.log(width)) > CLEAR / (2 * num) ** 0.5 else None
         return shift, scale
 
     def __str__(self) -> str:
-        """The verdict, what it rests on, and a line for each quantity."""
+        """The verdict, the faults that could have been found, and a line for each quantity."""
         data, faults = self.dataset.attrs, self.detectable
         lines = [
             f"Simulation-based calibration of the method {data['method']!r}: {self.num_simulations} simulations of "
@@ -121,12 +126,12 @@ class SBC:
         for name, p in self.p_values.items():
             lines.append(f"  {name:<{width}}  p {p:<8.2g} {self.failures.get(name, 'no fault seen')}")
         known = [name for name in self.dataset.quantity.values.tolist() if name not in self.judged]
-        lines += [f"  {name:<{width}}  the same in every world, not judged" for name in known]
+        lines += [f"  {name:<{width}}  the same in every truth, not tested" for name in known]
         if not self.passed and self.ignores_data:
             lines.append("  no posterior mean follows its truth: the posterior does not depend on the data")
         return "\n".join(lines)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> Tree:
         """The ranks as PIT values, (rank + 1/2) / (num_draws + 1), in the group `prior_sbc` (dims chain, draw).
 
         `InferenceData` (ArviZ 0.x) or `xarray.DataTree` (1.x: `arviz.plot_ecdf_pit` reads it).
@@ -135,19 +140,19 @@ class SBC:
         if generation() >= 1:
             return xr.DataTree.from_dict({"/prior_sbc": group})
         with warnings.catch_warnings():
-            # The schema of 0.x does not know the group.
+            # The schema of ArviZ 0.x has no such group.
             warnings.simplefilter("ignore", UserWarning)
             return arviz().InferenceData(prior_sbc=group)
 
     def pit(self) -> xr.Dataset:
-        """One variable for each judged quantity, dims chain (one) and draw (the simulations)."""
+        """One variable for each tested quantity, dims chain (one) and draw (the simulations)."""
         values = {
             name: (("chain", "draw"), (self._ranks(name)[None] + 0.5) / (self.num_draws + 1)) for name in self.judged
         }
         return xr.Dataset(values, {"chain": [0], "draw": self.dataset.simulation.values})
 
     def plot_ecdf(self) -> "Figure":
-        """ECDF of the ranks less that of uniform ones, one panel a quantity, in the band of the verdict."""
+        """ECDF of the ranks minus that of uniform ranks, one panel a quantity, with the band of the test."""
         from matplotlib.figure import Figure
 
         rows = -(-len(self.judged) // 3)
@@ -181,7 +186,7 @@ class SBC:
 
 
 def _rank_correlation(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:
-    """Spearman's; zero where one of them does not vary."""
+    """Spearman's; zero if one of them is constant."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     return float(np.asarray(stats.spearmanr(x, y))[0])

@@ -1,7 +1,7 @@
 """Test statistics of one data set, observed or replicated, for predictive checks. NumPy in float64, host-side."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,15 +12,15 @@ Pairs = Float[np.ndarray, "*H S A"]
 
 
 class Sample(NamedTuple):
-    """T transitions in the order of the data, with the draw that they are compared with.
+    """T transitions in the order of the data, and a draw of the posterior.
 
     Args:
         space: sizes and names.
         cell: index of each (step,) state and action.
-        outcome: index of the next state, S for the end; replicated.
-        reward: replicated; nan where none was observed.
+        outcome: observed or replicated index of the next state, S for the end.
+        reward: observed or replicated; nan where none was observed.
         previous: the state before `cell`'s, -1 at the start of an episode or where the log has a gap.
-        transition_probs: [*H S A O], of the draw of the posterior that made the replicate.
+        transition_probs: [*H S A O], of the draw.
     """
 
     space: StateActionSpace
@@ -42,23 +42,24 @@ class Sample(NamedTuple):
         return np.bincount(index, minlength=int(np.prod(shape))).reshape(shape).astype(float)
 
 
-Statistic = Callable[[Sample], Any]
+Statistic = Callable[[Sample], float | Float[np.ndarray, "..."]]
 
 
 def previous_states(data: Transitions) -> Int[np.ndarray, " T"]:
     """The state that each transition's state was reached from, -1 where the one before it does not lead to it."""
-    state, following = np.asarray(data.state), np.asarray(data.next_state)
+    state, next_state = np.asarray(data.state), np.asarray(data.next_state)
     ended = np.zeros(state.shape, bool)
     for flag in (data.terminated, data.truncated):
         ended |= False if flag is None else np.asarray(flag)
-    joined = (following[:-1] == state[1:]) & ~ended[:-1]
+    joined = (next_state[:-1] == state[1:]) & ~ended[:-1]
     return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size]
 
 
 def row_discrepancy(sample: Sample) -> Pairs:
-    """Freeman-Tukey distance of counts from the draw's row, 4 sum (sqrt(n) - sqrt(N p))^2; nan where never tried.
+    """Freeman-Tukey distance of counts from the draw's row, 4 sum (sqrt(n) - sqrt(N p))^2; nan where never visited.
 
-    Like chi-square with as many degrees of freedom as possible outcomes less one, and finite where p is tiny (Gelman,
+    It is distributed like chi-square with one degree of freedom less than there are possible outcomes, and stays finite
+    if p is tiny (Gelman,
     Meng and Stern 1996, *Posterior predictive assessment of model fitness via realized discrepancies*).
     """
     counts = sample.transition_counts()
@@ -68,15 +69,15 @@ def row_discrepancy(sample: Sample) -> Pairs:
 
 
 def transition_discrepancy(sample: Sample) -> float:
-    """Sum of `row_discrepancy` over the pairs that were tried."""
+    """Sum of `row_discrepancy` over the visited pairs."""
     return float(np.nansum(row_discrepancy(sample)))
 
 
 def serial_dependence(sample: Sample) -> float:
-    """How much the outcome depends on the state before, the pair given: the G statistic of their independence.
+    """Dependence of the outcome on the previous state given the pair: the G statistic of their independence.
 
-    2 sum n log(n N / (row total * column total)) over the table (state before, outcome) of each pair (Anderson and
-    Goodman 1957, *Statistical inference about Markov chains*). Large where the state does not hold all that matters.
+    2 sum n log(n N / (row total * column total)) over the table (previous state, outcome) of each pair (Anderson and
+    Goodman 1957, *Statistical inference about Markov chains*). Large if the process is not Markov.
     """
     known = sample.previous >= 0
     pair, before, outcome = sample.pair[known], sample.previous[known], sample.outcome[known]
@@ -131,10 +132,10 @@ def _sum_n_log_n(code: Int[np.ndarray, " T"]) -> float:
 def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
     """Number, sum, and sum of squared deviations of the rewards of each pair."""
     pair, reward = sample.pair, np.nan_to_num(sample.reward)
-    size, seen = int(np.prod(sample.space.shape)), ~np.isnan(sample.reward)
-    count, total = (np.bincount(pair, weights, size) for weights in (seen, reward))
+    size, observed = int(np.prod(sample.space.shape)), ~np.isnan(sample.reward)
+    count, total = (np.bincount(pair, weights, size) for weights in (observed, reward))
     mean = total / np.maximum(count, 1)
-    deviations = np.bincount(pair, np.where(seen, (reward - mean[pair]) ** 2, 0.0), size)
+    deviations = np.bincount(pair, np.where(observed, (reward - mean[pair]) ** 2, 0.0), size)
     return tuple(x.reshape(sample.space.shape) for x in (count, total, deviations))  # pyright: ignore[reportReturnType]
 
 

@@ -1,9 +1,9 @@
-"""What a belief holds to be possible, as whole laws: transition rows and the law of one reward, drawn together.
+"""Draws of the whole law of a transition from a posterior: transition rows together with the law of one reward.
 
-`sample` of a posterior gives an `MDP`, mean rewards and no noise. The likelihood of data needs the law.
+`sample` of a posterior gives an `MDP` with mean rewards. The likelihood of data needs the law of the rewards as well.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -11,26 +11,30 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
+from bayes_mdp.calibration.beliefs import FittedPosterior
+from bayes_mdp.inference.collapsed import CollapsedPosterior
 from bayes_mdp.inference.componentwise import Componentwise
 from bayes_mdp.inference.posterior import ConjugatePosterior
 from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.inference.sampled.posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.models.joint import Prior
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.models.world import RewardTable, World, reward_table, transition_table
 
 
 @runtime_checkable
 class CanThin(Protocol):
-    """Holds weighted draws, and gives as many of equal weight as are asked for."""
+    """A posterior by weighted draws that can be resampled to equal weights."""
 
-    def thinned(self, key: PRNGKeyArray, num: int) -> Any:
-        """The same belief by `num` draws of equal weight."""
+    def thinned(self, key: PRNGKeyArray, num: int) -> CollapsedPosterior | SampledPosterior:
+        """The same posterior by `num` draws of equal weight."""
         ...
 
 
 @runtime_checkable
 class HasSites(Protocol):
-    """Holds draws of every latent site of the program."""
+    """A posterior with draws of every latent site of the program."""
 
     @property
     def sites(self) -> dict[str, Array]:
@@ -70,23 +74,23 @@ class Law(NamedTuple):
         if self.rewards.law is None or transitions.reward is None:
             return total
         density = self.rewards.at(cell, outcome).log_prob(transitions.reward)
-        seen = transitions.reward_observed
-        return total + (density if seen is None else jnp.where(seen, density, 0.0)).sum()
+        observed = transitions.reward_observed
+        return total + (density if observed is None else jnp.where(observed, density, 0.0)).sum()
 
 
 def law_of_world(world: World, space: StateActionSpace) -> Law:
-    """The law that a world states, ties broadcast."""
+    """The law that a prior program returned, with parameters broadcast to all pairs."""
     return Law(transition_table(world, space), reward_table(world, space))
 
 
 @traced_alone
-def law_of_sites(sites: dict[str, Array], prior: Any, space: StateActionSpace) -> Law:
-    """The law that the program states where its latent sites have these values."""
+def law_of_sites(sites: dict[str, Array], prior: Prior, space: StateActionSpace) -> Law:
+    """The law that the program returns when its latent sites have these values."""
     with handlers.seed(rng_seed=0), handlers.substitute(data=sites):
         return law_of_world(prior(space), space)
 
 
-def sample_law(key: PRNGKeyArray, posterior: Any, space: StateActionSpace) -> Law:
+def sample_law(key: PRNGKeyArray, posterior: FittedPosterior, space: StateActionSpace) -> Law:
     """One draw from a posterior in closed form, or from a mixture of such. Traceable.
 
     Raises:

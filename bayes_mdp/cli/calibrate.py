@@ -1,4 +1,4 @@
-"""`bayes-mdp calibrate`: is the inference of a prior calibrated, over the prior or around a log?"""
+"""`bayes-mdp calibrate`: calibration of the inference of a prior, over the prior or around a log."""
 
 import argparse
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from bayes_mdp.cli.options import (
     COLUMNS,
     UNEXPECTED,
+    Commands,
     add_columns,
     add_command,
     add_method,
@@ -22,7 +23,7 @@ from bayes_mdp.cli.options import (
 TEXT = "simulate truths from a prior (or from its posterior after a log), infer each again, and compare"
 
 
-def add_calibrate(commands: Any) -> None:
+def add_calibrate(commands: Commands) -> None:
     """The parser."""
     parser = add_command(commands, "calibrate", _calibrate, TEXT, resumes=True)
     parser.add_argument("prior", help="a name of `list`, or MODULE:FUNCTION")

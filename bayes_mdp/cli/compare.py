@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayes_mdp.cli.options import add_command, count, save_figure, seed
+from bayes_mdp.cli.options import Commands, add_command, count, save_figure, seed
 
 TEXT = "a leaderboard: agents on small problems, interquartile means with intervals, ranks, a figure"
 
 
-def add_compare(commands: Any) -> None:
+def add_compare(commands: Commands) -> None:
     """The parser."""
     parser = add_command(commands, "compare", _compare, TEXT, resumes=True)
     parser.add_argument("--agents", metavar="A,B,...", help="names of `list`, or 'all' (default: all)")

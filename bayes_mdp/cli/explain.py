@@ -1,12 +1,11 @@
-"""`bayes-mdp explain`: which route a prior takes, and what is in the way of a better one."""
+"""`bayes-mdp explain`: how a prior would be inferred, and what prevents a better method."""
 
 import argparse
-from typing import Any
 
-from bayes_mdp.cli.options import add_command
+from bayes_mdp.cli.options import Commands, add_command
 
 
-def add_explain(commands: Any) -> None:
+def add_explain(commands: Commands) -> None:
     """The parser."""
     parser = add_command(commands, "explain", _explain, "say how a prior would be inferred, without data")
     parser.add_argument("prior", help="a name of `list`, or MODULE:FUNCTION")

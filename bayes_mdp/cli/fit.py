@@ -6,6 +6,7 @@ from typing import Any
 
 from bayes_mdp.cli.options import (
     UNEXPECTED,
+    Commands,
     add_columns,
     add_command,
     add_method,
@@ -19,7 +20,7 @@ from bayes_mdp.cli.options import (
 )
 
 
-def add_fit(commands: Any) -> None:
+def add_fit(commands: Commands) -> None:
     """The parser."""
     parser = add_command(commands, "fit", _fit, "infer the posterior of a prior from a log, print it, judge policies")
     parser.add_argument("log", help="CSV or Parquet file, one transition per row")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-UNEXPECTED = 1
+UNEXPECTED = 1  # exit code of a verdict that is not the expected one
+Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 COLUMNS = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "step")
 METHODS = {
     "auto": "The best route that can be proven on the prior.",
@@ -27,14 +28,22 @@ class _Defaults(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def add_command(
-    commands: Any,
+    commands: Commands,
     name: str,
     command: Callable[[argparse.Namespace], int | None],
     text: str,
     *,
     resumes: bool = False,
 ) -> argparse.ArgumentParser:
-    """The parser of one command. `resumes`: with --out, an interrupted one goes on from what was finished."""
+    """The parser of one command.
+
+    Args:
+        commands: to add it to.
+        name: of the command.
+        command: what runs it; returns the exit code (None: 0).
+        text: help.
+        resumes: whether the same command with --out resumes an interrupted one.
+    """
     parser = commands.add_parser(name, help=text, description=text, formatter_class=_Defaults)
     parser.set_defaults(command=command, resumes=resumes)
     return parser
@@ -101,7 +110,7 @@ def add_method(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(arguments: argparse.Namespace, *names: str, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse to begin what could not be kept, or would be written over what was read.
+    """Check the output files before any work: writable, different from each other and from the inputs.
 
     Args:
         arguments: of the command.

@@ -19,6 +19,7 @@ from bayes_mdp.envs.mail_robot import mail_robot
 from bayes_mdp.envs.racetrack import racetrack
 from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.intervals import half_width
+from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
 from bayes_mdp.mdp.validation import check_count, check_key, check_name

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.calibration.check_dataset import Simulated, numbers
 from bayes_mdp.calibration.check_scores import (
+    Simulated,
     brier,
     coverage,
     energy_scores,
+    numbers,
     posterior_moments,
     reliability,
 )

@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 
 from bayes_mdp.calibration import checking as door
-from bayes_mdp.calibration.check_quantities import optimal_actions, values
 from bayes_mdp.calibration.check_result import Check, load_check
 from bayes_mdp.calibration.checking import check
+from bayes_mdp.calibration.quantities import optimal_actions, values
 from bayes_mdp.mdp import AverageReward, Counts, Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.models.priors import known_rewards
 from tests.calibration.simulated import checked, draw, simulations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import dataset, groups, to_arviz
+from bayes_mdp.calibration import dataset, export, to_arviz
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import labels
@@ -29,7 +29,7 @@ def plots(arviz):
 
 
 def _export(case, **options):
-    names = [name for name in groups.GROUPS if name != "sample_stats"]
+    names = [name for name in export.GROUPS if name != "sample_stats"]
     return {name: dataset(case.posterior, name, num_draws=NUM_DRAWS, **options) for name in names}
 
 

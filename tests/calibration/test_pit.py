@@ -14,9 +14,9 @@ from scipy import stats
 
 from bayes_mdp.calibration import draws as calibration_draws
 from bayes_mdp.calibration import predictive, predictive_check, to_arviz
-from bayes_mdp.calibration.beliefs import draws_and_rows
 from bayes_mdp.calibration.generation import pareto_smoothed
 from bayes_mdp.calibration.pit import Pit, _next_state, _reward, loo_pit
+from bayes_mdp.calibration.predictive import draws_and_rows
 from bayes_mdp.inference.families import NormalBelief
 from bayes_mdp.inference.layered import conjugate_posterior
 from bayes_mdp.inference.rewards import reward_cells

@@ -116,7 +116,7 @@ def test_the_door():
     assert result.dataset.simulation.values.tolist() == list(range(70))
     assert result.judged == ("reward",)
     assert result.passed
-    assert "row     the same in every world, not judged" in str(result)
+    assert "row     the same in every truth, not tested" in str(result)
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.calibration.prior_sbc import sbc
-from bayes_mdp.calibration.ranks import _rank
-from bayes_mdp.calibration.simulate import simulate, uniform_policy
+from bayes_mdp.calibration.ranks import _rank, simulate, uniform_policy
 from bayes_mdp.calibration.worlds import sample_law
 from bayes_mdp.mdp import MDP, Environment, StateActionSpace, check_transitions
 from bayes_mdp.mdp.environment import NormalReward

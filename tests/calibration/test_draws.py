@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayes_mdp.calibration.runs import choose
+from bayes_mdp.calibration.draws import choose
 from tests.calibration.beliefs import CHAINS, SAMPLES, collapsed
 
 
