@@ -20,7 +20,7 @@ import numpy as np
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, EverySteps
 from bayes_mdp.envs import riverswim
-from bayes_mdp.envs.scaled_rewards import scaled
+from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma
 

@@ -17,23 +17,23 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 PAY = ((0.0, 0.1), (0.2, 1.0))
 
 
-def two_state(space: bm.StateActionSpace) -> World:
+def two_state(space: bm.StateActionSpace) -> MDPSpec:
     """Two states, two actions, four unknown rows, known rewards."""
     with space.plates():
         rows = numpyro.sample("transition", dist.Dirichlet(jnp.ones(2)))
-    return World(jnp.asarray(rows), reward=jnp.array(PAY))
+    return MDPSpec(jnp.asarray(rows), reward=jnp.array(PAY))
 
 
-def bandit(space: bm.StateActionSpace) -> World:
+def bandit(space: bm.StateActionSpace) -> MDPSpec:
     """Two Bernoulli arms."""
     with space.plates():
         probs: Any = numpyro.sample("arm", dist.Beta(1.0, 1.0))
-    return World(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
+    return MDPSpec(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
 
 
 def plain_two_state(horizon: int) -> tuple[float, int]:

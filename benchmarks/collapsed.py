@@ -17,8 +17,8 @@ import numpy as np
 from numpyro.diagnostics import effective_sample_size
 
 from bayes_mdp.inference import fit_for, infer
-from bayes_mdp.inference.chains import run_chains
-from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.draws.chains import run_chains
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import (
     clustered_states,

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.detect import detect
-from bayes_mdp.inference.probe import Probe
-from bayes_mdp.inference.trace import trace_program
+from bayes_mdp.inference.detection.certify import certify
+from bayes_mdp.inference.detection.detect import detect
+from bayes_mdp.inference.detection.probe import Probe
+from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma
 

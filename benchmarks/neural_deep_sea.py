@@ -36,9 +36,9 @@ from bayes_mdp.agents.neural import (
     UncertaintyHead,
 )
 from bayes_mdp.envs import deep_sea_observed
-from bayes_mdp.experiments.deep.loop import begin, run_chunk
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.experiments.time_to_solve import first_visit, sustained_time_to_solve, time_to_solve
+from bayes_mdp.experiments.rollout.time_to_solve import first_visit, sustained_time_to_solve, time_to_solve
+from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 
 SEED = 20_262
 REPLAY = 50_000  # transitions; fewer where fewer are made

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural import MLP, DeepUBE, HashedFeatures
 from bayes_mdp.agents.neural.networks import dense
-from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved
+from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved
 from bayes_mdp.mdp import TimeStep
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bayes_mdp.agents.neural import DeepUBE, OneHotMLP, QLearning, RandomFeatures, UnitPrior
-from bayes_mdp.agents.neural.contract import Choice
+from bayes_mdp.agents.neural.contract import ActionOutput
 from bayes_mdp.agents.neural.deep_ube import DeepLearner
 from bayes_mdp.agents.neural.dqn import q_values
 from bayes_mdp.agents.neural.networks import Dense
@@ -81,12 +81,12 @@ class LearnedFeatures(DeepUBE):
         width = self.trunk.num_features(spec.observation_shape)
         return learner._replace(belief=self.posterior.belief(spec.n_actions, width))
 
-    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> Choice:
+    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> ActionOutput:
         """argmax Q + beta sqrt(u); what is kept is phi."""
         del key, started, iteration
         features = self.trunk.apply(learner.nets.parameters["q"]["trunk"], observation)
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
-        return Choice(jnp.argmax(q + self.beta * jnp.sqrt(u), 1).astype(jnp.int32), memory, features)
+        return ActionOutput(jnp.argmax(q + self.beta * jnp.sqrt(u), 1).astype(jnp.int32), memory, features)
 
     def loss(self, parameters: Any, target: Any, batch: Any, belief: Any) -> Any:
         """phi afresh, of the online network."""
@@ -109,7 +109,7 @@ class NoOptimism(DeepUBE):
 class EpsilonGreedy(DeepUBE):
     """Uncertainty is learnt and not used: argmax Q, one action in twenty at random."""
 
-    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> Choice:
+    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> ActionOutput:
         """See above."""
         choice = super().act(key, learner, memory, observation, started, iteration)
         q = q_values(self.trunk, learner.nets.parameters["q"], observation)
@@ -155,13 +155,13 @@ class ValueFunctionError(eqx.Module):
     def _outputs(self, parameters: Any, observation: Any) -> Any:
         return q_values(self.trunk, parameters, observation).reshape(len(observation), -1, self.outputs)
 
-    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> Choice:
+    def act(self, key: Any, learner: Any, memory: Any, observation: Any, started: Any, iteration: Any) -> ActionOutput:
         """argmax Q + beta |f - g|."""
         del key, started, iteration
         now = learner.nets.parameters
         miss = self._outputs(now["f"], observation) - self._outputs(learner.fixed, observation)
         value = q_values(self.trunk, now["q"], observation) + self.beta * jnp.sqrt(jnp.mean(miss**2, -1))
-        return Choice(jnp.argmax(value, 1).astype(jnp.int32), memory)
+        return ActionOutput(jnp.argmax(value, 1).astype(jnp.int32), memory)
 
     def learn(self, key: Any, learner: Any, memory: Any, replay: Any, iteration: Any) -> Any:
         """Gradient steps on Q and f."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from bayes_mdp.agents.neural import DQN, MLP, DeepUBE, Epsilon, HashedFeatures, QLearning, UnitPrior
 from bayes_mdp.envs import gymnax_env
-from bayes_mdp.experiments.deep.loop import begin, run_chunk
+from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 
 ENVS, REPLAY, SEED = 10, 10_000, 20_260
 NET, LEARNING = MLP((120, 84)), QLearning()

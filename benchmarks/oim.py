@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents import OIM
-from bayes_mdp.agents.planners import PrioritizedSweeping
+from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
 from bayes_mdp.mdp import Discounted, Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.planning.prioritized_sweeping import predecessor_lists

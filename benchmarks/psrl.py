@@ -22,12 +22,12 @@ import psrl_numpy
 
 from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
-from bayes_mdp.envs.scaled_rewards import scaled
+from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.case import RunConfig
-from bayes_mdp.experiments.execute import Prepared, execute, play_chunk, prepare, start_all
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
+from bayes_mdp.experiments.rollout.execute import Prepared, execute, play_chunk, prepare, start_all
+from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.models import dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.planning import solve

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bayes_mdp.inference.sampling import dirichlet, dirichlet_expectation, exponential, fused_key, gamma, loggamma
+from bayes_mdp.random import dirichlet, dirichlet_expectation, exponential, fused_key, gamma, loggamma
 
 SEEDS = 100
 ENTRIES = 5_000

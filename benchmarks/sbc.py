@@ -15,10 +15,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayes_mdp.calibration.prior_sbc import sbc
-from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models.normal_gamma import NormalGamma
+from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.priors import dirichlet_normal_gamma
 
 SPACE, STEPS = StateActionSpace(2, 2), 20

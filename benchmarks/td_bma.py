@@ -20,14 +20,14 @@ import numba
 import numpy as np
 
 from bayes_mdp.agents import TDBMA, SarsaLambda
-from bayes_mdp.agents.trial import TrialLearner
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.envs import racetrack
 from bayes_mdp.experiments import RunOptions
-from bayes_mdp.experiments.case import RunConfig
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
-from bayes_mdp.experiments.simulator import Simulator, simulator
-from bayes_mdp.experiments.trial_run import Prepared, play_all, prepare
+from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
+from bayes_mdp.experiments.rollout.sweep_run import Prepared, play_all, prepare
+from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import FirstExit
 
 SEEDS, TRIALS, REPEATS = 100, 1000, 5
@@ -102,7 +102,7 @@ def peer(
     return steps, late
 
 
-def by_numba(sim: Simulator, reward: np.ndarray, agent: TrialLearner) -> tuple[int, float]:
+def by_numba(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner) -> tuple[int, float]:
     """Steps of all seeds, and the mean return of the last tenth of their trials."""
     tables: Any = tuple(
         np.asarray(x) for x in (sim.outcome, sim.threshold, sim.first_state, sim.first_threshold, reward)
@@ -128,7 +128,7 @@ def speed(play: Callable[[], tuple[int, float]]) -> tuple[float, float]:
     return steps / (time.process_time() - began), late
 
 
-def report(agent: TrialLearner) -> None:
+def report(agent: EpisodeLearner) -> None:
     """Speeds, their ratio, and the mean returns, which ought to be alike."""
     env = racetrack("corner")
     options = RunOptions(progress=False)

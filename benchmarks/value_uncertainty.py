@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from planning import compiled, cpu, show
 
-from bayes_mdp.agents import moment_matching, ube
-from bayes_mdp.experiments.beliefs import on_device
-from bayes_mdp.inference.families import NormalGammaBelief
-from bayes_mdp.inference.layered import conjugate_posterior
-from bayes_mdp.inference.rewards import reward_cells
-from bayes_mdp.inference.rows import dirichlet_rows
+from bayes_mdp.agents.value_uncertainty import moment_matching, ube
+from bayes_mdp.experiments.rollout.run_beliefs import on_device
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.families import NormalGammaBelief
+from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.mdp import Discounted, StateActionSpace
-from bayes_mdp.planning.propagate import propagate
+from bayes_mdp.planning.variance_backup import propagate
 
 SIZES, ACTIONS, DISCOUNT, Q_MAX = (50, 500, 1000), 4, 0.99, 100.0
 OBJECTIVE = Discounted(DISCOUNT)

@@ -48,14 +48,14 @@ each_bin = bm.models.known_rewards(REWARD)
 """A prior by which buses may run differently in every bin: a Dirichlet row each."""
 
 
-def alike(space: bm.StateActionSpace) -> bm.models.World:
+def alike(space: bm.StateActionSpace) -> bm.models.MDPSpec:
     """A prior by which the months are alike at every mileage: one Dirichlet for all rows."""
     increment = numpyro.sample("increment", dist.Dirichlet(jnp.ones(3)))
     size = space.n_states
     keep = jnp.stack([jnp.eye(size, k=k) for k in range(3)], axis=-1) @ increment
     keep = keep.at[-2:].set(jnp.eye(size)[-1])  # beyond the last bin there is none: known rows
     replace = jnp.broadcast_to(jnp.eye(size)[0], (size, size))
-    return bm.models.World(jnp.stack([keep, replace], axis=1), REWARD)
+    return bm.models.MDPSpec(jnp.stack([keep, replace], axis=1), REWARD)
 
 
 def replace_from(mileage: int) -> np.ndarray:

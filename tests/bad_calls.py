@@ -185,7 +185,7 @@ def prior() -> Any:
 @lru_cache
 def world() -> Any:
     """With normal rewards."""
-    return target("models.World")(rows(), dist.Normal(np.zeros((2, 2)), 1.0))
+    return target("models.MDPSpec")(rows(), dist.Normal(np.zeros((2, 2)), 1.0))
 
 
 @lru_cache
@@ -538,12 +538,12 @@ CALLS = [
     ),
     Call("models.NormalGamma", {}, {"concentration": POSITIVE, **_NORMAL_GAMMA}),
     Call(
-        "models.World",
+        "models.MDPSpec",
         {"transition_probs": rows, "reward": value(np.zeros((2, 2)))},
         {"transition_probs": [RAGGED, [["x", 1]], [[1j, 0]]], "reward": [RAGGED, [["x", 1]], [[1j, 0]]]},
     ),
     Call(
-        "models.check_world",
+        "models.check_spec",
         {"world": world, "space": space},
         {"world": [3, None, "world"], "space": SPACE},
         {"world": "the prior returned"},
@@ -800,7 +800,7 @@ CALLS = [
         },
     ),
     Call(
-        "inference.draws",
+        "inference.posterior_samples",
         {"mdps": drawn},
         {
             "mdps": [*MDPS, mdp],
@@ -1207,7 +1207,7 @@ _OPTIONS: dict[str, list[Any]] = {
     "sampled": BOOL,
     "trace_decay": FRACTION,
 }
-_WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "ThompsonByDraws")
+_WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "MonteCarloThompson")
 
 
 def _agent_calls() -> Iterator[Call]:
@@ -1228,12 +1228,14 @@ EXEMPT = {
     "no arguments": "AverageReward FirstExit agents.Doubling agents.EveryEpisode agents.ExactPlanner envs.loop "
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
-    "a record that the library fills": "BayesOptimal Training mdp.Moment mdp.TimeStep models.RewardTable "
+    "a record that the library fills": "BayesOptimal Training mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
-    "inference.ConjugatePosterior inference.CountedDraws inference.Draws inference.Fit inference.LayeredPosterior "
-    "inference.Mixture inference.PerfectInformation inference.PolicyComparison inference.PolicyValue "
-    "inference.ReturnSplit inference.Explanation "
+    "inference.ConjugatePosterior inference.CountedSamples inference.PosteriorSamples inference.Fit "
+    "inference.LayeredPosterior "
+    "inference.Mixture "
+    "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
+    "inference.Explanation "
     "inference.SampledPosterior calibration.SBC calibration.Check calibration.Diagnosis "
     "calibration.Loo calibration.LooPit calibration.PredictiveCheck calibration.PriorSensitivity",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",

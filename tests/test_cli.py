@@ -118,7 +118,7 @@ def test_what_is_not_in_the_package_says_where_it_is(capsys, line, program):
 
 def test_environments_with_sizes_are_found():
     """The first parameter of a factory is a size where its name says so."""
-    from bayes_mdp.experiments.named import find_environment
+    from bayes_mdp.experiments.registry_names import find_environment
 
     for name, sizes in {"bsuite_deep_sea:4": (4, 2), "osband_chain:5": (5, 2), "garnet:7": (7, 2)}.items():
         env: Any = find_environment(name)
@@ -142,7 +142,7 @@ def test_an_unknown_word_exits_with_2(capsys, words, shown):
 
 
 def test_worlds_by_name_and_argument():
-    from bayes_mdp.experiments.named import find_environment
+    from bayes_mdp.experiments.registry_names import find_environment
 
     found: Any = [find_environment(name) for name in ("racetrack:cliff", "prior_mdp:2", "mail_robot")]
     assert found[0].name == "racetrack_cliff"

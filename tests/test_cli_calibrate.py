@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_mdp.calibration import checking as door
+from bayes_mdp.calibration.checks import checking as door
 from bayes_mdp.cli import main
 from bayes_mdp.mdp import Discounted, Episodic
 from tests.calibration.simulated import checked

@@ -9,10 +9,9 @@ import xarray as xr
 
 from bayes_mdp.agents import AGENTS
 from bayes_mdp.cli import main
-from bayes_mdp.experiments import compare as _loaded  # noqa: F401 - its module is patched
-from bayes_mdp.experiments.compare import QUICK_AGENTS
-from bayes_mdp.experiments.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
-from bayes_mdp.experiments.leaderboard import leaderboard
+from bayes_mdp.experiments.comparison.compare import QUICK_AGENTS
+from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, QUICK_PROBLEMS
+from bayes_mdp.experiments.comparison.leaderboard import leaderboard
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def asked(monkeypatch):
         result = xr.Dataset(variables, {"agent": list(agents), "env": list(envs)})
         return result.merge(leaderboard(result, key=jax.random.key(0), num_resamples=20))
 
-    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.compare"], "compare", compare)
+    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.comparison.compare"], "compare", compare)
     return calls
 
 
@@ -88,6 +87,6 @@ def test_a_comparison_that_is_interrupted_says_that_it_goes_on(capsys, tmp_path,
     def interrupted(*agents_and_envs, **arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.compare"], "compare", interrupted)
+    monkeypatch.setattr(sys.modules["bayes_mdp.experiments.comparison.compare"], "compare", interrupted)
     assert main(["compare", "--quick", "--out", str(tmp_path / "board")]) == 130
     assert "the same command goes on from what was finished" in capsys.readouterr().err

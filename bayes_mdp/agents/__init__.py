@@ -3,40 +3,47 @@
 from collections.abc import Callable
 from typing import Any
 
-from bayes_mdp.agents.beb import BEB
-from bayes_mdp.agents.bolt import BOLT
-from bayes_mdp.agents.bql import BQL
-from bayes_mdp.agents.by_draws import ThompsonByDraws
-from bayes_mdp.agents.count_bonus import CountBonus
-from bayes_mdp.agents.e3 import E3
-from bayes_mdp.agents.exact import CovarianceThompson
-from bayes_mdp.agents.exact_ube import ExactUBE
-from bayes_mdp.agents.exploration_reward import FrequencyBonus, RecencyBonus
-from bayes_mdp.agents.gaussian_psrl import GaussianPSRL
-from bayes_mdp.agents.information_gain import InformationGain
-from bayes_mdp.agents.k_learning import KLearning
-from bayes_mdp.agents.learner import ChecksBelief, ChecksLearnt, ChecksOptimism, Learner, Replans
-from bayes_mdp.agents.mbie import MBIE, MBIEEB
-from bayes_mdp.agents.mbie_ws import MBIEWS
-from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
-from bayes_mdp.agents.model_based import OIM, EpsilonGreedyModel, RMax
-from bayes_mdp.agents.moment_matching import MomentMatching
-from bayes_mdp.agents.optimistic_sampling import OPSRL, BayesUCBVI
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
-from bayes_mdp.agents.policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
-from bayes_mdp.agents.psrl import PSRL, BayesianDP
-from bayes_mdp.agents.rand_ql import RandQL
-from bayes_mdp.agents.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
-from bayes_mdp.agents.rlsvi import RLSVI
-from bayes_mdp.agents.soft_q import BoltzmannQ, SoftQ, SoftQMean
-from bayes_mdp.agents.tabular_q import AnnealedQ, EpsilonGreedyQ, ErrorBonusQ, IEQLPlus, OptimisticQ, VarianceBonusQ
-from bayes_mdp.agents.trial import TDBMA, LearnsFromTrials, SarsaLambda
-from bayes_mdp.agents.ube import UBE
-from bayes_mdp.agents.ucb_h import UCBH
-from bayes_mdp.agents.ucbvi import UCBVI
-from bayes_mdp.agents.ucfh import UCFH
-from bayes_mdp.agents.ucrl2 import UCRL2
-from bayes_mdp.agents.vapor import VAPOR
+from bayes_mdp.agents.common.learner import ChecksBelief, ChecksLearnt, ChecksOptimism, Learner, Replans
+from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
+from bayes_mdp.agents.common.table_policies import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
+from bayes_mdp.agents.k_learning.k_learning import KLearning
+from bayes_mdp.agents.k_learning.vapor import VAPOR
+from bayes_mdp.agents.model_based.e3 import E3
+from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, RMax
+from bayes_mdp.agents.model_based.exploration_reward import FrequencyBonus, RecencyBonus
+from bayes_mdp.agents.model_based.mbie import MBIE, MBIEEB
+from bayes_mdp.agents.model_based.mbie_ws import MBIEWS
+from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
+from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
+from bayes_mdp.agents.model_free.bql import BQL
+from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ, SoftQMean
+from bayes_mdp.agents.model_free.tabular_q import (
+    AnnealedQ,
+    EpsilonGreedyQ,
+    ErrorBonusQ,
+    IEQLPlus,
+    OptimisticQ,
+    VarianceBonusQ,
+)
+from bayes_mdp.agents.model_free.trial_learning import TDBMA, LearnsFromEpisodes, SarsaLambda
+from bayes_mdp.agents.optimism.beb import BEB
+from bayes_mdp.agents.optimism.bolt import BOLT
+from bayes_mdp.agents.optimism.count_bonus import CountBonus
+from bayes_mdp.agents.optimism.information_gain import InformationGain
+from bayes_mdp.agents.optimism.optimistic_sampling import OPSRL, BayesUCBVI
+from bayes_mdp.agents.optimism.ucb_h import UCBH
+from bayes_mdp.agents.optimism.ucbvi import UCBVI
+from bayes_mdp.agents.optimism.ucfh import UCFH
+from bayes_mdp.agents.optimism.ucrl2 import UCRL2
+from bayes_mdp.agents.posterior_sampling.gaussian_psrl import GaussianPSRL
+from bayes_mdp.agents.posterior_sampling.psrl import PSRL, BayesianDP
+from bayes_mdp.agents.posterior_sampling.rand_ql import RandQL
+from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
+from bayes_mdp.agents.value_uncertainty.exact import CovarianceThompson
+from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
+from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
+from bayes_mdp.agents.value_uncertainty.monte_carlo import MonteCarloThompson
+from bayes_mdp.agents.value_uncertainty.ube import UBE
 
 AGENTS: dict[str, Callable[..., Any]] = {
     "psrl": PSRL,
@@ -46,7 +53,7 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "moment_matching": MomentMatching,
     "count_bonus": CountBonus,
     "exact_ube": ExactUBE,
-    "thompson_by_draws": ThompsonByDraws,
+    "monte_carlo_thompson": MonteCarloThompson,
     "covariance_thompson": CovarianceThompson,
     "k_learning": KLearning,
     "information_gain": InformationGain,
@@ -134,8 +141,9 @@ __all__ = [
     "InformationGain",
     "KLearning",
     "Learner",
-    "LearnsFromTrials",
+    "LearnsFromEpisodes",
     "MomentMatching",
+    "MonteCarloThompson",
     "OptimisticQ",
     "PrioritizedSweeping",
     "RMax",
@@ -146,7 +154,6 @@ __all__ = [
     "SarsaLambda",
     "SoftQ",
     "SoftQMean",
-    "ThompsonByDraws",
     "VarianceBonusQ",
     "When",
 ]

@@ -49,8 +49,8 @@ def add_calibrate(commands: Commands) -> None:
 def _calibrate(arguments: argparse.Namespace) -> int:
     import jax
 
-    from bayes_mdp.calibration.checking import check
-    from bayes_mdp.experiments.named import find_prior
+    from bayes_mdp.calibration.checks.checking import check
+    from bayes_mdp.experiments.registry_names import find_prior
 
     check_outputs(arguments, "out", "figure", inputs=[] if arguments.log is None else [arguments.log])
     _check_source(arguments)
@@ -73,7 +73,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     if arguments.out:
         print(f"result: {arguments.out}")
     if arguments.figure:
-        from bayes_mdp.calibration.check_plots import plot_check
+        from bayes_mdp.calibration.checks.check_plots import plot_check
 
         save_figure(plot_check(result), arguments.figure)
     return 0 if result.calibrated else UNEXPECTED

@@ -17,7 +17,7 @@ def add_explain(commands: Commands) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
-    from bayes_mdp.experiments.named import find_prior
+    from bayes_mdp.experiments.registry_names import find_prior
 
     space = bm.StateActionSpace(arguments.states, arguments.actions, horizon=arguments.horizon, ends=arguments.ends)
     print(bm.explain(find_prior(arguments.prior), space))

@@ -44,7 +44,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     import jax
 
     import bayes_mdp as bm
-    from bayes_mdp.experiments.named import find_prior
+    from bayes_mdp.experiments.registry_names import find_prior
     from bayes_mdp.mdp.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=[arguments.log])
@@ -80,7 +80,7 @@ def _keep(arguments: argparse.Namespace, key: Any, posterior: Any, log: Any) -> 
 
 
 def _check(key: Any, prior: Any, space: Any, log: Any, objective: Any, method: Any) -> int:
-    from bayes_mdp.calibration.checking import check
+    from bayes_mdp.calibration.checks.checking import check
 
     result = check(key, prior, space, data=log, objective=objective, method=method)
     print()

@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import jax
 
     import bayes_mdp as bm
-    from bayes_mdp.experiments.named import find_agent, find_environment, find_prior
+    from bayes_mdp.experiments.registry_names import find_agent, find_environment, find_prior
 
     check_outputs(arguments, "out", "figure")
     env = find_environment(arguments.env)

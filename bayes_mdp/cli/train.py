@@ -43,7 +43,7 @@ def _add_evaluation(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
-    from bayes_mdp.experiments.deep.options import Evaluation
+    from bayes_mdp.experiments.training.train_options import Evaluation
 
     return Evaluation(every, arguments.evaluate_steps, arguments.evaluate_epsilon, arguments.evaluate_envs)
 
@@ -51,10 +51,10 @@ def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
 def _train(arguments: argparse.Namespace) -> int | None:
     import jax
 
-    from bayes_mdp.experiments.deep.named import find_neural_agent
-    from bayes_mdp.experiments.deep.options import TrainOptions
-    from bayes_mdp.experiments.deep.train import train
-    from bayes_mdp.experiments.plots import plot_training, plot_visits
+    from bayes_mdp.experiments.plots.result_plots import plot_training, plot_visits
+    from bayes_mdp.experiments.training.neural_names import find_neural_agent
+    from bayes_mdp.experiments.training.train import train
+    from bayes_mdp.experiments.training.train_options import TrainOptions
     from bayes_mdp.mdp.files import check_folder
 
     check_outputs(arguments, "figure", "film")
@@ -108,7 +108,7 @@ def _environments(name: str, num_envs: int, *, import_module: bool) -> tuple[Any
 
     `import_module`: whether the person, not a file, names it, so that it may import a module.
     """
-    from bayes_mdp.experiments.deep.named import find_hosted, find_observed, is_hosted
+    from bayes_mdp.experiments.training.neural_names import find_hosted, find_observed, is_hosted
 
     if is_hosted(name):
         return find_hosted(name, num_envs, import_module=import_module)
@@ -184,9 +184,9 @@ def add_evaluate(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
-    from bayes_mdp.experiments.deep.loading import evaluate_agent, load_training
-    from bayes_mdp.experiments.deep.named import find_neural_agent
     from bayes_mdp.experiments.results import save_result
+    from bayes_mdp.experiments.training.loading import evaluate_agent, load_training
+    from bayes_mdp.experiments.training.neural_names import find_neural_agent
 
     check_outputs(arguments, "out", inputs=_files(arguments.folder))
     named = _noted(arguments.folder)

@@ -1,30 +1,30 @@
 """Environments of the papers as arrays, Gymnasium's transition tables in, logs in (CSV, Parquet, DataFrame)."""
 
-from bayes_mdp.envs.bsuite_deep_sea import bsuite_deep_sea
-from bayes_mdp.envs.cartpole import CartPole, cartpole
-from bayes_mdp.envs.chain import chain
-from bayes_mdp.envs.deep_sea import deep_sea, reachable
-from bayes_mdp.envs.deep_sea_continuing import deep_sea_continuing
-from bayes_mdp.envs.deep_sea_observed import DeepSeaObserved, deep_sea_observed, deep_sea_stochastic_observed
-from bayes_mdp.envs.flag_maze import flag_maze
-from bayes_mdp.envs.garnet import garnet
-from bayes_mdp.envs.gymnasium_tables import ListedReward, from_gymnasium
-from bayes_mdp.envs.gymnax_env import GymnaxEnv, gymnax_env
-from bayes_mdp.envs.logs import read_log
-from bayes_mdp.envs.loop import loop
-from bayes_mdp.envs.mail_robot import MailRobot, RobotState, mail_robot
-from bayes_mdp.envs.maze_with_subgoals import maze_with_subgoals
-from bayes_mdp.envs.mountain_car import MountainCar, mountain_car
-from bayes_mdp.envs.one_hot import OneHotObserved, one_hot
-from bayes_mdp.envs.osband_chain import osband_chain
-from bayes_mdp.envs.prior_mdp import prior_mdp
-from bayes_mdp.envs.racetrack import racetrack, racetrack_space
-from bayes_mdp.envs.riverswim import riverswim, riverswim_episodic
-from bayes_mdp.envs.six_arms import six_arms
-from bayes_mdp.envs.to_gymnasium import to_gymnasium
-from bayes_mdp.envs.tracks import TRACKS, Track, read_track
-from bayes_mdp.envs.two_action_chain import two_action_chain
-from bayes_mdp.envs.wide_narrow import wide_narrow
+from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward, from_gymnasium
+from bayes_mdp.envs.gymnasium.to_gymnasium import to_gymnasium
+from bayes_mdp.envs.logs.read_log import read_log
+from bayes_mdp.envs.observed.bsuite_deep_sea import bsuite_deep_sea
+from bayes_mdp.envs.observed.cartpole import CartPole, cartpole
+from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved, deep_sea_observed, deep_sea_stochastic_observed
+from bayes_mdp.envs.observed.gymnax_env import GymnaxEnv, gymnax_env
+from bayes_mdp.envs.observed.mountain_car import MountainCar, mountain_car
+from bayes_mdp.envs.observed.one_hot_observations import OneHotObserved, one_hot
+from bayes_mdp.envs.papers.chain import chain
+from bayes_mdp.envs.papers.deep_sea import deep_sea, reachable
+from bayes_mdp.envs.papers.deep_sea_continuing import deep_sea_continuing
+from bayes_mdp.envs.papers.flag_maze import flag_maze
+from bayes_mdp.envs.papers.garnet import garnet
+from bayes_mdp.envs.papers.loop import loop
+from bayes_mdp.envs.papers.mail_robot import MailRobot, RobotState, mail_robot
+from bayes_mdp.envs.papers.maze_with_subgoals import maze_with_subgoals
+from bayes_mdp.envs.papers.osband_chain import osband_chain
+from bayes_mdp.envs.papers.prior_mdp import prior_mdp
+from bayes_mdp.envs.papers.racetrack import racetrack, racetrack_space
+from bayes_mdp.envs.papers.riverswim import riverswim, riverswim_episodic
+from bayes_mdp.envs.papers.six_arms import six_arms
+from bayes_mdp.envs.papers.tracks import TRACKS, Track, read_track
+from bayes_mdp.envs.papers.two_action_chain import two_action_chain
+from bayes_mdp.envs.papers.wide_narrow import wide_narrow
 
 ENVS = {
     "bsuite_deep_sea": bsuite_deep_sea,

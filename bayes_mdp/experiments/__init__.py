@@ -1,16 +1,16 @@
 """Experiments: run agents in environments, keep and draw what came out."""
 
-from bayes_mdp.experiments.actor import Actor
+from bayes_mdp.experiments.actor.actor import Actor
 from bayes_mdp.experiments.bayes_values import bayes_values, describe_bayes_values
-from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.compare import compare, comparison_agents
-from bayes_mdp.experiments.compare_problems import Task
-from bayes_mdp.experiments.compare_report import describe_compare, plot_compare
-from bayes_mdp.experiments.leaderboard import interquartile_mean, leaderboard
-from bayes_mdp.experiments.plot_environment import plot_env, plot_trajectory
-from bayes_mdp.experiments.plots import plot_posterior, plot_regret, plot_values
+from bayes_mdp.experiments.comparison.compare import compare, comparison_agents
+from bayes_mdp.experiments.comparison.compare_problems import Task
+from bayes_mdp.experiments.comparison.compare_report import describe_compare, plot_compare
+from bayes_mdp.experiments.comparison.leaderboard import interquartile_mean, leaderboard
+from bayes_mdp.experiments.plots.plot_environment import plot_env, plot_trajectory
+from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret, plot_values
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions
 
 __all__ = [
     "Actor",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.experiments.case import RunOptions, check_agent
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions, check_agent
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
@@ -20,7 +20,7 @@ from bayes_mdp.models.tracing import traced_alone
 if TYPE_CHECKING:
     import xarray as xr
 
-    from bayes_mdp.inference import BayesOptimal
+    from bayes_mdp.decisions import BayesOptimal
 
 
 def bayes_values(
@@ -122,7 +122,7 @@ def _show(result: "xr.Dataset", name: str, agent: int, form: str, unit: float = 
 
 
 def _check_optimum(optimum: Any, horizon: int, start: Float[np.ndarray, " S"]) -> None:
-    from bayes_mdp.inference import BayesOptimal
+    from bayes_mdp.decisions import BayesOptimal
 
     if optimum is None:
         return
@@ -142,7 +142,7 @@ def outline_of(prior: Any, space: StateActionSpace, initial: Any) -> Environment
     from bayes_mdp.models import environment
 
     if not callable(prior):
-        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World to draw MDPs from")
+        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec to draw MDPs from")
     world: Any = handlers.seed(prior, rng_seed=0)(space)
     return environment(world, space, initial, name="drawn from the prior")
 

@@ -20,14 +20,15 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
+from bayes_mdp.decisions import PolicyComparison, compare_policies
 from bayes_mdp.envs import from_gymnasium, read_log
 from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.plots import plot_regret, plot_values
+from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
-from bayes_mdp.inference import PolicyComparison, compare_policies, infer, save
+from bayes_mdp.inference import infer, save
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
 from bayes_mdp.mdp.files import new_folder, write_beside
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 from bayes_mdp.planning import evaluate
 
 ENV = "FrozenLake-v1"
@@ -43,24 +44,24 @@ POLICIES = {
 JUDGED = "careful"
 
 
-def flat(space: StateActionSpace) -> World:
+def flat(space: StateActionSpace) -> MDPSpec:
     """Any step may lead anywhere, any reward is as likely as not."""
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_outcomes)))
         reward = numpyro.sample("reward", dist.Beta(1.0, 1.0))
-    return World(probs, reward=dist.Bernoulli(reward))
+    return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
-def neighbours(space: StateActionSpace) -> World:
+def neighbours(space: StateActionSpace) -> MDPSpec:
     """A step reaches a neighbouring cell or ends the episode, and few steps pay."""
     near = jnp.asarray(_adjacent_or_end())[:, None, :]
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(jnp.where(near, 0.5, 0.001)))
         reward = numpyro.sample("reward", dist.Beta(0.05, 1.0))
-    return World(probs, reward=dist.Bernoulli(reward))
+    return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
-PRIORS: dict[str, Callable[[StateActionSpace], World]] = {"flat": flat, "neighbours": neighbours}
+PRIORS: dict[str, Callable[[StateActionSpace], MDPSpec]] = {"flat": flat, "neighbours": neighbours}
 
 
 def _adjacent_or_end() -> np.ndarray:

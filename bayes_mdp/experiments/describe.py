@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bayes_mdp
-from bayes_mdp.experiments.case import RunConfig
+from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
 from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
 

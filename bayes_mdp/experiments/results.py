@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayes_mdp.experiments.execute import Outcome
-from bayes_mdp.experiments.loop import Layout
+from bayes_mdp.experiments.rollout.execute import Outcome
+from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf

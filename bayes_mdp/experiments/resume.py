@@ -23,9 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.experiments.case import SNAPSHOT_SECONDS
 from bayes_mdp.experiments.describe import first_difference, unidentified
 from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
 
 Values = dict[str, np.ndarray]

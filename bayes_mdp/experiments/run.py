@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.case import RunConfig, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.describe import describe, describe_case
-from bayes_mdp.experiments.execute import cumulative_regret, execute, prepare
-from bayes_mdp.experiments.gymnasium_run import run_gymnasium
+from bayes_mdp.experiments.gymnasium.gymnasium_run import run_gymnasium
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
-from bayes_mdp.experiments.trial_run import run_trials
+from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, prepare
+from bayes_mdp.experiments.rollout.sweep_run import run_trials
+from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_agent, check_case
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective

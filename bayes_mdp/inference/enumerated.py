@@ -17,16 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.detect import Detected, detect
-from bayes_mdp.inference.fitting import Fit
-from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import NotConjugate, Probe, in_the_way
-from bayes_mdp.inference.refit import refit
-from bayes_mdp.inference.rewards import KnownRewards, RewardCells
-from bayes_mdp.inference.rows import DirichletRows
-from bayes_mdp.inference.trace import Program
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.detection.certify import certify
+from bayes_mdp.inference.detection.detect import Detected, detect
+from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
+from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import Counts, Transitions
 
 MAX_VALUES = 64

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import prove
 from bayes_mdp.mdp import StateActionSpace
 
@@ -45,7 +45,7 @@ def explain(prior: Any, space: StateActionSpace) -> Explanation:
     The proof is the one that `infer` makes, and is kept for it.
 
     Args:
-        prior: a NumPyro program, space -> `World`.
+        prior: a NumPyro program, space -> `MDPSpec`.
         space: what is known before any data.
 
     Returns:

@@ -11,19 +11,20 @@ from jaxtyping import PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from bayes_mdp.inference import collapsed_fit, enumerated
-from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.chains import warn_of
-from bayes_mdp.inference.collapse import prove_hierarchy
-from bayes_mdp.inference.detect import detect
-from bayes_mdp.inference.fitting import Fit
-from bayes_mdp.inference.hierarchy import Hierarchy
-from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method, check_sampler
-from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.probe import NotConjugate, Probe
-from bayes_mdp.inference.refit import refit
-from bayes_mdp.inference.sampled.fits import sampled_fit
-from bayes_mdp.inference.trace import KNOWN, Program, trace_program
+from bayes_mdp.inference import enumerated
+from bayes_mdp.inference.collapsed import collapsed_fit
+from bayes_mdp.inference.collapsed.collapse import prove_hierarchy
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.detection.certify import certify
+from bayes_mdp.inference.detection.detect import detect
+from bayes_mdp.inference.detection.probe import NotConjugate, Probe
+from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
+from bayes_mdp.inference.draws.chains import warn_of
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method, check_sampler
+from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.tracing import tracing
@@ -42,7 +43,7 @@ def infer(
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
 ) -> Any:
-    """The posterior of `prior`, a NumPyro program space -> `World`, after `data`.
+    """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
     "auto" takes the best route that it can prove on the traced program:
 
@@ -98,7 +99,7 @@ def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", 
     """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
 
     Args:
-        prior: a NumPyro program, space -> `World`.
+        prior: a NumPyro program, space -> `MDPSpec`.
         space: what is known before any data.
         method: as for `infer`.
         sampler: options of the chains, where `method` is a name and the route takes chains.
@@ -206,7 +207,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 def _check_arguments(prior: Any, space: Any, method: Any, sampler: Any) -> None:
     check_sampler(sampler)
     if not callable(prior):
-        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> World")
+        raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec")
     program = prior
     while isinstance(program, Messenger):
         if isinstance(program, handlers.seed):

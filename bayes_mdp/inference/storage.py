@@ -19,24 +19,24 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints, transforms
 
-from bayes_mdp.inference.chains import Chains
-from bayes_mdp.inference.collapsed import CollapsedPosterior
-from bayes_mdp.inference.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.hierarchy import Hierarchy
-from bayes_mdp.inference.layered import LayeredPosterior
-from bayes_mdp.inference.methods import NUTS, SVI, Laplace
-from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.rewards import KnownRewards, RewardCells
-from bayes_mdp.inference.rows import DirichletRows
-from bayes_mdp.inference.sampled.posterior import SampledPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.layered import LayeredPosterior
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
+from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
+from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.sampled.seen import Rows
-from bayes_mdp.inference.weighted import CountedDraws, Draws
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
 from bayes_mdp.mdp.files import read_bytes, write_beside
-from bayes_mdp.models.statistics import Statistics
-from bayes_mdp.models.world import RewardTable
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.sufficient_statistics import Statistics
 
 FORMAT_VERSION = 1
 _MAGIC = b"BAYESMDP"
@@ -52,10 +52,10 @@ _RECORDS = {
         Chains,
         CollapsedPosterior,
         ConjugatePosterior,
-        CountedDraws,
+        CountedSamples,
         Counts,
         DirichletRows,
-        Draws,
+        PosteriorSamples,
         GammaBelief,
         KnownRewards,
         Laplace,
@@ -77,7 +77,7 @@ _RECORDS = {
 }
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
-Storable = ConjugatePosterior | Draws | Mixture | CollapsedPosterior | SampledPosterior
+Storable = ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | SampledPosterior
 
 
 def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
@@ -90,7 +90,8 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(posterior, Storable):
         raise TypeError(
-            f"posterior is a {type(posterior).__name__}, expected a posterior as infer returns it, Draws or a Mixture"
+            f"posterior is a {type(posterior).__name__}, expected a posterior as infer returns it, "
+            "PosteriorSamples or a Mixture"
         )
     arrays: list[np.ndarray] = []
     tree = _encode(posterior, "posterior", arrays)
@@ -161,9 +162,9 @@ def _check_parts(posterior: Any) -> None:
     if not isinstance(posterior, Storable):
         raise ValueError(f"its root is a {type(posterior).__name__}")
     found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
-    if not isinstance(posterior, Draws) or isinstance(posterior, CountedDraws):
+    if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
         found["visits"] = jax.eval_shape(posterior.visit_counts)
-    shape = found["mean rewards"].shape if isinstance(posterior, Draws) else posterior.space.shape
+    shape = found["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
     for name, one in found.items():
         if one.shape != shape:
             raise ValueError(f"its {name} have shape {one.shape}, expected {shape}")

@@ -50,7 +50,7 @@ class CanUpdate(Protocol):
 
 
 @runtime_checkable
-class CanSpread(Protocol):
+class HasVariances(Protocol):
     """Knows its variances in closed form."""
 
     @property
@@ -79,7 +79,7 @@ class CanSpread(Protocol):
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation."""
         ...
 
-    def transition_spread(self, form: str) -> Float[Array, "*H S A"]:
+    def variance_factor(self, form: str) -> Float[Array, "*H S A"]:
         """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count"."""
         ...
 
@@ -122,7 +122,7 @@ class CanSplit(Protocol):
 
 
 @runtime_checkable
-class CanNameTies(Protocol):
+class NamesSharedParameters(Protocol):
     """Says which rows are not independent."""
 
     @property
@@ -205,11 +205,11 @@ PolicyLike: TypeAlias = Policy | ArrayLike
 
 
 @runtime_checkable
-class Posterior(CanSample, CanMean, CanCount, CanUpdate, CanNameTies, Protocol):
+class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, Protocol):
     """What `infer` returns: a belief about an MDP after data, whatever the way it was inferred.
 
-    Every posterior has these members; some can do more (`CanSpread`, `CanInform`, `CanSplit`, `CanRefit`, ...), which
-    `isinstance` tells. `str` of it is a summary for a person.
+    Every posterior has these members; some can do more (`HasVariances`, `CanInform`, `CanSplit`, `CanRefit`, ...):
+    `isinstance` tells which. `str` of it is a summary for a person.
     """
 
     @property
@@ -277,7 +277,7 @@ class Agent(Protocol[P_contra]):
         ...
 
 
-class Moment(NamedTuple):
+class ReplanContext(NamedTuple):
     """What a replanning rule is told: steps so far, step of the episode, whether one just began, visits."""
 
     time: Int[Array, ""]

@@ -1,6 +1,6 @@
 """Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones."""
 
-from bayes_mdp.models.dirichlet import supported_dirichlet
+from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.hierarchical import (
     clustered_states,
     feature_dynamics,
@@ -10,7 +10,8 @@ from bayes_mdp.models.hierarchical import (
     unknown_concentration,
 )
 from bayes_mdp.models.joint import joint, observe, predictive, summarise
-from bayes_mdp.models.normal_gamma import NormalGamma, normal
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, to_mdp, transition_table
+from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
 from bayes_mdp.models.priors import (
     dirichlet_bernoulli,
     dirichlet_normal,
@@ -19,19 +20,18 @@ from bayes_mdp.models.priors import (
     known_rewards,
 )
 from bayes_mdp.models.registry import PRIORS
-from bayes_mdp.models.simulate import environment, random_environment
-from bayes_mdp.models.statistics import CategoricalCounts, RewardStatistics, Statistics
-from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, to_mdp, transition_table
+from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
+from bayes_mdp.models.to_environment import environment, random_environment
 
 __all__ = [
     "PRIORS",
     "CategoricalCounts",
+    "MDPSpec",
     "NormalGamma",
     "RewardStatistics",
     "RewardTable",
     "Statistics",
-    "World",
-    "check_world",
+    "check_spec",
     "clustered_states",
     "dirichlet_bernoulli",
     "dirichlet_normal",

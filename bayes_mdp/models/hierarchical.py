@@ -1,10 +1,8 @@
 """Ready priors that learn how alike the pairs are: latent parents above the rows and the rewards.
 
-Each factory checks its hyper-parameters and returns a NumPyro program, space -> World, as `priors` does. A hyper-prior
-is a NumPyro distribution of one number. Outcomes that are impossible belong in the space's `support`, not in zeros of a
-concentration. Concentrations count transitions: a concentration of 3 weighs as much as three that were seen.
-
-Given the latent parents all but `robust_rewards` are conjugate.
+Each factory checks its hyperparameters and returns a NumPyro program, space -> MDPSpec, as `priors` does. A
+hyperprior is a NumPyro distribution of one number. Outcomes that are impossible belong in the space's `support`, not in
+zeros of a concentration. Concentrations count transitions: a concentration of 3 weighs as much as three that were seen.
 """
 
 from collections.abc import Callable
@@ -20,9 +18,9 @@ from jaxtyping import Array, Float
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
-from bayes_mdp.models.dirichlet import supported_dirichlet
+from bayes_mdp.models.dirichlet_prior import supported_dirichlet
+from bayes_mdp.models.mdp_spec import MDPSpec, broadcast_to_cells
 from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
-from bayes_mdp.models.world import World, broadcast_to_cells
 
 WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
 """Default hyper-priors of a reward, of a concentration, and of a scale."""
@@ -45,7 +43,7 @@ def unknown_concentration(
     _check_hyper_prior("concentration", concentration)
     _check_factory(rewards)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         return rewards(concentration=numpyro.sample("concentration", concentration))(space)
 
     return program
@@ -74,7 +72,7 @@ def sticky(
     check_positive("concentration", concentration)
     _check_factory(rewards)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         bonus = numpyro.sample("stickiness", stickiness)
         stay = jnp.eye(space.n_states, space.n_outcomes)[:, None, :]
         return rewards(concentration=_own(concentration) + bonus * stay)(space)
@@ -109,7 +107,7 @@ def shared_rewards(
         _check_hyper_prior(name, law)
     dirichlet_normal(concentration, rewards_on=rewards_on)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         mean = numpyro.sample("reward_loc", loc)
         spread, noise = numpyro.sample("reward_scale", scale), numpyro.sample("noise_scale", noise_scale)
         return dirichlet_normal(concentration, mean, spread, noise, rewards_on=rewards_on)(space)
@@ -150,7 +148,7 @@ def clustered_states(
     dirichlet_normal_gamma(**given)
     named = {"event_dims": ["cluster_number"]}
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         weights, means = (
             jnp.asarray(numpyro.sample(f"cluster_{name}", law.expand([num_clusters]).to_event(1), infer=named))
             for name, law in (("concentration", concentration), ("loc", loc))
@@ -198,7 +196,7 @@ def feature_dynamics(
     if np.ndim(scale) and np.shape(scale) != (size,):
         raise ValueError(f"scale has shape {np.shape(scale)}, expected () or ({size},), one for each feature")
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         law: Any = dist.Normal(0.0, _own(scale)).expand([size])
         coefficients = jnp.asarray(numpyro.sample("coefficients", law.to_event(1), infer={"event_dims": ["feature"]}))
         total = numpyro.sample("strength", strength)
@@ -234,13 +232,13 @@ def robust_rewards(
     _check_hyper_prior("excess_df", excess_df)
     dirichlet_normal(concentration, loc, scale)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         noise, excess = numpyro.sample("noise_scale", noise_scale), numpyro.sample("excess_df", excess_df)
         probs = supported_dirichlet(concentration, space)
         mean, deviation = (broadcast_to_cells(name, x, space, False) for name, x in (("loc", loc), ("scale", scale)))
         with space.plates():
             reward = numpyro.sample("reward", dist.Normal(mean, deviation))
-        return World(probs, dist.StudentT(1.0 + excess, reward, noise))
+        return MDPSpec(probs, dist.StudentT(1.0 + excess, reward, noise))
 
     return program
 

@@ -14,8 +14,9 @@ from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_tran
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import described, is_concrete, require
-from bayes_mdp.models.laws import unwrap
-from bayes_mdp.models.statistics import (
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.sufficient_statistics import (
     CategoricalCounts,
     RewardStatistics,
     Statistics,
@@ -24,9 +25,8 @@ from bayes_mdp.models.statistics import (
     has_statistics,
 )
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
-Prior = Callable[[StateActionSpace], World]
+Prior = Callable[[StateActionSpace], MDPSpec]
 """A prior program."""
 
 Data = Counts | Statistics | Transitions | Log
@@ -35,8 +35,8 @@ OBSERVED_NEXT_STATE = "observed_next_state"
 OBSERVED_REWARD = "observed_reward"
 
 
-def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
-    """The conditioned model, for those who want to call NumPyro themselves: `model(data=None) -> World`.
+def joint(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
+    """The conditioned model, for those who want to call NumPyro themselves: `model(data=None) -> MDPSpec`.
 
     To the sites of `prior` it adds `observed_next_state`, and `observed_reward` unless rewards are known. The log
     density that they add is log p(next states, rewards | states, actions) of the sequence of transitions. Both are
@@ -47,18 +47,18 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
     Transitions are summarised at every call; `summarise` does it once.
 
     Args:
-        prior: a NumPyro program, space -> World.
+        prior: a NumPyro program, space -> MDPSpec.
         space: what is known before any data.
 
     Raises (the model):
-        TypeError, ValueError: the program does not return a World of this space, or the data do not fit.
+        TypeError, ValueError: the program does not return a MDPSpec of this space, or the data do not fit.
     """
 
     _check_program(prior, space)
 
-    def model(data: Data | None = None) -> World:
+    def model(data: Data | None = None) -> MDPSpec:
         world = prior(space)
-        check_world(world, space)
+        check_spec(world, space)
         if data is not None:
             observe(world, space, data)
         return world
@@ -68,11 +68,11 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
 
 def _check_program(prior: object, space: object) -> None:
     if not callable(prior):
-        raise TypeError(f"prior is {described(prior)}, expected a function space -> World")
+        raise TypeError(f"prior is {described(prior)}, expected a function space -> MDPSpec")
     check_space(space)
 
 
-def observe(world: World, space: StateActionSpace, data: Data) -> None:
+def observe(world: MDPSpec, space: StateActionSpace, data: Data) -> None:
     """Add the observed sites of `joint` for a world that is already there (inside a NumPyro program)."""
     rewards = reward_table(world, space)
     prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
@@ -100,9 +100,9 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
 
     _check_program(prior, space)
 
-    def program(key: PRNGKeyArray) -> World:
+    def program(key: PRNGKeyArray) -> MDPSpec:
         world: Any = numpyro.handlers.seed(prior, key)(space)
-        check_world(world, space)
+        check_spec(world, space)
         return world
 
     world = jax.eval_shape(program, jax.random.key(0))
@@ -111,8 +111,8 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
     return _prepare(None, False, space, data)
 
 
-def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
-    """`model(state, action, step=None) -> World`: the prior program, then one new transition from each given pair.
+def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
+    """`model(state, action, step=None) -> MDPSpec`: the prior program, then one new transition from each given pair.
 
     `state`, `action` and `step` (needed where the space has a horizon) are Int[N].
 
@@ -124,9 +124,9 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., World]:
 
     def model(
         state: Int[AnyArray, " N"], action: Int[AnyArray, " N"], step: Int[AnyArray, " N"] | None = None
-    ) -> World:
+    ) -> MDPSpec:
         world = prior(space)
-        check_world(world, space)
+        check_spec(world, space)
         cell = Transitions(state, action, None, state, step=step).cell(space)
         rewards = reward_table(world, space)
         with numpyro.plate("row", jnp.shape(state)[0]):

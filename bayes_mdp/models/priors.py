@@ -1,4 +1,4 @@
-"""Ready priors: each factory checks its hyper-parameters and returns a NumPyro program, space -> World.
+"""Ready priors: each factory checks its hyper-parameters and returns a NumPyro program, space -> MDPSpec.
 
 Rows are independent Dirichlet (`supported_dirichlet`, site `transition`), rewards have the site `reward`. Every
 hyper-parameter is a number or an array that broadcasts to the cells of the reward law: [*H S A], or [*H S A O] with
@@ -15,12 +15,12 @@ from jaxtyping import Array
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
-from bayes_mdp.models.dirichlet import OUTCOME_DIM, supported_dirichlet
-from bayes_mdp.models.normal_gamma import NormalGamma, normal
-from bayes_mdp.models.world import World, broadcast_to_cells
+from bayes_mdp.models.dirichlet_prior import OUTCOME_DIM, supported_dirichlet
+from bayes_mdp.models.mdp_spec import MDPSpec, broadcast_to_cells
+from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
 
 RewardsOn = Literal["state_action", "outcome"]
-Program = Callable[[StateActionSpace], World]
+Program = Callable[[StateActionSpace], MDPSpec]
 
 
 def dirichlet_normal_gamma(
@@ -43,10 +43,10 @@ def dirichlet_normal_gamma(
     hyper = {"loc": loc, "pseudo_count": pseudo_count, "reward_concentration": reward_concentration, "rate": rate}
     _check_hyper(hyper)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
         prior = NormalGamma(*_cells(hyper, space, rewards_on))
-        return World(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
+        return MDPSpec(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
 
     return program
 
@@ -70,11 +70,11 @@ def dirichlet_normal(
     hyper = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
     _check_hyper(hyper)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
         mean, deviation, noise = _cells(hyper, space, rewards_on)
         reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
-        return World(probs, _law(dist.Normal(reward, noise), rewards_on))
+        return MDPSpec(probs, _law(dist.Normal(reward, noise), rewards_on))
 
     return program
 
@@ -97,10 +97,10 @@ def dirichlet_bernoulli(
     hyper = {"concentration1": concentration1, "concentration0": concentration0}
     _check_hyper(hyper)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
         reward = _reward(dist.Beta(*_cells(hyper, space, rewards_on)), space, rewards_on)
-        return World(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
+        return MDPSpec(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
 
     return program
 
@@ -123,10 +123,10 @@ def dirichlet_poisson(
     hyper = {"reward_concentration": reward_concentration, "rate": rate}
     _check_hyper(hyper)
 
-    def program(space: StateActionSpace) -> World:
+    def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
         reward = _reward(dist.Gamma(*_cells(hyper, space, rewards_on)), space, rewards_on)
-        return World(probs, _law(dist.Poisson(reward), rewards_on))
+        return MDPSpec(probs, _law(dist.Poisson(reward), rewards_on))
 
     return program
 
@@ -135,7 +135,7 @@ def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Program:
     """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
 
     Args:
-        reward: an array that broadcasts to [*H S A] or to [*H S A O]; see `World`.
+        reward: an array that broadcasts to [*H S A] or to [*H S A O]; see `MDPSpec`.
         concentration: of the rows.
 
     Raises:
@@ -145,8 +145,8 @@ def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Program:
     if is_concrete(reward):
         check_finite("reward", reward)
 
-    def program(space: StateActionSpace) -> World:
-        return World(supported_dirichlet(concentration, space), reward)
+    def program(space: StateActionSpace) -> MDPSpec:
+        return MDPSpec(supported_dirichlet(concentration, space), reward)
 
     return program
 

@@ -2,7 +2,7 @@
 
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.occupancy import occupancy
-from bayes_mdp.planning.policies import policy_probs
+from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.planning.solve import evaluate, policy_chain, solve
 

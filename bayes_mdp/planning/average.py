@@ -6,8 +6,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.planning.chains import action_values, follow
-from bayes_mdp.planning.linear import solve_chain
+from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.policy_chain import action_values, follow
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 

@@ -6,11 +6,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.planning.chains import action_values, at_policy, follow
-from bayes_mdp.planning.linear import solve_chain
+from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.rounding import Rounding, total_probability
+from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
 from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.planning.tiny import TINY, tiny_policy_iteration
 
 Iterate = tuple[
     Float[Array, " S"], Float[Array, "S A"], Int[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""]

@@ -18,7 +18,7 @@ from bayes_mdp.mdp.validation import (
     described,
     is_concrete,
 )
-from bayes_mdp.planning.chains import action_values
+from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.rounding import Rounding
 
 Backup = Callable[[Float[Array, " S"], IntScalar], Float[Array, "S A"]]

@@ -9,9 +9,9 @@ from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import check_initial, check_probability_rows, is_concrete
-from bayes_mdp.planning.chains import mix
-from bayes_mdp.planning.linear import solve_chain
-from bayes_mdp.planning.policies import policy_probs
+from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.policy_arrays import policy_probs
+from bayes_mdp.planning.policy_chain import mix
 
 
 def occupancy(

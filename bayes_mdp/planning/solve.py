@@ -11,11 +11,11 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
-from bayes_mdp.planning.chains import action_values, follow, mix
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
-from bayes_mdp.planning.policies import policy_probs, read_policy
+from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
+from bayes_mdp.planning.policy_chain import action_values, follow, mix
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
 

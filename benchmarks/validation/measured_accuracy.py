@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.agents import exact, moment_matching, ube
+from bayes_mdp.agents.value_uncertainty import exact, moment_matching, ube
+from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.experiments.progress import Progress
-from bayes_mdp.inference.judge import to_float64
 from bayes_mdp.mdp import Discounted, Episodic, Objective
 from bayes_mdp.planning import solve
 from benchmarks.validation.random_beliefs import CLASSES, REWARDS, random_problem

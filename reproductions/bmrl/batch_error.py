@@ -12,9 +12,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.inference.families import NormalGammaBelief
-from bayes_mdp.inference.posterior import ConjugatePosterior
-from bayes_mdp.inference.rewards import RewardCells
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.families import NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 
 Pairs = Float[Array, "S A"]
@@ -95,9 +95,9 @@ class BatchError(eqx.Module):
         """The part of it that unknown rows cause."""
         return self.posterior.transition_variance(values, discount)
 
-    def transition_spread(self, form: str) -> Pairs:
+    def variance_factor(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation."""
-        return self.posterior.transition_spread(form)
+        return self.posterior.variance_factor(form)
 
     def row_bound(self, values: Float[Array, " S"], discount: Any) -> Pairs:
         """The largest number that a row multiplies."""

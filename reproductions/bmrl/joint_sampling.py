@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.agents import CovarianceThompson, ThompsonByDraws
-from bayes_mdp.envs.wide_narrow import wide_narrow
-from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.agents import CovarianceThompson, MonteCarloThompson
+from bayes_mdp.envs.papers.wide_narrow import wide_narrow
 from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.regret import optimal_plan
+from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted
 from bayes_mdp.mdp.validation import check_count, check_key
 from reproductions.reproduction import Reproduction, Row
@@ -32,8 +32,8 @@ BANDS = {"covariance": None, "draws": (1.0, float("inf"))}
 AGENTS: dict[str, Any] = {
     "covariance, factored": CovarianceThompson(joint=False, replan=REPLAN),
     "covariance, joint": CovarianceThompson(joint=True, replan=REPLAN),
-    "draws, factored": ThompsonByDraws(joint=False, replan=REPLAN),
-    "draws, joint": ThompsonByDraws(joint=True, replan=REPLAN),
+    "draws, factored": MonteCarloThompson(joint=False, replan=REPLAN),
+    "draws, joint": MonteCarloThompson(joint=True, replan=REPLAN),
 }
 
 

@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import BQL, PSRL, UBE, EpsilonGreedyQ, MomentMatching
-from bayes_mdp.agents.replan import EverySteps
-from bayes_mdp.experiments.case import RunConfig, RunOptions, check_case
-from bayes_mdp.experiments.execute import Oracle, Prepared, prepare
-from bayes_mdp.experiments.regret import optimal_plan
+from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.rollout.execute import Oracle, Prepared, prepare
+from bayes_mdp.experiments.rollout.regret import optimal_plan
+from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_case
 from bayes_mdp.mdp import Discounted, Environment, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.bmrl.batch_error import with_batch_error

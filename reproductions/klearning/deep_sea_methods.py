@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Bool, PRNGKeyArray
 
-from bayes_mdp.agents.beb import BEB
-from bayes_mdp.agents.bolt import BOLT
-from bayes_mdp.agents.k_learning import KLearning
-from bayes_mdp.agents.mean_greedy import EpsilonGreedyMean
-from bayes_mdp.agents.psrl import PSRL
-from bayes_mdp.agents.rlsvi import RLSVI
-from bayes_mdp.agents.soft_q import SoftQ, SoftQMean
-from bayes_mdp.agents.tabular_q import EpsilonGreedyQ
-from bayes_mdp.agents.ucb_h import UCBH
-from bayes_mdp.agents.ucbvi import UCBVI
-from bayes_mdp.agents.ucfh import UCFH
-from bayes_mdp.agents.ucrl2 import UCRL2
-from bayes_mdp.envs.deep_sea import RIGHT, deep_sea, reachable
-from bayes_mdp.experiments.case import RunConfig, RunOptions
+from bayes_mdp.agents.k_learning.k_learning import KLearning
+from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
+from bayes_mdp.agents.model_free.soft_q import SoftQ, SoftQMean
+from bayes_mdp.agents.model_free.tabular_q import EpsilonGreedyQ
+from bayes_mdp.agents.optimism.beb import BEB
+from bayes_mdp.agents.optimism.bolt import BOLT
+from bayes_mdp.agents.optimism.ucb_h import UCBH
+from bayes_mdp.agents.optimism.ucbvi import UCBVI
+from bayes_mdp.agents.optimism.ucfh import UCFH
+from bayes_mdp.agents.optimism.ucrl2 import UCRL2
+from bayes_mdp.agents.posterior_sampling.psrl import PSRL
+from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
+from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea, reachable
+from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 
 if TYPE_CHECKING:
-    from bayes_mdp.models import World
+    from bayes_mdp.models import MDPSpec
 
 NOISE = 0.1
 Dynamics = Literal["known", "unknown", "model-free"]
@@ -115,15 +115,15 @@ def known_transitions(env: Environment, *, noise: float = NOISE) -> Any:
     """A prior program: known transitions of `env`, mean rewards N(0, 1), known noise."""
     rows = np.asarray(env.mdp.to_dense().transition_probs)  # type: ignore[union-attr]
 
-    def prior(space: StateActionSpace) -> "World":
+    def prior(space: StateActionSpace) -> "MDPSpec":
         import numpyro
         import numpyro.distributions as dist
 
-        from bayes_mdp.models import World
+        from bayes_mdp.models import MDPSpec
 
         with space.plates():
             mean = numpyro.sample("reward", dist.Normal(0.0, 1.0))
-        return World(rows, dist.Normal(mean, noise))
+        return MDPSpec(rows, dist.Normal(mean, noise))
 
     return prior
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.experiments.case import RunConfig, check_case
-from bayes_mdp.experiments.execute import play_chunk, prepare, start_all
-from bayes_mdp.experiments.loop import Carry, RunContext, streams
+from bayes_mdp.experiments.rollout.execute import play_chunk, prepare, start_all
+from bayes_mdp.experiments.rollout.time_loop import Carry, RunContext, streams
+from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.mdp.validation import require
 

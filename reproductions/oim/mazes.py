@@ -15,12 +15,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from bayes_mdp.agents.empirical import ListedTally
-from bayes_mdp.agents.planners import SweptState
-from bayes_mdp.envs.gymnasium_tables import ListedReward
-from bayes_mdp.inference.sampling import fused_key
+from bayes_mdp.agents.model_based.empirical import ListedTally
+from bayes_mdp.agents.model_based.planners import SweptState
+from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.mdp import Environment, Problem, SparseMDP, Transitions
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.random import fused_key
 
 Tested = Literal["model", "agent"]
 TESTED_TOGETHER = 40  # policies

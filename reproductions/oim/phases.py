@@ -21,10 +21,10 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.experiments.case import RunOptions
-from bayes_mdp.experiments.regret import optimal_plan
 from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.oim.phase_methods import DISCOUNT, GRIDS, METHODS, TUNING_KEY, Scales, build

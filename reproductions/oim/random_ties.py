@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.learner import ChecksLearnt
-from bayes_mdp.agents.replan import ReplanRule
+from bayes_mdp.agents.common.learner import ChecksLearnt
+from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.mdp import Problem, Transitions
 
 

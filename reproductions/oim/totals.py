@@ -27,10 +27,10 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.agents import E3, MBIE, MBIEEB, OIM, RMax
 from bayes_mdp.envs import riverswim, six_arms
-from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.oim.phase_methods import DISCOUNT, TUNING_KEY, Constants, grid

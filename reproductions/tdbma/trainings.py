@@ -14,13 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.agents.trial import TDBMA, SarsaLambda, TrialLearner
-from bayes_mdp.envs.mail_robot import mail_robot
-from bayes_mdp.envs.racetrack import racetrack
-from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.agents.model_free.trial_learning import TDBMA, EpisodeLearner, SarsaLambda
+from bayes_mdp.envs.papers.mail_robot import mail_robot
+from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.reproduction import Row, mean_row
@@ -98,7 +98,7 @@ def of_all(*alphas: float) -> dict[str, tuple[float, ...]]:
     return dict.fromkeys((BMA, *FIXED), alphas)
 
 
-def make_agent(name: str, alpha: float, trial_steps: int) -> TrialLearner:
+def make_agent(name: str, alpha: float, trial_steps: int) -> EpisodeLearner:
     """The agent of that name, with the paper's epsilon."""
     options: dict[str, Any] = {"learning_rate": alpha, "epsilon": EPSILON, "trial_steps": trial_steps}
     if name in FIXED:

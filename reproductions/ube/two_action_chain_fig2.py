@@ -14,7 +14,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents import count_bonus, ube
+from bayes_mdp.agents.optimism import count_bonus
+from bayes_mdp.agents.value_uncertainty import ube
 from bayes_mdp.envs import two_action_chain
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.progress import Progress
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from bayes_mdp.models import World
+    from bayes_mdp.models import MDPSpec
 
 MEAN_STOP, MEAN_CHAIN, SCALE, DISCOUNT = 1.0, 0.0, 1.0, 0.9
 BETAS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -50,15 +51,15 @@ def known_chain(env: Environment, *, width: float = 1e3) -> Any:
     rows = np.concatenate([np.asarray(mdp.transition_probs), np.asarray(mdp.end_probs)[..., None]], -1)
     noise = np.asarray(law.scale)
 
-    def prior(space: StateActionSpace) -> "World":
+    def prior(space: StateActionSpace) -> "MDPSpec":
         import numpyro
         import numpyro.distributions as dist
 
-        from bayes_mdp.models import World
+        from bayes_mdp.models import MDPSpec
 
         with space.plates():
             mean = numpyro.sample("reward", dist.Normal(0.0, width * noise))
-        return World(rows, dist.Normal(mean, noise))
+        return MDPSpec(rows, dist.Normal(mean, noise))
 
     return prior
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.experiments.loop import observe_block
+from bayes_mdp.experiments.rollout.time_loop import observe_block
 from bayes_mdp.mdp import Episodic, Problem, StateActionSpace, Transitions
 
 H, S, A = 3, 4, 2

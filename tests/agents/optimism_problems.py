@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents.optimistic_sampling import best_of_draws
+from bayes_mdp.agents.optimism.optimistic_sampling import best_of_draws
 from bayes_mdp.mdp import MDP, Episodic, Problem, StateActionSpace, Transitions
 from tests.agents.believed import Case
 
@@ -136,7 +136,7 @@ class Uniform(eqx.Module):
     def _unused(self, *args):
         raise AssertionError("not to be asked")
 
-    reward_variance = bellman_variance = transition_variance = transition_spread = row_bound = _unused
+    reward_variance = bellman_variance = transition_variance = variance_factor = row_bound = _unused
 
 
 def uniform_belief(steps):

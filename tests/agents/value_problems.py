@@ -4,11 +4,11 @@
 import jax
 import numpy as np
 
-from bayes_mdp.agents import moment_matching, ube
-from bayes_mdp.inference.families import NormalGammaBelief
-from bayes_mdp.inference.layered import conjugate_posterior
-from bayes_mdp.inference.rewards import known_rewards, reward_cells
-from bayes_mdp.inference.rows import dirichlet_rows
+from bayes_mdp.agents.value_uncertainty import moment_matching, ube
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.families import NormalGammaBelief
+from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.planning import evaluate
 

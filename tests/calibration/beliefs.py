@@ -11,17 +11,17 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayes_mdp.inference.chains import Chains
-from bayes_mdp.inference.collapsed import CollapsedPosterior
-from bayes_mdp.inference.families import BetaBelief
-from bayes_mdp.inference.layered import conjugate_posterior
-from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.rewards import reward_cells
-from bayes_mdp.inference.rows import dirichlet_rows
-from bayes_mdp.inference.sampled.posterior import SampledPosterior, from_draws
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.families import BetaBelief
+from bayes_mdp.inference.conjugate.layered import conjugate_posterior
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, from_draws
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 CHAINS, SAMPLES = 2, 40
 SPACE = StateActionSpace(2, 2, states=("low", "high"), actions=("stay", "go"))
@@ -36,7 +36,7 @@ def transitions(number: int = 60) -> Transitions:
     )
 
 
-def student(space: StateActionSpace) -> World:
+def student(space: StateActionSpace) -> MDPSpec:
     """A law without sufficient statistics; `drift` is one number per state, `m` depends on `width`."""
     width = numpyro.sample("width", dist.Gamma(2.0, 1.0))
     with space.plates("state"):
@@ -44,7 +44,7 @@ def student(space: StateActionSpace) -> World:
     with space.plates():
         rows = numpyro.sample("transition", dist.Dirichlet(jnp.full(2, 1.5)))
         mean = numpyro.sample("m", dist.Normal(drift, width))
-    return World(rows, reward=dist.StudentT(4.0, mean, 1.0))
+    return MDPSpec(rows, reward=dist.StudentT(4.0, mean, 1.0))
 
 
 @cache

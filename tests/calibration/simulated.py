@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
-from bayes_mdp.calibration.check_result import Check
-from bayes_mdp.calibration.check_scores import Simulated, numbers
+from bayes_mdp.calibration.checks.check_result import Check
+from bayes_mdp.calibration.checks.check_scores import Simulated, numbers
 
 ATTRIBUTES = {
     "prior": "sticky",

@@ -155,7 +155,7 @@ def nuts(prior, space, log, num_samples):
 
         samples = {name: x for name, x in chain.get_samples().items() if name != "transition"}
         mdps = jax.jit(jax.vmap(world))(samples)
-        return bm.inference.draws(jax.tree.map(np.asarray, mdps))
+        return bm.inference.posterior_samples(jax.tree.map(np.asarray, mdps))
 
 
 def agree(first, second):

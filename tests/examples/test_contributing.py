@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp import agents, envs, models
 from bayes_mdp.cli import main
 from bayes_mdp.mdp import Episodic
-from tests.agents import test_contract as contract
+from tests.agents.common import test_contract as contract
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()

@@ -15,9 +15,9 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents.replan import as_rule
+from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.experiments import bayes_values, describe_bayes_values
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 pytestmark = pytest.mark.numerics
 
@@ -45,14 +45,14 @@ def two_state(space):
     """Four unknown rows, known rewards."""
     with space.plates():
         rows = numpyro.sample("transition", dist.Dirichlet(jnp.ones(2)))
-    return World(rows, reward=PAY)
+    return MDPSpec(rows, reward=PAY)
 
 
 def bandit(space):
     """Two arms of unknown probability."""
     with space.plates():
         probs = numpyro.sample("arm", dist.Beta(1.0, 1.0))
-    return World(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
+    return MDPSpec(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
 
 
 class NoPlan(MeanGreedy):

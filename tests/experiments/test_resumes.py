@@ -13,23 +13,24 @@ import numpyro.distributions as dist
 import pytest
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
-from bayes_mdp.agents.replan import When
+from bayes_mdp.agents.common.replan import When
 from bayes_mdp.calibration import sbc
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import RunOptions, compare, run
-from bayes_mdp.experiments import execute as execution
-from bayes_mdp.experiments.deep.train import describe_env
-from bayes_mdp.experiments.deep.vector_env import host_env
+from bayes_mdp.experiments import RunOptions, run
+from bayes_mdp.experiments.comparison import compare
 from bayes_mdp.experiments.describe import describe, unidentified
 from bayes_mdp.experiments.resume import Cells, Checkpoints
-from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.experiments.rollout import execute as execution
+from bayes_mdp.experiments.training.train import describe_env
+from bayes_mdp.experiments.training.vector_env import host_env
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.models import dirichlet_normal_gamma
 from tests.experiments.toy import ToyBelief, two_states
 
 KEY = jax.random.key(7)
 QUIET = RunOptions(num_checkpoints=20, progress=False, snapshot_seconds=0.0)
-home: Any = import_module("bayes_mdp.experiments.compare")
+home: Any = import_module("bayes_mdp.experiments.comparison.compare")
 
 
 class Killed(Exception):

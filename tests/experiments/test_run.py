@@ -13,7 +13,7 @@ import pytest
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import deep_sea, riverswim
 from bayes_mdp.experiments import RunOptions, load_result, resume, run
-from bayes_mdp.experiments import execute as execution
+from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import (
     MDP,

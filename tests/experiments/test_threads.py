@@ -9,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 SPACE = bm.StateActionSpace(2, 1)
 DATA_BINARY = bm.Transitions([0, 1, 1], [0, 0, 0], [0.0, 1.0, 0.0], [1, 1, 0])
@@ -23,7 +23,7 @@ def prior_of(scale):
         with space.plates():
             probs = numpyro.sample("transition", dist.Dirichlet(jnp.asarray(table)))
             mean = numpyro.sample("mean", dist.Beta(1.0 * scale, 1.0))
-        return World(probs, dist.Bernoulli(mean))
+        return MDPSpec(probs, dist.Bernoulli(mean))
 
     return prior
 
@@ -42,7 +42,7 @@ def test_eight_threads_infer_what_one_does():
 
 def test_eight_threads_run_what_one_does():
     env = bm.models.environment(
-        World(np.full((2, 1, 2), 0.5), dist.Bernoulli(np.array([[0.2], [0.8]]))), SPACE, np.array([1.0, 0.0])
+        MDPSpec(np.full((2, 1, 2), 0.5), dist.Bernoulli(np.array([[0.2], [0.8]]))), SPACE, np.array([1.0, 0.0])
     )
 
     def run(scale):

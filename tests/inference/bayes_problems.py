@@ -15,7 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.models import World, priors
+from bayes_mdp.models import MDPSpec, priors
 
 PAY = np.array([[0.0, 0.1], [0.2, 1.0]])
 END = None
@@ -85,14 +85,14 @@ def _rows(concentration, plates, space):
 
 def two_state(space):
     """Four unknown rows, known rewards."""
-    return World(_rows([1.0, 1.0], (), space), reward=PAY)
+    return MDPSpec(_rows([1.0, 1.0], (), space), reward=PAY)
 
 
 def bandit(space):
     """Two arms of unknown probability, nothing else."""
     with space.plates():
         probs = numpyro.sample("arm", dist.Beta(1.0, 1.0))
-    return World(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
+    return MDPSpec(jnp.ones((1, 2, 1)), reward=dist.Bernoulli(probs))
 
 
 TURN = np.array([[[0, 1, 2], [1, 2, 0]], [[2, 0, 1], [0, 1, 2]], [[0, 1, 2], [0, 2, 1]]])
@@ -105,7 +105,7 @@ def tied(space):
         table = numpyro.sample("road", dist.Dirichlet(jnp.array([1.0, 2.0, 0.5])))
     with space.plates("state"):
         coin = numpyro.sample("coin", dist.Beta(0.5, 2.0))
-    return World(table[KIND[..., None], TURN], reward=dist.Bernoulli(coin))
+    return MDPSpec(table[KIND[..., None], TURN], reward=dist.Bernoulli(coin))
 
 
 def scattered(space):
@@ -117,7 +117,7 @@ def scattered(space):
         rows = rows.at[s, :, s].set(step[s, :, 0]).at[s, :, s + 1].set(step[s, :, 1]).at[s, :, 3].set(step[s, :, 2])
     with numpyro.plate("to", 4, dim=-1):
         coin = numpyro.sample("coin", dist.Beta(jnp.array([1.0, 2.0, 3.0, 0.2]), 1.0))
-    return World(rows, reward=dist.Bernoulli(jnp.broadcast_to(coin, (3, 2, 4))).to_event(1))
+    return MDPSpec(rows, reward=dist.Bernoulli(jnp.broadcast_to(coin, (3, 2, 4))).to_event(1))
 
 
 def _scattered_row(step, s, a):
@@ -135,7 +135,7 @@ def layered(space):
         coin = numpyro.sample("coin", dist.Beta(1.0, jnp.array([[1.0, 1.5], [3.0, 2.0]])))
     known = jnp.broadcast_to(jnp.array([0.3, 0.7]), (2, 2, 2))
     rows = jnp.stack([table, known, table, known])
-    return World(rows, reward=dist.Bernoulli(coin[jnp.array([0, 0, 1, 1])][:, None, :]))
+    return MDPSpec(rows, reward=dist.Bernoulli(coin[jnp.array([0, 0, 1, 1])][:, None, :]))
 
 
 LEGAL = np.array([[True, False], [True, True]])
@@ -150,7 +150,7 @@ def partly(space):
 
 def fresh(space):
     """A row of its own at every step: nothing that is learnt is ever of use."""
-    return World(_rows([1.0, 2.0], (), space), reward=PAY)
+    return MDPSpec(_rows([1.0, 2.0], (), space), reward=PAY)
 
 
 def _pair(alpha):

@@ -27,7 +27,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 SPACE = StateActionSpace(2, 1)
 OUTCOMES = np.array([0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0])
@@ -129,7 +129,7 @@ class Branching:
     choice: str
     place: str
 
-    def __call__(self, space: StateActionSpace) -> World:
+    def __call__(self, space: StateActionSpace) -> MDPSpec:
         hidden = [numpyro.sample(f"hidden{i}", HIDDEN[name].draw()) for i, name in enumerate(self.hidden)]
         looks = [SIGNALS[self.signal][0](h) for h in hidden]
         s = looks[0] if len(looks) == 1 else looks[0] * looks[1]
@@ -164,7 +164,7 @@ class Branching:
             loc = jnp.minimum(mean, 30.0) if self.choice in ("where", "cond") else choose(jnp.minimum(mean, 30.0), mean)
         elif place == "noise":
             noise = choose(2.0 * ones[..., 0], NOISE * ones[..., 0])
-        return World(rows, dist.Normal(loc, noise))
+        return MDPSpec(rows, dist.Normal(loc, noise))
 
     def truth(self) -> dict[str, float]:
         """Posterior means of P(0 | 0), of the mean reward of state 0, and of the signal; and the log evidence."""

@@ -5,7 +5,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.models import NormalGamma, World, normal
+from bayes_mdp.models import MDPSpec, NormalGamma, normal
 
 SPACE = bm.StateActionSpace(3, 2)
 
@@ -15,7 +15,7 @@ def sticky(space):
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(0.5 + stickiness * jnp.eye(space.n_states)[:, None, :]))
         reward = numpyro.sample("reward", NormalGamma(0.0, 1.0, 2.0, 1.0))
-    return World(probs, normal(reward))
+    return MDPSpec(probs, normal(reward))
 
 
 def shared_rewards(space):
@@ -26,7 +26,7 @@ def shared_rewards(space):
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_states)))
         mean = numpyro.sample("mean", dist.Normal(loc, scale))
-    return World(probs, dist.Normal(mean, noise))
+    return MDPSpec(probs, dist.Normal(mean, noise))
 
 
 def pairs(space):
@@ -36,7 +36,7 @@ def pairs(space):
         probs = numpyro.sample("transition", dist.Dirichlet(jnp.ones(space.n_states)))
         precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0 + shift))
         mean = numpyro.sample("mean", dist.Normal(shift, (3.0 * precision) ** -0.5))
-    return World(probs, dist.Normal(mean, precision**-0.5))
+    return MDPSpec(probs, dist.Normal(mean, precision**-0.5))
 
 
 def clusters(space):
@@ -47,4 +47,4 @@ def clusters(space):
     with space.plates():
         rows = concentration[kind][:, None, None] * jnp.ones(space.n_states)
         probs = numpyro.sample("transition", dist.Dirichlet(rows))
-    return World(probs, jnp.zeros(()))
+    return MDPSpec(probs, jnp.zeros(()))

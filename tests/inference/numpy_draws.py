@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from bayes_mdp.inference.families import BetaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
 
 NUMBER = 40_000
 

@@ -19,7 +19,7 @@ from numpyro import handlers
 from scipy import stats
 
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import NormalGamma, World, normal
+from bayes_mdp.models import MDPSpec, NormalGamma, normal
 
 NORMAL_GAMMA = {"loc": 0.3, "pseudo_count": 2.0, "concentration": 1.5, "rate": 0.7}
 
@@ -36,7 +36,7 @@ class Accepted(NamedTuple):
         independent: whether no leaf serves two pairs.
     """
 
-    prior: Callable[[StateActionSpace], World]
+    prior: Callable[[StateActionSpace], MDPSpec]
     space: StateActionSpace
     row: Callable[[int, int, int], tuple[Hashable, dict[int, float]]]
     cell: Callable[[int, int, int], Hashable]
@@ -48,7 +48,7 @@ class Accepted(NamedTuple):
 class Impostor(NamedTuple):
     """A program without a closed form, the site that must be named, and a word of the reason."""
 
-    prior: Callable[[StateActionSpace], World]
+    prior: Callable[[StateActionSpace], MDPSpec]
     site: str
     reason: str
 
@@ -65,7 +65,7 @@ def renamed(space):
         where = numpyro.sample("wohin", dist.Dirichlet(alpha))
         noise = numpyro.sample("tau", dist.Gamma(NORMAL_GAMMA["concentration"], NORMAL_GAMMA["rate"]))
         mean = numpyro.sample("mu", dist.Normal(NORMAL_GAMMA["loc"], (NORMAL_GAMMA["pseudo_count"] * noise) ** -0.5))
-    return World(where, reward=dist.Normal(mean, noise**-0.5))
+    return MDPSpec(where, reward=dist.Normal(mean, noise**-0.5))
 
 
 def swapped(space):
@@ -73,7 +73,7 @@ def swapped(space):
     with numpyro.plate("a", 2, dim=-2), numpyro.plate("s", 3, dim=-1):
         rows = numpyro.sample("rows", dist.Dirichlet(jnp.array([2.0, 1.0, 0.5])))
         reward = numpyro.sample("reward", NormalGamma(**NORMAL_GAMMA))
-    return World(jnp.swapaxes(rows, 0, 1), reward=normal(jnp.swapaxes(reward, 0, 1)))
+    return MDPSpec(jnp.swapaxes(rows, 0, 1), reward=normal(jnp.swapaxes(reward, 0, 1)))
 
 
 def tied(space):
@@ -81,7 +81,7 @@ def tied(space):
     with space.plates("state"):
         rows = numpyro.sample("transition", dist.Dirichlet(jnp.ones(3)))
         paid = numpyro.sample("paid", dist.Beta(1.5, 0.5))
-    return World(rows, reward=dist.Bernoulli(logits=jnp.log(paid) - jnp.log1p(-paid)))
+    return MDPSpec(rows, reward=dist.Bernoulli(logits=jnp.log(paid) - jnp.log1p(-paid)))
 
 
 KIND = np.array([[0, 1], [1, 1], [2, 0]])
@@ -92,7 +92,7 @@ def gathered(space):
     with numpyro.plate("kind", 3):
         table = numpyro.sample("road", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
         rate = numpyro.sample("rate", dist.Gamma(2.0, 0.5))
-    return World(table[KIND], reward=dist.Poisson(rate[KIND]))
+    return MDPSpec(table[KIND], reward=dist.Poisson(rate[KIND]))
 
 
 def scattered(space):
@@ -104,7 +104,7 @@ def scattered(space):
         rows = rows.at[s, :, s].set(step[s, :, 0]).at[s, :, s + 1].set(step[s, :, 1])
     with space.plates():
         mean = numpyro.sample("mean", dist.Normal(1.0, 2.0))
-    return World(rows, reward=dist.Normal(mean, 0.5))
+    return MDPSpec(rows, reward=dist.Normal(mean, 0.5))
 
 
 def layered(space):
@@ -113,7 +113,7 @@ def layered(space):
         rows = numpyro.sample("transition", dist.Dirichlet(0.7 * jnp.ones(3)))
     with space.plates("state", "action"):
         reward = numpyro.sample("reward", NormalGamma(**NORMAL_GAMMA))
-    return World(rows, reward=normal(reward))
+    return MDPSpec(rows, reward=normal(reward))
 
 
 def _row(*alpha):
@@ -188,7 +188,7 @@ def _rows(space, concentration=1.0):
 def faint_parent(space):
     """The concentration depends on a latent site, with weight 1e-3."""
     drift = numpyro.sample("drift", dist.Normal(0.0, 1.0))
-    return World(_rows(space, 1.0 + 1e-3 * drift), reward=_rewards(space))
+    return MDPSpec(_rows(space, 1.0 + 1e-3 * drift), reward=_rewards(space))
 
 
 def mean_twice(space):
@@ -197,28 +197,28 @@ def mean_twice(space):
     with space.plates():
         noise = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
         mean = numpyro.sample("mu", dist.Normal(0.0, noise**-0.5))
-    return World(rows, reward=dist.Normal(mean[:, :1], noise**-0.5))
+    return MDPSpec(rows, reward=dist.Normal(mean[:, :1], noise**-0.5))
 
 
 def bare_factor(space):
     """A preference for staying, by a factor."""
     rows = _rows(space)
     numpyro.factor("laziness", jnp.log(rows[0, 0, 0]))
-    return World(rows, reward=_rewards(space))
+    return MDPSpec(rows, reward=_rewards(space))
 
 
 def tempered(space):
     """Half a Dirichlet."""
     with handlers.scale(scale=0.5):
         rows = _rows(space)
-    return World(rows, reward=_rewards(space))
+    return MDPSpec(rows, reward=_rewards(space))
 
 
 def hidden(space):
     """Two worlds, and a coin that says which."""
     rows = _rows(space)
     coin = numpyro.sample("regime", dist.Bernoulli(0.5))
-    return World(jnp.where(coin, rows, rows[::-1]), reward=_rewards(space))
+    return MDPSpec(jnp.where(coin, rows, rows[::-1]), reward=_rewards(space))
 
 
 def reward_of_row(space):
@@ -226,7 +226,7 @@ def reward_of_row(space):
     rows = _rows(space)
     with space.plates():
         mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
-    return World(rows, reward=dist.Normal(mean + rows[..., 0], 1.0))
+    return MDPSpec(rows, reward=dist.Normal(mean + rows[..., 0], 1.0))
 
 
 IMPOSTORS: dict[str, Impostor] = {

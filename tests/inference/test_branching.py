@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference.chains import SamplingWarning
-from bayes_mdp.inference.collapse import log_evidence
-from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.collapsed.collapse import log_evidence
+from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.draws.chains import SamplingWarning
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import _prove_hierarchy, prove
 from tests.inference.branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 

@@ -11,9 +11,9 @@ import pytest
 from scipy.special import betaln
 
 import bayes_mdp as bm
-from bayes_mdp.inference.mixtures import Mixture
+from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.route import fit_for
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 from tests.inference.branching_programs import DATA, SPACE, Branching
 
 KEY = jax.random.key(0)
@@ -53,7 +53,7 @@ def known_or_not(space):
     with space.plates():
         rows = numpyro.sample("transition", dist.Dirichlet(jnp.ones(2)))
         paid = numpyro.sample("paid", dist.Beta(1.0, 1.0))
-    return World(jnp.where(stuck, jnp.eye(2)[:, None, :], rows), dist.Bernoulli(paid))
+    return MDPSpec(jnp.where(stuck, jnp.eye(2)[:, None, :], rows), dist.Bernoulli(paid))
 
 
 def test_a_value_that_the_data_rule_out_has_weight_zero():
@@ -73,7 +73,7 @@ def test_data_that_no_value_can_hold_are_refused():
         row = jnp.where(stuck, jnp.eye(2), 1.0 * jnp.eye(2))[:, None, :]
         with space.plates():
             paid = numpyro.sample("paid", dist.Beta(1.0 + stuck, 1.0))
-        return World(row, dist.Bernoulli(paid))
+        return MDPSpec(row, dist.Bernoulli(paid))
 
     with pytest.raises(ValueError, match="outcome"):
         bm.infer(KEY, never, bm.Transitions([0], [0], [0.0], [1]), space=SPACE)
@@ -88,7 +88,7 @@ def several(space):
     with space.plates():
         rows = numpyro.sample("transition", dist.Dirichlet(1.0 + kind[:, None, None] * jnp.ones((2, 1, 2))))
         paid = numpyro.sample("paid", dist.Beta(1.0, jnp.where(coin == 1, 5.0, 1.0)))
-    return World(rows, dist.Bernoulli(paid))
+    return MDPSpec(rows, dist.Bernoulli(paid))
 
 
 def test_several_sites_and_a_factor():

@@ -11,7 +11,7 @@ from numpyro import handlers
 
 import bayes_mdp as bm
 from bayes_mdp.cli import main
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 from tests.inference.branching_programs import Branching
 from tests.inference.hierarchies import SPACE, clusters, sticky
 
@@ -60,30 +60,30 @@ def test_the_command(capsys):
 
 def branches_in_python(space):
     if numpyro.sample("coin", dist.Bernoulli(0.5)):
-        return World(rows(space), np.zeros(()))
-    return World(np.full(3, 1 / 3), np.zeros(()))
+        return MDPSpec(rows(space), np.zeros(()))
+    return MDPSpec(np.full(3, 1 / 3), np.zeros(()))
 
 
 def draws_by_numpy(space):
-    return World(rows(space), np.random.default_rng().normal(size=(3, 2)))
+    return MDPSpec(rows(space), np.random.default_rng().normal(size=(3, 2)))
 
 
 def draws_by_its_key(space):
-    return World(rows(space), dist.Normal(jax.random.normal(numpyro.prng_key(), (3, 2)), 1.0))
+    return MDPSpec(rows(space), dist.Normal(jax.random.normal(numpyro.prng_key(), (3, 2)), 1.0))
 
 
 def looks_by_numpy(space):
-    return World(np.asarray(rows(space)), np.zeros(()))
+    return MDPSpec(np.asarray(rows(space)), np.zeros(()))
 
 
 def observed_name(space):
     with space.plates():
         mean = numpyro.sample("observed_reward", dist.Normal(0.0, 1.0))
-    return World(rows(space), dist.Normal(mean, 1.0))
+    return MDPSpec(rows(space), dist.Normal(mean, 1.0))
 
 
 def seeded(space):
-    return World(rows(space), np.zeros(()))
+    return MDPSpec(rows(space), np.zeros(()))
 
 
 @pytest.mark.parametrize("method", ["auto", "nuts"])
@@ -124,7 +124,7 @@ def pairs(space):
     with space.plates():
         precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0))
         mean = numpyro.sample("mean", dist.Normal(0.0, (count * precision) ** -0.5))
-    return World(rows(space), dist.Normal(mean, precision**-0.5))
+    return MDPSpec(rows(space), dist.Normal(mean, precision**-0.5))
 
 
 def joint(space):
@@ -132,14 +132,14 @@ def joint(space):
     count = numpyro.sample("count", dist.Gamma(2.0, 2.0))
     with space.plates():
         reward = numpyro.sample("reward", bm.models.NormalGamma(0.0, count, 2.0, 1.0))
-    return World(rows(space), bm.models.normal(reward))
+    return MDPSpec(rows(space), bm.models.normal(reward))
 
 
 def test_a_pseudo_count_over_two_sites_is_that_over_one():
     """The densities that the chains get, and their gradients, are equal; they were nan."""
-    from bayes_mdp.inference.collapse import log_evidence
-    from bayes_mdp.inference.methods import NUTS
-    from bayes_mdp.inference.refit import refit
+    from bayes_mdp.inference.collapsed.collapse import log_evidence
+    from bayes_mdp.inference.conjugate.refit import refit
+    from bayes_mdp.inference.draws.methods import NUTS
     from bayes_mdp.inference.route import _prove_hierarchy, prove
 
     found = []

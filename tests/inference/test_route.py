@@ -15,12 +15,12 @@ import numpyro.distributions as dist
 import pytest
 
 from bayes_mdp.inference import infer as face
-from bayes_mdp.inference.certify import certify
-from bayes_mdp.inference.refit import refit
+from bayes_mdp.inference.conjugate.merge import merge
+from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.route import infer
-from bayes_mdp.inference.shards import merge
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
-from bayes_mdp.models import World, dirichlet_bernoulli, dirichlet_poisson, known_rewards
+from bayes_mdp.models import MDPSpec, dirichlet_bernoulli, dirichlet_poisson, known_rewards
 from tests.inference.programs import ACCEPTED, SPACE, draw_transitions, transitions_of
 
 KEY = jax.random.key(0)
@@ -98,7 +98,7 @@ def test_the_proof_is_made_once_for_a_computation_and_again_when_it_changes(monk
 
     def program(space):
         with space.plates():
-            return World(numpyro.sample("transition", dist.Dirichlet(alpha)), np.zeros((3, 2)))
+            return MDPSpec(numpyro.sample("transition", dist.Dirichlet(alpha)), np.zeros((3, 2)))
 
     infer(KEY, program, space=SPACE)
     infer(KEY, partial(program), Transitions([0], [0], [0.0], [0]), space=SPACE)
@@ -116,7 +116,7 @@ def test_a_program_that_holds_float32_arrays_is_proven_to_their_rounding():
     def program(space):
         with space.plates():
             rows = numpyro.sample("transition", dist.Dirichlet(alpha))
-        return World(empty.at[:].set(rows), np.zeros((3, 2)))
+        return MDPSpec(empty.at[:].set(rows), np.zeros((3, 2)))
 
     posterior = infer(KEY, program, space=SPACE)
     np.testing.assert_allclose(posterior.transition_probs.concentration[2, 1], alpha)
@@ -126,7 +126,7 @@ def _gathers(kind):
     def program(space):
         with numpyro.plate("kind", 3):
             table = numpyro.sample("road", dist.Dirichlet(jnp.ones(3)))
-        return World(table[kind], np.zeros((3, 2)))
+        return MDPSpec(table[kind], np.zeros((3, 2)))
 
     return program
 
@@ -134,7 +134,7 @@ def _gathers(kind):
 def _concentrates(alpha):
     def program(space):
         with space.plates():
-            return World(numpyro.sample("road", dist.Dirichlet(alpha)), np.zeros((3, 2)))
+            return MDPSpec(numpyro.sample("road", dist.Dirichlet(alpha)), np.zeros((3, 2)))
 
     return program
 

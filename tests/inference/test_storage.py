@@ -12,10 +12,10 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.draws.weighted_samples import posterior_samples
 from bayes_mdp.inference.storage import load, save
-from bayes_mdp.inference.weighted import draws
 from bayes_mdp.mdp import MDP, StateActionSpace
 from tests.calibration.beliefs import collapsed, sampled, transitions
 
@@ -44,7 +44,7 @@ def test_draws_round_trip_without_x64(tmp_path):
     mdps = MDP(
         np.eye(2, dtype=np.float32)[None, None, :].repeat(3, 0).reshape(3, 1, 2, 2)[..., :1] * 0 + 1, np.ones((3, 1, 2))
     )
-    belief = draws(mdps, visits=np.array([[1.0, 2.0]]))
+    belief = posterior_samples(mdps, visits=np.array([[1.0, 2.0]]))
     save(belief, tmp_path / "draws")
     _assert_bits(load(tmp_path / "draws"), belief)
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from bayes_mdp.mdp import CanSample, CanSpread
+from bayes_mdp.mdp import CanSample, HasVariances
 from bayes_mdp.mdp.abilities import require_ability
 
 
@@ -21,8 +21,8 @@ def test_an_ability_that_is_there_is_accepted():
 def test_what_is_missing_is_named():
     sentence = (
         "moment matching needs a posterior that has bellman_variance, expected_reward_variance, independent_rows, "
-        "reward_variance, rewards_by_outcome, row_bound, transition_spread, transition_variance, "
+        "reward_variance, rewards_by_outcome, row_bound, variance_factor, transition_variance, "
         "got a OnlySamples without bellman_variance"
     )
     with pytest.raises(TypeError, match=sentence):
-        require_ability(OnlySamples(), CanSpread, "moment matching")
+        require_ability(OnlySamples(), HasVariances, "moment matching")

@@ -18,7 +18,7 @@ from scipy import stats
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import (
     PRIORS,
-    check_world,
+    check_spec,
     clustered_states,
     dirichlet_bernoulli,
     dirichlet_normal,
@@ -191,7 +191,7 @@ def test_features_that_are_huge_leave_positive_concentrations(x64):
 def test_draws_are_worlds_that_keep_to_the_support(name, key):
     space = StateActionSpace(3, 2, support=SUPPORT, legal=LEGAL)
     world = jax.jit(lambda key: handlers.seed(make(name), key)(space))(key)
-    check_world(world, space)
+    check_spec(world, space)
     assert not np.asarray(world.transition_probs)[~SUPPORT & LEGAL[..., None]].any()
     assert np.isfinite(to_mdp(world, space).reward).all()
 

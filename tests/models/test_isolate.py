@@ -171,7 +171,7 @@ USER = """
 import sys, threading
 import jax, jax.numpy as jnp, numpy as np, numpyro, numpyro.distributions as dist
 import bayes_mdp as bm
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 infers, wide, threads = (word == "1" for word in sys.argv[1:])
 jax.config.update("jax_enable_x64", wide)
 K = np.eye(2)[:, None, :] + 0.5
@@ -183,7 +183,7 @@ def prior(space):
     with space.plates():
         probs = numpyro.sample("transition", dist.Dirichlet(jnp.asarray(K)))
         mean = numpyro.sample("mean", dist.Normal(R, 1.0))
-    return World(probs, dist.Normal(mean, 1.0))
+    return MDPSpec(probs, dist.Normal(mean, 1.0))
 
 data = bm.Transitions([0, 1, 1], [0, 0, 0], [0.5, 1.0, 2.0], [1, 1, 0])
 if infers:
@@ -205,7 +205,7 @@ if threads:
     print(results[0])
 else:
     print(user())
-env = bm.models.environment(World(P, dist.Normal(R, 1.0)), space, np.array([1.0, 0.0]))
+env = bm.models.environment(MDPSpec(P, dist.Normal(R, 1.0)), space, np.array([1.0, 0.0]))
 result = bm.run(
     bm.agents.PSRL(), env, prior=prior, objective=bm.Discounted(0.9), num_steps=20, num_seeds=1, key=jax.random.key(0)
 )

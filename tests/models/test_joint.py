@@ -14,9 +14,9 @@ from numpyro.infer.util import log_density
 
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models import (
+    MDPSpec,
     NormalGamma,
     Statistics,
-    World,
     dirichlet_normal,
     dirichlet_poisson,
     joint,
@@ -52,7 +52,7 @@ def prior(space):
     with space.plates():
         probs = numpyro.sample("p", dist.Dirichlet(jnp.full(space.n_outcomes, 0.7)))
         reward = numpyro.sample("r", NormalGamma(0.0, 0.5, 3.0, 2.0))
-    return World(probs, normal(reward))
+    return MDPSpec(probs, normal(reward))
 
 
 def values(space, seed=1):
@@ -105,7 +105,7 @@ def by_outcome(space):
     with space.plates("state"):
         probs = numpyro.sample("p", dist.Dirichlet(jnp.ones(space.n_outcomes)))
         rate = numpyro.sample("r", dist.Gamma(2.0, jnp.ones(space.n_outcomes)).to_event(1))
-    return World(probs, dist.Poisson(rate).to_event(1))
+    return MDPSpec(probs, dist.Poisson(rate).to_event(1))
 
 
 def test_tied_poisson_rewards_by_outcome(x64):
@@ -139,7 +139,7 @@ def heavy(space):
     with space.plates():
         probs = numpyro.sample("p", dist.Dirichlet(jnp.ones(space.n_outcomes)))
         loc = numpyro.sample("r", dist.Normal(0.0, 1.0))
-    return World(probs, dist.StudentT(3.0, loc, 0.5))
+    return MDPSpec(probs, dist.StudentT(3.0, loc, 0.5))
 
 
 def test_a_law_without_statistics_keeps_the_rows(x64):
@@ -166,7 +166,7 @@ def test_a_law_without_statistics_keeps_the_rows(x64):
 
 def test_laws_that_index_by_the_value_take_whole_rewards(x64):
     space = SPACES["plain"]
-    world = World(jnp.full((1, 1, 3), 1 / 3), dist.Categorical(probs=jnp.array([0.2, 0.3, 0.5])))
+    world = MDPSpec(jnp.full((1, 1, 3), 1 / 3), dist.Categorical(probs=jnp.array([0.2, 0.3, 0.5])))
     model = joint(lambda space: world, space)
     data = transitions(space, reward=np.arange(N) % 3 * 1.0)
     expected = N * np.log(1 / 3) + N / 3 * np.log([0.2, 0.3, 0.5]).sum()
@@ -203,9 +203,9 @@ def test_new_data_do_not_recompile():
 def test_bad_programs_and_bad_data_get_one_sentence():
     space, data = SPACES["plain"], transitions(SPACES["plain"])
     nothing: Any = {}
-    with pytest.raises(TypeError, match="the prior returned a tuple, expected a World"):
+    with pytest.raises(TypeError, match="the prior returned a tuple, expected a MDPSpec"):
         joint(lambda space: (1, 2), space)(data)
-    with pytest.raises(TypeError, match="the prior returned a function, expected a World"):
+    with pytest.raises(TypeError, match="the prior returned a function, expected a MDPSpec"):
         summarise(lambda space: dirichlet_normal(), space, data)
     with pytest.raises(TypeError, match="data is a dict, expected Transitions, a Log, Counts or Statistics"):
         summarise(prior, space, nothing)

@@ -16,9 +16,9 @@ from numpyro.infer.util import log_density
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import (
     PRIORS,
+    MDPSpec,
     NormalGamma,
-    World,
-    check_world,
+    check_spec,
     dirichlet_bernoulli,
     dirichlet_normal,
     dirichlet_normal_gamma,
@@ -90,7 +90,7 @@ def test_every_prior_traces_in_every_space(name, space):
 def test_draws_are_worlds_that_keep_to_the_support(name, key):
     space, program = SPACES[name], known_rewards(0.0)
     world = jax.jit(lambda key: handlers.seed(program, key)(space))(key)
-    check_world(world, space)
+    check_spec(world, space)
     probs = np.asarray(to_mdp(world, space).transition_probs)
     if space.support is not None:
         possible = np.broadcast_to(space.support, (*space.shape, space.n_outcomes))[..., :3]
@@ -126,7 +126,7 @@ def test_a_supported_row_is_a_dirichlet_on_its_outcomes(x64):
     sites = {"transition_2": rng.dirichlet([1, 1], 2), "transition_3": rng.dirichlet([1, 1, 1], 1)}
 
     def program(space):
-        return World(supported_dirichlet(concentration, space), np.zeros((3, 2)))
+        return MDPSpec(supported_dirichlet(concentration, space), np.zeros((3, 2)))
 
     data = Transitions([0, 1, 2, 2], [0, 0, 0, 1], None, [1, 2, 1, 2])
     expected = scipy.stats.dirichlet.logpdf(sites["transition_2"][0], [1.0, 2.0])

@@ -13,9 +13,9 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.agents import OIM, AnnealedQ, BayesianDP, BoltzmannQ, EpsilonGreedyQ
-from bayes_mdp.agents.planners import ExactPlanner, PrioritizedSweeping
-from bayes_mdp.experiments.case import RunOptions
+from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from reproductions.oim import phase_tables
 from reproductions.oim import phases as oim_phases

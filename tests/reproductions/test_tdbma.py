@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.case import RunOptions
 from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.run_config import RunOptions
 from reproductions.reproduce import reproduce
 from reproductions.tdbma import returns_fig2 as tdbma_fig2
 from reproductions.tdbma import trainings as tdbma

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.deep.presets import ATARI_AGENTS, atari_agent
+from bayes_mdp.experiments.training.presets import ATARI_AGENTS, atari_agent
 from reproductions.__main__ import main
 from reproductions.reproduce import reproduce
 from reproductions.ube import atari_games

@@ -6,7 +6,7 @@ from typing import Any
 from bayes_mdp.agents.neural.bonus_dqn import BonusDQN
 from bayes_mdp.agents.neural.bootstrapped import BootstrappedDQN
 from bayes_mdp.agents.neural.contract import (
-    Choice,
+    ActionOutput,
     LastLayer,
     LastLayerPrior,
     NeuralAgent,
@@ -19,8 +19,8 @@ from bayes_mdp.agents.neural.dqn import DQN, Epsilon
 from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
 from bayes_mdp.agents.neural.networks import MLP, OneHotMLP, Trunk
-from bayes_mdp.agents.neural.q_learning import QLearning
-from bayes_mdp.agents.neural.ube import NeuralUBE, UncertaintyHead
+from bayes_mdp.agents.neural.neural_ube import NeuralUBE, UncertaintyHead
+from bayes_mdp.agents.neural.replay_learning import QLearning
 
 NEURAL_AGENTS: dict[str, Callable[..., Any]] = {
     "dqn": DQN,
@@ -35,10 +35,10 @@ __all__ = [
     "DQN",
     "MLP",
     "NEURAL_AGENTS",
+    "ActionOutput",
     "BonusDQN",
     "BootstrappedDQN",
     "Box",
-    "Choice",
     "DeepUBE",
     "Epsilon",
     "Fourier",

@@ -6,11 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import Choice, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
 from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_loss, q_network, q_values
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense
-from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
 
 
@@ -60,14 +60,14 @@ class BonusDQN(eqx.Module):
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
-    ) -> Choice:
+    ) -> ActionOutput:
         """Epsilon-greedy in Q, which holds the bonus; the replay keeps the bonus of the action."""
         del memory
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         q = dense(learner.q.parameters["q"], features)
         action = epsilon_greedy(key, q, self.epsilon.at(iteration * len(started)))
         variance = jnp.take_along_axis(learner.belief.variance(features), action[:, None], 1)[:, 0]
-        return Choice(action, features, self.scale * jnp.sqrt(jnp.maximum(variance, 0.0)))
+        return ActionOutput(action, features, self.scale * jnp.sqrt(jnp.maximum(variance, 0.0)))
 
     def learn(
         self,

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import Choice, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values
 from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_network, q_values
 from bayes_mdp.agents.neural.networks import MLP, Trunk
-from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 from bayes_mdp.mdp.validation import check_count
 
 
@@ -80,7 +80,7 @@ class BootstrappedDQN(eqx.Module):
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
-    ) -> Choice:
+    ) -> ActionOutput:
         """What the member thinks best."""
         key_member, key_mask, key_epsilon = jax.random.split(key, 3)
         num_envs = len(started)
@@ -91,7 +91,7 @@ class BootstrappedDQN(eqx.Module):
         own = q[jnp.arange(num_envs), member]
         mask = jax.random.bernoulli(key_mask, self.mask_probability, (num_envs, self.num_members))
         action = epsilon_greedy(key_epsilon, own, self.epsilon.at(iteration * num_envs))
-        return Choice(action, member, Kept(mask.astype(prior.dtype), prior))
+        return ActionOutput(action, member, Kept(mask.astype(prior.dtype), prior))
 
     def learn(
         self, key: PRNGKeyArray, learner: Ensemble, memory: Any, replay: Replay, iteration: Int[Array, ""]

@@ -52,7 +52,7 @@ class LastLayerPrior(Protocol):
         ...
 
 
-class Choice(NamedTuple):
+class ActionOutput(NamedTuple):
     """What `act` answers.
 
     Args:
@@ -104,7 +104,7 @@ class NeuralAgent(Protocol[Learner]):
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
-    ) -> Choice:
+    ) -> ActionOutput:
         """An action for every environment, `observation` [E ...]; `started`: where an episode begins."""
         ...
 

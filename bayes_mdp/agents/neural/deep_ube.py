@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import Choice, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
 from bayes_mdp.agents.neural.dqn import q_network, q_values
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitPrior
 from bayes_mdp.agents.neural.networks import MLP, Dense, Trunk
-from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 from bayes_mdp.mdp.validation import check_name
 
 NOISE = ("none", "episode", "action")
@@ -96,7 +96,7 @@ class DeepUBE(eqx.Module):
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
-    ) -> Choice:
+    ) -> ActionOutput:
         """argmax Q + beta sqrt(u), or with noise on beta."""
         del iteration
         features = self.features.apply(learner.features, observation)
@@ -105,7 +105,7 @@ class DeepUBE(eqx.Module):
             memory = jnp.where(started, jnp.abs(jax.random.normal(key, memory.shape)), memory)
         factor = jax.random.normal(key, q.shape) if self.noise == "action" else memory[:, None]
         action = jnp.argmax(q + self.beta * factor * jnp.sqrt(u), 1).astype(jnp.int32)
-        return Choice(action, memory, features)
+        return ActionOutput(action, memory, features)
 
     def learn(
         self,

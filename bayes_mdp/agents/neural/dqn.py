@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import Choice, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
-from bayes_mdp.agents.neural.q_learning import QLearning, Trained
 from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 
 
 class Epsilon(eqx.Module):
@@ -69,10 +69,10 @@ class DQN(eqx.Module):
         observation: Array,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
-    ) -> Choice:
+    ) -> ActionOutput:
         """The action of the largest value, or one at random."""
         q = q_values(self.trunk, learner.parameters, observation)
-        return Choice(epsilon_greedy(key, q, self.epsilon.at(iteration * len(started))), memory)
+        return ActionOutput(epsilon_greedy(key, q, self.epsilon.at(iteration * len(started))), memory)
 
     def learn(
         self, key: PRNGKeyArray, learner: Trained, memory: tuple[()], replay: Replay, iteration: Int[Array, ""]

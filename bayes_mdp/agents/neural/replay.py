@@ -24,7 +24,7 @@ class Row(NamedTuple):
         action: what was done.
         reward: of the step.
         terminated, truncated: how the step ended the episode.
-        extra: of the agent (`Choice.extra`).
+        extra: of the agent (`ActionOutput.extra`).
         fresh: where the observation is the first of an episode: no frame before it belongs to its stack. A replay of
             frames needs it, others do without.
     """

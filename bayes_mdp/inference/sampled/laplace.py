@@ -6,8 +6,8 @@ import jax
 from jaxtyping import PRNGKeyArray
 from numpyro.infer.autoguide import AutoLaplaceApproximation
 
-from bayes_mdp.inference.methods import Laplace
-from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.inference.draws.methods import Laplace
+from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.sampled.svi import fit_guide
 
 

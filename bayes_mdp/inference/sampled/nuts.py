@@ -5,9 +5,9 @@ from typing import Any
 import jax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.chains import run_chains
-from bayes_mdp.inference.methods import NUTS
-from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.inference.draws.chains import run_chains
+from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.sampled.sampler_output import Drawn
 
 
 def by_nuts(key: PRNGKeyArray, model: Any, seen: Any, method: NUTS) -> Drawn:

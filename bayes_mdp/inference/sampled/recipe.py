@@ -10,21 +10,21 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
-from bayes_mdp.inference.chains import unique_trace
-from bayes_mdp.inference.methods import NUTS, SVI, Laplace, Method
-from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.inference.detection.trace import density, fingerprint, improper_value
+from bayes_mdp.inference.draws.chains import unique_trace
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
+from bayes_mdp.inference.sampled.conditioned_program import Seen, conditioned, rows_of
 from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
-from bayes_mdp.inference.sampled.seen import Seen, conditioned, rows_of
+from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.sampled.svi import by_svi
-from bayes_mdp.inference.trace import density, fingerprint, improper_value
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import summarise
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
-from bayes_mdp.models.laws import unwrap
-from bayes_mdp.models.statistics import has_statistics
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.sufficient_statistics import has_statistics
 from bayes_mdp.models.tracing import traced_alone
-from bayes_mdp.models.world import RewardTable, World, check_world, reward_table, transition_table
 
 _ALGORITHMS = {NUTS: ("nuts", by_nuts), SVI: ("svi", by_svi), Laplace: ("laplace", by_laplace)}
 
@@ -143,7 +143,7 @@ def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
 
     Raises:
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
-        TypeError: the program does not return a `World`; a method that is none of the records.
+        TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
     """
     if type(method) not in _ALGORITHMS:
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
@@ -171,14 +171,14 @@ def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
 
 def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> Any:
     """Every number that inference depends on: log densities of the sites, the laws; static facts go to `facts`."""
-    worlds: list[World] = []
+    worlds: list[MDPSpec] = []
 
     def program() -> None:
         worlds.append(prior(space))
 
     given = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     trace = unique_trace(handlers.seed(given, 0))
-    check_world(worlds[0], space)
+    check_spec(worlds[0], space)
     for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
         if name in trace:
             raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")

@@ -10,9 +10,9 @@ from numpyro import infer as numpyro_infer
 from numpyro.infer.autoguide import AutoGuide, AutoNormal
 from numpyro.optim import Adam
 
-from bayes_mdp.inference.chains import latent_sites
-from bayes_mdp.inference.methods import SVI, Laplace
-from bayes_mdp.inference.sampled.drawn import Drawn
+from bayes_mdp.inference.draws.chains import latent_sites
+from bayes_mdp.inference.draws.methods import SVI, Laplace
+from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.models.tracing import tracing
 
 

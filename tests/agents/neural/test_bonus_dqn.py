@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.agents.neural import DQN, MLP, BonusDQN, Epsilon, QLearning
 from bayes_mdp.agents.neural.replay import Batch
-from bayes_mdp.experiments.deep.loop import begin, iterate
+from bayes_mdp.experiments.training.training_loop import begin, iterate
 from bayes_mdp.inference.value import LinearGaussianPrior
 from tests.agents.neural.walk import ACTIONS, PLACES, Walk
 

@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Array
 
 from bayes_mdp.agents.neural import NEURAL_AGENTS, DeepUBE, NeuralAgent, NeuralUBE, RandomFeatures, Spec
-from bayes_mdp.experiments.deep.loop import begin, iterate
+from bayes_mdp.experiments.training.training_loop import begin, iterate
 from tests.agents.neural.walk import ACTIONS, PLACES, Walk
 
 ENVS, ITERATIONS, ROWS = 2, 16, 12

@@ -9,8 +9,8 @@ import pytest
 
 from bayes_mdp.agents.neural import MLP, NeuralUBE, QLearning, RandomFeatures, UncertaintyHead
 from bayes_mdp.agents.neural.fixed_features import Box, Fourier
-from bayes_mdp.envs.mountain_car import mountain_car
-from bayes_mdp.experiments.deep.loop import begin, run_chunk
+from bayes_mdp.envs.observed.mountain_car import mountain_car
+from bayes_mdp.experiments.training.training_loop import begin, run_chunk
 from bayes_mdp.inference.value import Bernoulli, LastLayerLaplacePrior, LinearGaussianPrior
 
 STEPS, ENVS = 60, 2

@@ -13,7 +13,7 @@ from numpyro.diagnostics import effective_sample_size
 from scipy import stats
 
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import World, dirichlet_normal
+from bayes_mdp.models import MDPSpec, dirichlet_normal
 
 SPACE = StateActionSpace(2, 2)
 DEGREES, SCALE = 3.0, 0.5
@@ -30,7 +30,7 @@ def student(space):
     with space.plates():
         probs = numpyro.sample("probs", dist.Dirichlet(jnp.ones(space.n_outcomes)))
         loc = numpyro.sample("loc", dist.Normal(0.0, 1.0))
-    return World(probs, dist.StudentT(DEGREES, loc, SCALE))
+    return MDPSpec(probs, dist.StudentT(DEGREES, loc, SCALE))
 
 
 def normal_oracle(data):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from bayes_mdp.inference.methods import Laplace
-from bayes_mdp.inference.sampled.fits import sampled_fit
+from bayes_mdp.inference.draws.methods import Laplace
+from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import HMC
 
-from bayes_mdp.inference.methods import NUTS
+from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import infer
-from bayes_mdp.inference.sampled.fits import sampled_fit
+from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.mdp import Transitions
-from bayes_mdp.models import World
+from bayes_mdp.models import MDPSpec
 
 METHOD = NUTS(num_warmup=300, num_samples=1000, num_chains=2)
 
@@ -73,7 +73,7 @@ def _uniform(space):
     with space.plates():
         probs = numpyro.sample("probs", dist.Dirichlet(jnp.ones(2)))
         bound = numpyro.sample("bound", dist.Pareto(1.0, 3.0))
-    return World(probs, dist.Uniform(0.0, bound))
+    return MDPSpec(probs, dist.Uniform(0.0, bound))
 
 
 @pytest.mark.slow

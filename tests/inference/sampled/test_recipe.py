@@ -9,11 +9,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.inference.methods import NUTS, SVI, Laplace
-from bayes_mdp.inference.sampled.fits import sampled_fit
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models import World, known_rewards
+from bayes_mdp.models import MDPSpec, known_rewards
 
 SPACE = StateActionSpace(2, 2)
 
@@ -26,7 +26,7 @@ def sticky(scale=1.0, table=None):
         stickiness = numpyro.sample("stickiness", dist.HalfNormal(scale))
         with space.plates():
             probs = numpyro.sample("probs", dist.Dirichlet(table + stickiness * jnp.eye(2)[:, None]))
-        return World(probs, jax.scipy.special.logsumexp(table) * jnp.ones(()))
+        return MDPSpec(probs, jax.scipy.special.logsumexp(table) * jnp.ones(()))
 
     return prior
 
@@ -64,7 +64,7 @@ def _site(*sites):
     def prior(space):
         for name, law, infer in sites:
             numpyro.sample(name, law, infer=infer)
-        return World(np.full((2, 2, 2), 0.5), dist.Normal(0.0, 1.0))
+        return MDPSpec(np.full((2, 2, 2), 0.5), dist.Normal(0.0, 1.0))
 
     return prior
 

@@ -10,9 +10,9 @@ import pytest
 from numpyro.distributions import constraints
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
-from bayes_mdp.inference.methods import SVI
-from bayes_mdp.inference.sampled.drawn import Drawn
-from bayes_mdp.inference.sampled.fits import sampled_fit
+from bayes_mdp.inference.draws.methods import SVI
+from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
+from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.mdp import StateActionSpace
 
 

@@ -1,0 +1,284 @@
+"""The policies that serve all agents: greedy, Boltzmann, epsilon-greedy, Gaussian Thompson.
+
+A policy is `act(key, state, step) -> action` and `log_prob(state, action, step)`: `act` draws from exp(log_prob), so an
+agent is also a likelihood of behaviour. Arrays over [*H S A] have the axis H where they depend on the step of an
+episode. An illegal action has q (or mean) -inf: its probability is zero.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.prob_of_best import prob_best_factored, prob_best_joint
+from bayes_mdp.mdp.validation import (
+    as_indices,
+    as_mask,
+    as_real,
+    check_finite,
+    check_fraction,
+    check_index,
+    check_not_negative,
+    check_shape,
+    check_that,
+    is_concrete,
+    require,
+)
+from bayes_mdp.planning.solution import best_action
+
+
+def masked(q: Any, legal: Any) -> Float[Array, "*H S A"]:
+    """`q` with -inf where `legal` [S A] is false.
+
+    Raises:
+        ValueError: `q` is not [S A] or [H S A], or nan; `legal` is not [S A].
+        TypeError: `q` is no array of numbers, `legal` not one of booleans.
+    """
+    if is_concrete(q) and not isinstance(q, jax.Array):
+        q = as_real("q", q, "a number")
+        require(np.isnan(q), "q", q, "a number")
+    q = jnp.asarray(q)
+    if q.ndim not in (2, 3):
+        raise ValueError(f"q has shape {q.shape}, expected [state, action] or [step, state, action]")
+    if legal is None:
+        return q
+    legal = as_mask("legal", legal)
+    check_shape("legal", legal, q.shape[-2:], "state, action")
+    return jnp.where(legal, q, -jnp.inf)
+
+
+def lookup(table: Any, axes: int, state: Any, step: Any) -> Any:
+    """The entry of a [*H S ...] table; `axes` is the number of axes that follow S."""
+    return table[state] if table.ndim == 1 + axes else table[step, state]
+
+
+def _log(probability: Any) -> Any:
+    return jnp.log(jnp.maximum(probability, 0.0))
+
+
+class TablePolicy(eqx.Module):
+    """A policy made of arrays over [*H S A]: its sizes, which the planners compare with those of the MDP."""
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return jax.tree.leaves(self)[0].shape
+
+    @property
+    def horizon(self) -> int | None:
+        """H where the actions depend on the step of an episode, else None."""
+        return self._shape[0] if len(self._shape) == 3 else None
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self._shape[-2]
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self._shape[-1]
+
+
+class Greedy(TablePolicy):
+    """The action of the largest q; ties go to the first, or as `best` says.
+
+    Args:
+        q: Float[*H S A].
+        legal: Bool[S A], or None: all actions whose q is not -inf.
+        best: Int[*H S], the actions taken; None: from q. A planner's policy is more than its q: where rewards are
+            undiscounted, an action that never ends may tie with one that does.
+    """
+
+    q: Float[Array, "*H S A"]
+    best: Int[Array, "*H S"]
+
+    def __init__(self, q: Any, legal: Any = None, *, best: Any = None) -> None:
+        self.q = masked(q, legal)
+        if best is not None and not isinstance(best, jax.Array):
+            best = jnp.asarray(as_indices("best", best, "action"))
+            check_index("best", best, self.n_actions, "action")
+        if best is not None:
+            check_shape("best", best, self.q.shape[:-1], "(step,) state")
+        self.best = best_action(self.q) if best is None else best
+
+    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+        """The best action (no random number is used)."""
+        del key
+        return lookup(self.best, 0, state, step)
+
+    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+        """0 for the best action, else -inf."""
+        return jnp.where(action == lookup(self.best, 0, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
+
+
+class Boltzmann(TablePolicy):
+    """Actions with probability proportional to exp(q / temperature).
+
+    Args:
+        q: Float[*H S A].
+        temperature: greater than 0; a number.
+        legal: Bool[S A], or None.
+
+    Raises:
+        ValueError: `temperature` is not greater than 0.
+    """
+
+    q: Float[Array, "*H S A"]
+    temperature: Float[Array, ""]
+
+    def __init__(self, q: Any, temperature: Any, legal: Any = None) -> None:
+        self.q, self.temperature = masked(q, legal), temperature
+        check_that("temperature", temperature, lambda x: x > 0, "a number greater than 0")
+
+    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+        """An action."""
+        return jax.random.categorical(key, lookup(self.q, 1, state, step) / self.temperature)
+
+    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+        """Log-probability, exact."""
+        return jax.nn.log_softmax(lookup(self.q, 1, state, step) / self.temperature)[action]
+
+
+class EpsilonGreedy(TablePolicy):
+    """The best action (ties: first), but with probability `epsilon` one drawn uniformly from the legal ones.
+
+    Args:
+        q: Float[*H S A].
+        epsilon: in [0, 1].
+        legal: Bool[S A], or None.
+
+    Raises:
+        ValueError: `epsilon` lies outside [0, 1].
+    """
+
+    q: Float[Array, "*H S A"]
+    epsilon: Float[Array, ""]
+
+    def __init__(self, q: Any, epsilon: Any, legal: Any = None) -> None:
+        self.q, self.epsilon = masked(q, legal), epsilon
+        check_fraction("epsilon", epsilon)
+
+    def _probs(self, state: Any, step: Any) -> Float[Array, " A"]:
+        q = lookup(self.q, 1, state, step)
+        allowed = q > -jnp.inf
+        best = jnp.arange(q.shape[-1]) == best_action(q)
+        return (1.0 - self.epsilon) * best + self.epsilon * allowed / jnp.sum(allowed)
+
+    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+        """An action, by inversion."""
+        cumulative = jnp.cumsum(self._probs(state, step))
+        u = jax.random.uniform(key, dtype=cumulative.dtype)
+        return jnp.sum(u * cumulative[-1] >= cumulative[:-1], dtype=int)
+
+    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+        """Log-probability, exact."""
+        return _log(self._probs(state, step)[action])
+
+
+def epsilon_greedy_action(u: Any, q: Float[Array, " A"], epsilon: Any, *, masked: bool = True) -> Int[Array, ""]:
+    """The action of `EpsilonGreedy` from one uniform number: below epsilon it says which of the legal ones.
+
+    Args:
+        u: in [0, 1).
+        q: of the actions of a state, -inf where one is illegal.
+        epsilon: in [0, 1].
+        masked: False: all are legal (it saves a sum over the actions).
+    """
+    share = u / jnp.maximum(epsilon, jnp.finfo(q.dtype).tiny)
+    if masked:
+        rank = jnp.cumsum(q > -jnp.inf)
+        drawn = jnp.sum(rank <= jnp.floor(share * rank[-1]), dtype=jnp.int32)
+    else:
+        drawn = jnp.floor(share * q.shape[-1]).astype(jnp.int32)
+    return jnp.where(u < epsilon, jnp.minimum(drawn, q.shape[-1] - 1), best_action(q))
+
+
+class GaussianThompson(TablePolicy):
+    """The best action of a Gaussian draw of q(state, .): fresh each step, or held for the whole plan (`hold`).
+
+    Given the object, `act` draws from exp(log_prob): a held policy is deterministic. For the probability of an action
+    where the held draw is not known, ask the policy without `noise`.
+
+    Args:
+        mean: Float[*H S A].
+        sd: Float[*H S A], zero or greater: the actions of a state are independent (factored); or
+        factor: Float[*H S A A], lower Cholesky factor of the covariance of the actions of each state (joint).
+            One of both.
+        noise: Float[*H S A], standard normal draws that are held, or None: fresh ones each step.
+        legal: Bool[S A], or None.
+
+    Raises:
+        ValueError: not exactly one of `sd` and `factor`, or shapes that do not fit.
+    """
+
+    mean: Float[Array, "*H S A"]
+    sd: Float[Array, "*H S A"] | None
+    factor: Float[Array, "*H S A A"] | None
+    noise: Float[Array, "*H S A"] | None
+
+    def __init__(self, mean: Any, sd: Any = None, *, factor: Any = None, noise: Any = None, legal: Any = None) -> None:
+        self.mean = masked(mean, legal)
+        for name, given in (("sd", sd), ("factor", factor), ("noise", noise)):
+            if given is not None and not isinstance(given, jax.Array) and is_concrete(given):
+                (check_not_negative if name == "sd" else check_finite)(name, given)
+        self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
+        if (sd is None) == (factor is None):
+            raise ValueError("sd and factor: expected exactly one of them")
+        shape, n_actions = self.mean.shape, self.mean.shape[-1]
+        for name, array, expected in (
+            ("sd", sd, shape),
+            ("factor", factor, (*shape, n_actions)),
+            ("noise", noise, shape),
+        ):
+            if array is not None and np.shape(array) != expected:
+                raise ValueError(f"{name} has shape {np.shape(array)}, expected {expected}")
+
+    def hold(self, key: PRNGKeyArray) -> "GaussianThompson":
+        """The same policy with one draw of q, held from now on."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return GaussianThompson(self.mean, self.sd, factor=self.factor, noise=noise)
+
+    def draw(self, key: PRNGKeyArray | None, state: Any, step: Any = 0) -> Float[Array, " A"]:
+        """A draw of q(state, .), or the held one."""
+        mean = lookup(self.mean, 1, state, step)
+        if key is None or self.noise is not None:
+            z = lookup(self.noise, 1, state, step)
+        else:
+            z = jax.random.normal(key, mean.shape, mean.dtype)
+        if self.sd is not None:
+            return mean + lookup(self.sd, 1, state, step) * z
+        return mean + lookup(self.factor, 2, state, step) @ z
+
+    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+        """The best action of the draw; ties go to the first."""
+        return best_action(self.draw(key, state, step))
+
+    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+        """Log-probability that `action` is the best of a draw.
+
+        Held: 0 or -inf. Two actions: exact. More, factored: quadrature, absolute error below 1e-6 in float32 and 1e-9
+        in float64. More, joint: a deterministic lattice rule (Genz 1992), absolute error about 1e-3.
+        """
+        mean = lookup(self.mean, 1, state, step)
+        if self.noise is not None:
+            return jnp.where(action == best_action(self.draw(None, state, step)), 0.0, -jnp.inf).astype(mean.dtype)
+        two = mean.shape[-1] == 2
+        if self.sd is None:
+            factor = lookup(self.factor, 2, state, step)
+            return _log_prob_of_two(mean, factor, action) if two else _log(prob_best_joint(mean, factor, action))
+        sd = lookup(self.sd, 1, state, step)
+        return _log_prob_of_two(mean, jnp.diag(sd), action) if two else _log(prob_best_factored(mean, sd, action))
+
+
+def _log_prob_of_two(mean: Any, factor: Any, action: Any) -> Any:
+    """Exact: the difference of two jointly normal numbers is normal. A tie without spread goes to the first action."""
+    gap = mean[action] - mean[1 - action]
+    spread = jnp.linalg.norm(factor[action] - factor[1 - action])
+    certain = (gap > 0) | ((gap == 0) & (action == 0))
+    sure = (spread == 0) | ~jnp.isfinite(gap)
+    inside = norm.logcdf(jnp.where(sure, 0.0, gap / jnp.where(spread == 0, 1.0, spread)))
+    return jnp.where(sure, jnp.where(certain, 0.0, -jnp.inf), inside)

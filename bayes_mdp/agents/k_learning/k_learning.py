@@ -1,0 +1,228 @@
+"""K-learning: values that are optimistic by an exponential utility, a Boltzmann policy, one temperature for both.
+
+Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021. Its theorem 1
+assumes mean rewards in [0, 1], sigma-sub-Gaussian noise, independent priors, a row of its own for every step.
+"""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Boltzmann
+from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.agents.k_learning.temperature import minimise, require_choice, schedule
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_count
+
+TEMPERATURES = ("optimal", "schedule")
+
+
+def k_values(
+    posterior: Any,
+    tau: Any,
+    *,
+    bonus: str = "paper",
+    span: Any = None,
+    noise: Any = 1.0,
+    horizon: int | None = None,
+) -> Float[Array, "H S A"]:
+    """K of every step: equation (6) of [KL21], K = 0 after the last step. Traceable; compiles itself.
+
+    K_l(s, a) = E mu + (noise^2 + span_l^2) / (2 tau max(n, 1)) + sum_s' E P(s' | s, a) tau logsumexp(K_l+1(s') / tau).
+
+    Args:
+        posterior: with a mean, visit counts n and the variances of `HasVariances`.
+        tau: temperature, greater than 0.
+        bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
+            paper's needs a prior variance of at most noise^2 to be optimistic.
+        span: bound on the difference of values of the next step. None: L - l, the paper's for rewards in [0, 1]. Where
+            a row is known there is no such term.
+        noise: sigma, the rewards are sigma-sub-Gaussian around their mean ("paper" only).
+        horizon: L, where the posterior does not depend on the step.
+
+    Returns:
+        [H S A], in units of the reward; -inf where the action is illegal.
+
+    Raises:
+        ValueError: `tau` is not positive; another word for `bonus`; a negative `span` or `noise`; the horizon is
+            missing or does not fit; a variance of a mean reward does not exist. TypeError: an ability is missing.
+    """
+    check_above_zero("tau", tau)
+    check_options(bonus, span, noise)
+    _require_abilities(posterior, bonus, "k_values")
+    return _k_values(posterior, tau, bonus=bonus, span=span, noise=noise, horizon=horizon)
+
+
+@partial(jax.jit, static_argnames=("bonus", "horizon"))
+def _k_values(posterior: Any, tau: Any, *, bonus: str, span: Any, noise: Any, horizon: int | None) -> Any:
+    return k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="k_values").k_values(tau)
+
+
+def value(k: Any, tau: Any) -> Float[Array, "*H S"]:
+    """tau logsumexp(k / tau) over actions: the bound on the expected optimal value in (13) of [KL21].
+
+    Args:
+        k: [*H S A], -inf where illegal.
+        tau: greater than 0.
+
+    Raises:
+        ValueError: `tau` is not positive.
+    """
+    check_above_zero("tau", tau)
+    return soften(jnp.asarray(k), tau)[0]
+
+
+class KPolicy(Boltzmann):
+    """The policy of K-learning: actions with probability proportional to exp(K / tau), (9) of [KL21]."""
+
+    @property
+    def k(self) -> Float[Array, "*H S A"]:
+        """K."""
+        return self.q
+
+    @property
+    def tau(self) -> Float[Array, ""]:
+        """The temperature."""
+        return self.temperature
+
+    @property
+    def values(self) -> Float[Array, "*H S"]:
+        """tau logsumexp(K / tau): upper bounds of the expected optimal values."""
+        return soften(self.q, self.temperature)[0]
+
+
+def policy(k: Any, tau: Any) -> KPolicy:
+    """The policy (9) of K [*H S A] at a temperature, with K, tau and the values to be seen.
+
+    Raises:
+        ValueError: `tau` is not positive.
+    """
+    return KPolicy(k, tau)
+
+
+class TemperatureRule(eqx.Module):
+    """A temperature that depends on the belief or the time: "optimal", problem (11); "schedule", equation (10)."""
+
+    name: str = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.name not in TEMPERATURES:
+            words = ", ".join(map(repr, TEMPERATURES))
+            raise ValueError(f"temperature is {self.name!r}, expected {words} or a number greater than 0")
+
+
+def _as_temperature(temperature: Any) -> Any:
+    return TemperatureRule(temperature) if isinstance(temperature, str) else temperature
+
+
+class KLearningState(eqx.Module):
+    """The state of `KLearning`: the last temperature (0: none), and how many plans were made."""
+
+    temperature: Float[Array, ""]
+    num_plans: Int[Array, ""]
+
+
+class KLearning(eqx.Module):
+    """K-learning, algorithm 1 of [KL21], for `Episodic` objectives.
+
+    Args:
+        temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
+            plan from 1 on; or a number (a leaf, so that sweeps vmap over it).
+        bonus, span, noise: as in `k_values`. `span`, where given, also stands for L in the L^2 of the schedule.
+        num_states: S of the schedule, the states of all steps together; None: steps times states.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: an unknown word, a temperature that is not positive, a negative `span` or `noise`.
+    """
+
+    temperature: Any = eqx.field(default="optimal", converter=_as_temperature)
+    bonus: str = eqx.field(default="paper", static=True, kw_only=True)
+    span: float | Array | None = eqx.field(default=None, kw_only=True)
+    noise: float | Array = eqx.field(default=1.0, kw_only=True)
+    num_states: int | None = eqx.field(default=None, static=True, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.temperature, TemperatureRule):
+            check_above_zero("temperature", self.temperature)
+        check_options(self.bonus, self.span, self.noise)
+        if self.num_states is not None:
+            check_count("num_states", self.num_states)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> KLearningState:
+        """No plan yet.
+
+        Raises:
+            ValueError: an objective other than `Episodic`; with a temperature to be chosen, a single action; with
+                "optimal", no initial distribution.
+        """
+        del key
+        if not isinstance(problem.objective, Episodic):
+            raise ValueError(f"objective is {type(problem.objective).__name__}, expected Episodic for KLearning")
+        if isinstance(self.temperature, TemperatureRule):
+            require_choice(problem.space.n_actions)
+            if self.temperature.name == "optimal" and problem.initial is None:
+                raise ValueError("initial is None, expected a distribution over the first state for KLearning")
+        return KLearningState(jnp.zeros(()), jnp.zeros((), jnp.int32))
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
+
+        Raises:
+            ValueError: with bonus="posterior", a variance of a mean reward does not exist. TypeError: no mean, counts
+                or variances.
+        """
+        _require_abilities(belief, self.bonus, "KLearning")
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: KLearningState, belief: Any
+    ) -> tuple[KPolicy, KLearningState]:
+        """The policy (9) at the temperature of this plan. No random number is used.
+
+        Where no bonus is left the optimal temperature is 0: the policy is then greedy in the mean MDP.
+
+        Raises:
+            TypeError: an ability is missing.
+        """
+        del key
+        objective, number = problem.objective, state.num_plans + 1
+        steps = objective.horizon if isinstance(objective, Episodic) else None
+        model = k_model(belief, bonus=self.bonus, span=self.span, noise=self.noise, horizon=steps, who="KLearning")
+        tau, k = self._choose(model, problem, state.temperature, number)
+        state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
+        return KPolicy(k, jnp.maximum(tau, least_temperature(k.dtype))), state
+
+    def _choose(self, model: KModel, problem: Problem, last: Any, number: Any) -> tuple[Any, Float[Array, "H S A"]]:
+        """The temperature of a plan, and K there."""
+        if not isinstance(self.temperature, TemperatureRule):
+            return self.temperature, model.k_values(self.temperature)
+        if self.temperature.name == "optimal":
+            best = minimise(model, jnp.asarray(problem.initial), last)
+            return best.tau, best.k
+        space, horizon = problem.space, model.mean.horizon
+        tau = schedule(
+            number.astype(model.numerator.dtype),
+            noise=self.noise,
+            horizon=horizon,
+            num_states=self.num_states or horizon * space.n_states,
+            num_actions=space.n_actions,
+            span=self.span,
+        )
+        tau = jnp.maximum(tau, least_temperature(model.numerator.dtype))
+        return tau, model.k_values(tau)
+
+
+def _require_abilities(posterior: Any, bonus: str, who: str) -> None:
+    for ability in (CanMean, CanCount, HasVariances):
+        require_ability(posterior, ability, who)
+    if bonus == "posterior":
+        require_variances(posterior)

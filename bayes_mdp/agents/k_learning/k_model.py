@@ -1,0 +1,103 @@
+"""What K-learning plans in: the mean MDP of a belief and, for every pair of every step, temperature times its bonus.
+
+Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021, equation (6).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name, check_not_negative
+
+BONUSES = ("paper", "posterior")
+
+
+class KModel(eqx.Module):
+    """The optimistic Bellman operator (6) at every temperature: q = reward + numerator / tau + E next.
+
+    Args:
+        mean: the mean MDP, layer by layer.
+        numerator: [H S A], tau times the bonus, zero or greater; zero where the action is illegal.
+    """
+
+    mean: MeanModel
+    numerator: Float[Array, "H S A"]
+
+    def masked(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
+        """-inf where the action is illegal."""
+        return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)
+
+    def k_values(self, tau: Any) -> Float[Array, "H S A"]:
+        """K of every step at temperature `tau`, by (6)."""
+
+        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            paid = self.mean.at(self.mean.reward, layer) + self.numerator[layer] / tau
+            return paid + self.mean.expected_next(values, layer)
+
+        return self.mean.backward(backup, lambda k: soften(k, tau)[0])
+
+
+def least_temperature(dtype: Any) -> float:
+    """So small that the softmax of values of any use is their maximum, and so large that nothing overflows."""
+    return float(jnp.finfo(dtype).tiny) ** 0.5
+
+
+def soften(
+    k: Float[Array, "*H S A"], tau: Any
+) -> tuple[Float[Array, "*H S"], Float[Array, "*H S A"], Float[Array, "*H S"]]:
+    """tau logsumexp(k / tau) over actions, the probabilities that attain it in (8), and their entropy."""
+    best = jnp.max(k, -1, keepdims=True)
+    x = (k - best) / tau
+    weight = jnp.exp(x)
+    total = jnp.sum(weight, -1, keepdims=True)
+    probs, log_total = weight / total, jnp.log(total[..., 0])
+    entropy = log_total - jnp.sum(jnp.where(weight > 0, probs * x, 0.0), -1)
+    return best[..., 0] + tau * log_total, probs, entropy
+
+
+def k_model(
+    posterior: Any, *, bonus: str, span: Any, noise: Any, horizon: int | None = None, who: str = "K-learning"
+) -> KModel:
+    """The operator of a belief; arguments as in `k_learning.k_values`. Traceable.
+
+    Raises:
+        ValueError: another word for `bonus`, a negative `span` or `noise`, no horizon or one that does not fit.
+        TypeError: an ability is missing.
+    """
+    check_options(bonus, span, noise)
+    for ability in (CanMean, CanCount, HasVariances):
+        require_ability(posterior, ability, who)
+    visits = jnp.asarray(posterior.visit_counts())
+    own = visits.shape[0] if visits.ndim == 3 else None
+    if horizon is None and own is None:
+        raise ValueError("horizon is None, expected a number of steps: the posterior has one row for all steps")
+    if own is not None and horizon not in (None, own):
+        raise ValueError(f"horizon is {horizon}, expected {own}, that of the posterior")
+    mean = mean_model(posterior, Episodic(horizon or own), who)
+    return KModel(mean, _numerator(posterior, mean, bonus, span, noise))
+
+
+def check_options(bonus: str, span: Any, noise: Any) -> None:
+    """Refuse options of the bonus. Raises as `k_model`."""
+    check_name("bonus", bonus, BONUSES)
+    check_not_negative("noise", noise)
+    if span is not None:
+        check_not_negative("span", span)
+
+
+def _numerator(posterior: Any, mean: MeanModel, bonus: str, span: Any, noise: Any) -> Float[Array, "H S A"]:
+    dtype, (n_states, n_actions) = mean.reward.dtype, mean.reward.shape[-2:]
+    seen = jnp.maximum(jnp.asarray(posterior.visit_counts(), dtype), 1.0)
+    reward = jnp.asarray(noise, dtype) ** 2 / seen if bonus == "paper" else posterior.reward_variance()
+    # Only zero or not counts here. "dirichlet" builds no rows, which matters for layers; draws know "ratio" alone.
+    form = "dirichlet" if mean.source is posterior else "ratio"
+    unknown = jnp.where(jnp.asarray(posterior.variance_factor(form)) > 0, 1.0 / seen, 0.0)
+    later = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
+    square = (later.astype(dtype) ** 2)[:, None, None]
+    numerator = jnp.broadcast_to(0.5 * (reward + square * unknown), (mean.horizon, n_states, n_actions)).astype(dtype)
+    return numerator if mean.legal is None else jnp.where(mean.legal, numerator, 0.0)

@@ -1,0 +1,263 @@
+"""The temperature of K-learning: the schedule, and the one that makes the bound on the optimal value tightest.
+
+Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021, (10), (11).
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.mdp.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
+
+MAX_ITERATIONS = 60
+LARGEST_STEP = 3.0  # in log tau
+PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
+
+
+def schedule(t: Any, *, noise: Any, horizon: int, num_states: int, num_actions: int, span: Any = None) -> Any:
+    """tau_t = sqrt((noise^2 + L^2) S A (1 + log t) / (4 L t log A)), equation (10) of [KL21]. Traceable in t.
+
+    Args:
+        t: number of the episode, from 1 on.
+        noise: sigma, the rewards are sigma-sub-Gaussian around their mean.
+        horizon: L, steps of an episode.
+        num_states: S, the states of all steps together.
+        num_actions: A.
+        span: in place of L in L^2, the bound on the values of an episode (0 where transitions are known).
+
+    Raises:
+        ValueError: `num_actions` below 2 (log A = 0), `t` below 1, a negative `noise` or `span`, a size below 1.
+    """
+    require_choice(num_actions)
+    for name, size in (("horizon", horizon), ("num_states", num_states)):
+        require(size < 1, name, size, "an integer of at least 1")
+    check_options("paper", span, noise)
+    if is_concrete(t):
+        require(~(np.asarray(t) >= 1), "t", t, "the number of an episode, 1 or greater")
+    xp = np if is_concrete(t, noise, span) else jnp
+    square = noise**2 + (horizon if span is None else span) ** 2
+    return xp.sqrt(square * num_states * num_actions * (1 + xp.log(t)) / (4 * horizon * t * np.log(num_actions)))
+
+
+def require_choice(num_actions: int) -> None:
+    """Refuse a single action.
+
+    Raises:
+        ValueError: `num_actions` is below 2.
+    """
+    if num_actions < 2:
+        raise ValueError(
+            f"num_actions is {num_actions}, expected at least 2: with a single action log A is 0, and no temperature "
+            "is best"
+        )
+
+
+class OptimalTemperature(eqx.Module):
+    """The solution of problem (11) of [KL21].
+
+    Args:
+        tau: the optimal temperature; 0 where no bonus is left (`k` is then the optimal q of the mean MDP).
+        objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
+        gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
+        iterations: Newton steps.
+        converged: the last step was at the level of rounding, or tau at a value below which nothing is to be gained.
+        k: [H S A], K at `tau`.
+    """
+
+    tau: Float[Array, ""]
+    objective: Float[Array, ""]
+    gap: Float[Array, ""]
+    iterations: Int[Array, ""]
+    converged: Bool[Array, ""]
+    k: Float[Array, "H S A"]
+
+
+def optimal_temperature(
+    posterior: Any,
+    initial: Any,
+    *,
+    bonus: str = "paper",
+    span: Any = None,
+    noise: Any = 1.0,
+    horizon: int | None = None,
+    start: float | None = None,
+) -> OptimalTemperature:
+    """The temperature of problem (11) of [KL21]. Host-side: compiles itself, works in float64.
+
+    At a fixed temperature the smallest feasible K of (11) is the recursion (6), which is monotone: what is left is
+    one convex, smooth function of tau (see `minimise`, which is traceable).
+
+    Args:
+        posterior, bonus, span, noise, horizon: as in `k_learning.k_values`.
+        initial: [S], distribution of the first state.
+        start: a temperature to start from; it changes the effort, not the answer.
+
+    Returns:
+        Numbers as numpy scalars.
+
+    Raises:
+        ValueError, TypeError: as `k_values`; a single action; `initial` is no distribution; `start` is not positive.
+    """
+    check_options(bonus, span, noise)
+    check_probability_rows("initial", initial)
+    if start is not None:
+        check_positive("start", start)
+    with jax.enable_x64(True):
+        wide, rho = _wide(posterior), jnp.asarray(np.array(initial, np.float64))
+        answer = _solve(wide, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
+        return jax.device_get(answer)
+
+
+def _wide(tree: Any) -> Any:
+    """Copies in JAX arrays, floats in float64."""
+
+    def widen(leaf: Any) -> Any:
+        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+        return jnp.asarray(np.array(leaf, np.float64 if floating else None))
+
+    return jax.tree.map(widen, tree)
+
+
+@partial(jax.jit, static_argnames=("bonus", "horizon"))
+def _solve(
+    posterior: Any, initial: Float[Array, " S"], *, bonus: str, span: Any, noise: Any, horizon: int | None, start: Any
+) -> OptimalTemperature:
+    model = k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
+    return minimise(model, initial, start)
+
+
+class _Search(NamedTuple):
+    """Where the search for log tau stands: the point, its bracket, |tau J'| at the last point, the step from there."""
+
+    log_tau: Float[Array, ""]
+    below: Float[Array, ""]
+    above: Float[Array, ""]
+    slope: Float[Array, ""]
+    step: Float[Array, ""]
+    iterations: Int[Array, ""]
+
+
+def minimise(model: KModel, initial: Float[Array, " S"], start: Any = 0.0) -> OptimalTemperature:
+    """Solve (11) by Newton steps in log tau, kept in a bracket. Pure, traceable, in the dtype of the model.
+
+    Where the objective falls, the step is Newton's in log tau; where it rises, that of the function a / tau + b tau
+    with the same J' and J''. Neither overshoots by much there.
+
+    Args:
+        model: of `k_model`.
+        initial: [S], distribution of the first state.
+        start: a temperature to start from; 0: none.
+
+    Raises:
+        ValueError: a single action, another shape of `initial`.
+    """
+    check_shape("initial", initial, model.mean.reward.shape[-2:-1], "state")
+    require_choice(model.mean.reward.shape[-1])
+    dtype = model.numerator.dtype
+    eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
+    initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
+    most = jnp.sum(jnp.max(model.numerator, axis=(-2, -1)))
+    certain = most == 0.0
+    largest_entropy = model.mean.horizon * np.log(model.mean.reward.shape[-1])
+    centre = 0.5 * jnp.log(jnp.where(certain, 1.0, most) / largest_entropy)
+    limits = centre + np.log(eps), centre - np.log(eps)
+    first = jnp.where(start > 0, jnp.clip(jnp.log(jnp.maximum(start, tiny)), *limits), centre)
+    tolerance = 4.0 * eps**0.5  # the error after a Newton step is of the order of its square
+
+    def going(at: _Search) -> Bool[Array, ""]:
+        return (jnp.abs(at.step) > tolerance) & (at.iterations < MAX_ITERATIONS)
+
+    def advance(at: _Search) -> _Search:
+        return _advance(at, *derivatives(model, initial, jnp.exp(at.log_tau)), limits)
+
+    far = jnp.asarray(jnp.inf, dtype)
+    began = _Search(first, *limits, far, jnp.where(certain, 0.0, far), jnp.zeros((), jnp.int32))
+    end = jax.lax.while_loop(going, advance, began)
+    tau = jnp.where(certain, least_temperature(dtype), jnp.exp(end.log_tau))
+    k, objective, gap = _certify(model, initial, tau)
+    tau = jnp.where(certain, 0.0, tau)
+    return OptimalTemperature(tau, objective, gap, end.iterations, jnp.abs(end.step) <= tolerance, k)
+
+
+def _advance(
+    at: _Search,
+    value: Float[Array, ""],
+    slope: Float[Array, ""],
+    curvature: Float[Array, ""],
+    limits: tuple[Float[Array, ""], Float[Array, ""]],
+) -> _Search:
+    """One step from J, tau J' and tau^2 J'' at the point; half of the bracket where it leaves it or gains too little.
+
+    No step where tau J', which bounds what a lower temperature can gain, is far below the rounding error of J.
+    """
+    eps = float(jnp.finfo(slope.dtype).eps)
+    below, above = jnp.where(slope < 0, at.log_tau, at.below), jnp.where(slope < 0, at.above, at.log_tau)
+    enclosed = (below > limits[0]) & (above < limits[1])
+    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(at.iterations - PATIENCE, 0).astype(slope.dtype))
+    target = jnp.clip(at.log_tau + longer * _step(slope, curvature), *limits)
+    far = jnp.abs(target - at.log_tau) > eps**0.25
+    slow = far & enclosed & (jnp.abs(slope) > 0.5 * at.slope)
+    target = jnp.where(slow | (target < below) | (target > above), 0.5 * (below + above), target)
+    target = jnp.where(jnp.abs(slope) <= eps**2 * jnp.abs(value), at.log_tau, target)
+    return _Search(target, below, above, jnp.abs(slope), target - at.log_tau, at.iterations + 1)
+
+
+def _step(slope: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Array, ""]:
+    """The step in log tau from tau J' and tau^2 J''."""
+    least = jnp.finfo(slope.dtype).tiny
+    falling = -slope / jnp.maximum(slope + curvature, least)
+    rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(slope, 0.0) / jnp.maximum(curvature, least))
+    return jnp.clip(jnp.where(slope > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
+
+
+def derivatives(
+    model: KModel, initial: Float[Array, " S"], tau: Any
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """J(tau) = E_rho[tau logsumexp(K_1(tau) / tau)], tau J'(tau) and tau^2 J''(tau), carried through (6).
+
+    With p = softmax(K / tau), H its entropy and v = tau logsumexp(K / tau): tau v' = tau H + p . tau K' and
+    tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau.
+    """
+
+    def step(later: Float[Array, "3 S"], layer: Any) -> tuple[Float[Array, "3 S"], None]:
+        bonus = model.numerator[layer] / tau
+        after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+        k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
+        first, second = after[1] - bonus, after[2] + 2.0 * bonus
+        v, probs, entropy = soften(model.masked(k), tau)
+        turn = first - k
+        spread = (turn - jnp.sum(probs * turn, -1, keepdims=True)) ** 2 / tau
+        return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + spread), -1)]), None
+
+    end = jnp.zeros((3, len(initial)), model.numerator.dtype)
+    value, slope, curvature = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)[0] @ initial
+    return value, slope, curvature
+
+
+def _certify(
+    model: KModel, initial: Float[Array, " S"], tau: Any
+) -> tuple[Float[Array, "H S A"], Float[Array, ""], Float[Array, ""]]:
+    """K and J at `tau`, and the duality gap of the occupancy of its policy.
+
+    For that occupancy, feasible in the dual (27), C the expected sum of numerators and E that of entropies:
+    J(tau) = reward + C / tau + tau E, and the dual objective is reward + 2 sqrt(C E).
+    """
+
+    def step(later: Float[Array, "3 S"], layer: Any) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
+        numerator = model.numerator[layer]
+        after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+        k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
+        v, probs, entropy = soften(k, tau)
+        uncertain = jnp.sum(probs * (numerator + after[1]), -1)
+        return jnp.stack([v, uncertain, entropy + jnp.sum(probs * after[2], -1)]), k
+
+    end = jnp.zeros((3, len(initial)), model.numerator.dtype)
+    last, k = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)
+    value, uncertain, entropy = last @ initial
+    return k, value, (jnp.sqrt(uncertain / tau) - jnp.sqrt(tau * entropy)) ** 2

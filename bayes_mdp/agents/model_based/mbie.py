@@ -1,0 +1,142 @@
+"""MBIE and MBIE-EB: optimism by confidence intervals of the empirical model.
+
+Strehl and Littman, *An analysis of model-based interval estimation for Markov decision processes*, JCSS 74, 2008.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.agents.common.optimism_terms import check_inside
+from bayes_mdp.agents.model_based.empirical import Local, Stats
+from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
+from bayes_mdp.agents.model_based.planners import ExactPlanner
+from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
+from bayes_mdp.planning.transition_sets import L1Ball
+
+
+def interval_bonus(stats: Stats, width: Any, v_max: Any) -> Any:
+    """width / sqrt(n), `v_max` where n = 0."""
+    seen = stats.visits > 0
+    return jnp.where(seen, width / jnp.sqrt(jnp.where(seen, stats.visits, 1.0)), jnp.asarray(v_max, float))
+
+
+class MBIEEB(OptimisticModel):
+    """MBIE with an exploration bonus (section 2.3 of the paper): the empirical model and a bonus of width / sqrt(n).
+
+        Q = v_max                                                        n = 0
+        Q = Rhat + beta / sqrt(n) + discount sum_y phat(y) V(y)          n > 0
+
+    Args:
+        beta: units of the reward; in [OIM08]'s tables .4 R_max (RiverSwim) and .8 R_max (SixArms). 0: the empirical
+            plan, in which what was never tried is worth `v_max`.
+        v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
+        planner, replan: as in `ModelBased`.
+
+    Raises:
+        ValueError: `beta` is negative or not finite, `v_max` is not finite.
+    """
+
+    beta: float | Array = 1.0
+    v_max: float | Array = 100.0
+
+    def __check_init__(self) -> None:
+        check_not_negative("beta", self.beta)
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The equations above."""
+        del worth
+        return Local(stats.reward, interval_bonus(stats, self.beta, self.v_max), stats.probs)
+
+
+def _none_where_zero(width: Any) -> Any:
+    """A width that is known to be zero as None: then no row is looked for."""
+    zero = width is None or (isinstance(width, (int, float, np.ndarray, np.generic, Array)) and is_concrete(width))
+    zero = zero and (width is None or (np.ndim(width) == 0 and np.asarray(width) == 0))
+    return None if zero else width
+
+
+class MBIE(OptimisticModel):
+    """MBIE (section 2.2 of the paper): the best MDP whose rewards and rows lie in sets that shrink as 1 / sqrt(n).
+
+        Q = v_max                                                                n = 0
+        Q = Rhat + eR + discount max { p . V : ||p - phat||_1 <= eT }            n > 0
+        eR = reward_width / sqrt(n),      eT = transition_width / sqrt(n)
+
+    The tuned form of [OIM08]'s tables has reward_width = .3 R_max and transition_width 0 (RiverSwim) or .08 (SixArms);
+    `theory_widths` gives those of the theorem. A row may lead to every state, and to an end where one was seen. Rows
+    and values are found together, by policy iteration over both.
+
+    Args:
+        reward_width: units of the reward.
+        transition_width: a number; None or 0: the rows are those seen, at no more cost than `MBIEEB`, of which this is
+            then the equation.
+        v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
+        planner: `ExactPlanner()`; where `transition_width` is 0 also `PrioritizedSweeping(...)`, which lists the
+            successors seen alone.
+        replan: as in `ModelBased`.
+
+    Raises:
+        ValueError: a width is negative or not finite, `v_max` is not finite, `PrioritizedSweeping` with a
+            `transition_width`.
+    """
+
+    reward_width: float | Array = 1.0
+    transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
+    v_max: float | Array = 100.0
+    # Then Qr is the optimum of the rows seen, the sum that of the best rows.
+    own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
+    joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
+
+    def __check_init__(self) -> None:
+        check_not_negative("reward_width", self.reward_width)
+        if self.transition_width is None:
+            return
+        check_not_negative("transition_width", self.transition_width)
+        if not isinstance(self.planner, ExactPlanner):
+            kind = type(self.planner).__name__
+            raise ValueError(f"planner is {kind}, expected ExactPlanner for MBIE with a transition_width")
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""
+        bonus = interval_bonus(stats, self.reward_width, self.v_max)
+        if self.transition_width is None:
+            return Local(stats.reward, bonus, stats.probs)
+        seen, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
+        ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
+        centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
+        possible = jnp.ones(centre.shape, bool).at[..., -1].set(ended > 0)
+        ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
+        rows = ball.best_rows(worth[0, 0])[..., :-1]  # `ExactPlanner` shows all pairs the same values
+        return Local(stats.reward, bonus, stats.probs, jnp.where(seen[..., None], rows, 0.0))
+
+
+def theory_widths(
+    n_states: int, *, max_reward: Any = 1.0, reward_delta: Any = 0.05, transition_delta: Any = 0.05
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(reward_width, transition_width) of the theorem, for rewards from 0 to `max_reward`.
+
+        eR = max_reward sqrt(ln(2 / reward_delta) / (2 n)),     eT = sqrt(2 (ln(2^S - 2) - ln transition_delta) / n)
+
+    (Hoeffding; Weissman et al. 2003). Each set misses the truth with at most its delta, for one pair at one n.
+
+    Args:
+        n_states: S; with one state eT is 0.
+        max_reward: units of the reward.
+        reward_delta, transition_delta: strictly between 0 and 1.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+    check_count("n_states", n_states)
+    check_not_negative("max_reward", max_reward)
+    check_inside("reward_delta", reward_delta)
+    check_inside("transition_delta", transition_delta)
+    reward = jnp.asarray(max_reward, float) * jnp.sqrt(jnp.log(2.0 / jnp.asarray(reward_delta, float)) / 2)
+    if n_states == 1:
+        return reward, jnp.zeros_like(reward)
+    subsets = n_states * np.log(2.0) + np.log1p(-(2.0 ** (1 - n_states)))
+    return reward, jnp.sqrt(2 * (subsets - jnp.log(jnp.asarray(transition_delta, float))))

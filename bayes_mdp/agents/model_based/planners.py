@@ -1,0 +1,318 @@
+"""How a model-based learner plans: exactly at every plan, or a little after every step.
+
+A planner asks its agent for `local` models alone, so any agent of the family takes either.
+"""
+
+import warnings
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.agents.model_based.empirical import ListedTally, Local, Stats, Tally
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp.validation import check_count, check_that, check_type
+from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.prioritized_sweeping import Backup, Sweeps, backed_up, pass_on
+from bayes_mdp.planning.solution import Solution, best_action
+
+_ROUNDS = 64
+_LISTED_BELOW = 32  # states: up to here lists of all states are no longer than what is worth saving
+
+
+class Explores(Protocol):
+    """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
+
+    `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
+    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model, and `local` looks at
+    the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    """
+
+    joint: bool
+    own_rows: ClassVar[bool]
+    bonus_discount: Any
+
+    def local(self, stats: Stats, worth: Any) -> Local:
+        """The optimistic model of some pairs."""
+        ...
+
+
+class Split(NamedTuple):
+    """Two value functions of a plan: what the world pays, and what exploration is worth. The agent acts on the sum.
+
+    Args:
+        qr, qe: [*H S A], -inf in both where an action is illegal.
+        best: the greedy action of the sum. best_r: that of qr, exploration switched off.
+    """
+
+    qr: Float[Array, "*H S A"]
+    qe: Float[Array, "*H S A"]
+    best: Int[Array, "*H S"]
+    best_r: Int[Array, "*H S"]
+
+
+def _chosen(q: Any, action: Any) -> Any:
+    return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
+
+
+def _split(agent: Explores, legal: Any, qr: Any, qe: Any) -> tuple[Split, Any, Any]:
+    """The split of two tables, and the values of the states."""
+    if legal is not None:
+        qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
+    split = Split(qr, qe, best_action(qr + qe), best_action(qr))
+    if agent.joint:
+        return split, _chosen(qr, split.best), _chosen(qe, split.best)
+    vr = jnp.max(qr, -1)
+    return split, vr, jnp.max(qr + qe, -1) - vr if agent.own_rows else jnp.max(qe, -1)
+
+
+def _looked_ahead(agent: Explores, local: Local, discount: Any, mean: Any, vr: Any, ve: Any) -> tuple[Any, Any]:
+    """Qr and Qe, one step before the values `vr` and `ve`; `mean`: of values, weighed by rows."""
+    qr = local.reward + discount * mean(local.probs, vr)
+    if agent.own_rows:
+        return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
+    own = discount if agent.bonus_discount is None else agent.bonus_discount
+    return qr, local.bonus + own * mean(local.probs, ve)
+
+
+class ExactState(eqx.Module):
+    """What was counted, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
+
+    tally: Tally
+    plans: tuple[Solution, ...]
+
+
+def check_planner(planner: Any) -> None:
+    """Raise a TypeError unless it is one of the two."""
+    check_type("planner", planner, (ExactPlanner, PrioritizedSweeping), "ExactPlanner() or PrioritizedSweeping()")
+
+
+class ExactPlanner(eqx.Module):
+    """The exact optimum of the optimistic model at every plan, from the last plan on. For up to a few hundred states.
+
+    Under `Episodic` one backward pass.
+    """
+
+    def init(self, agent: Explores, problem: Problem) -> ExactState:
+        """Nothing counted, no plan.
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        check_objective(problem, type(agent).__name__)
+        tally = Tally.empty(problem.space)
+        if isinstance(problem.objective, Episodic):
+            return ExactState(tally, ())
+        blank = Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return ExactState(tally, (blank,) if agent.joint else (blank, blank))
+
+    def observe(
+        self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Any
+    ) -> ExactState:
+        """One transition is counted."""
+        del agent
+        return ExactState(state.tally.count(problem, transition, weight), state.plans)
+
+    def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Any, Any, ExactState]:
+        """q of the sum, its greedy actions, and the next state."""
+        if isinstance(problem.objective, Episodic):
+            split = self.split(agent, problem, state)
+            return split.qr + split.qe, split.best, state
+        plans = _solved(agent, problem, state)
+        state = ExactState(state.tally, plans)
+        if agent.joint or agent.own_rows:
+            return plans[-1].q, plans[-1].policy, state
+        q = plans[0].q + plans[1].q
+        return q, best_action(q), state
+
+    def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
+        """The two value functions of the present model."""
+        if isinstance(problem.objective, Episodic):
+            return _backward(agent, problem, state.tally)
+        plans = _solved(agent, problem, state)
+        if not (agent.joint or agent.own_rows):
+            return _split(agent, None, plans[0].q, plans[1].q)[0]
+        qr = plans[0].q if agent.own_rows else _of_rewards(agent, problem, state.tally, plans[0])
+        qe = jnp.where(jnp.isfinite(qr), plans[-1].q - qr, -jnp.inf)
+        return Split(qr, qe, plans[-1].policy, best_action(qr))
+
+    def check_learnt(self, state: Any) -> None:
+        """Nothing is lost."""
+        del state
+
+
+def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Any:
+    """Qr of the policy that is greedy for the sum."""
+    local = agent.local(tally.stats, jnp.broadcast_to(plan.v, tally.counts.shape))
+    qr = evaluate(_as_mdp(local.probs, local.reward, problem), plan.policy, problem.objective).q
+    return qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
+
+
+def _as_mdp(rows: Any, reward: Any, problem: Problem) -> MDP:
+    ends = jnp.maximum(1.0 - jnp.sum(rows, -1), 0.0)
+    return MDP(rows, reward, end_probs=ends, legal=problem.space.legal)
+
+
+def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
+    stats, discount = state.tally.stats, problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
+
+    def local_of(values: Any) -> Local:
+        return agent.local(stats, jnp.broadcast_to(values, stats.counts.shape))
+
+    def solved(rows: Any, reward: Any, start: Solution, goal: Any = problem.objective) -> Solution:
+        return solve(_as_mdp(rows, reward, problem), goal, start=start)
+
+    local = local_of(state.plans[-1].v)
+    if agent.joint:
+        return (solved(local.probs, local.reward + local.bonus, state.plans[0]),)
+    real = solved(local.probs, local.reward, state.plans[0])
+    if not agent.own_rows:
+        own = discount if agent.bonus_discount is None else agent.bonus_discount
+        return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
+
+    def again(plan: Solution) -> Solution:
+        local = local_of(plan.v)
+        return solved(local.optimistic, local.reward + local.bonus, plan)
+
+    return real, _settled(again, state.plans[1])
+
+
+def _settled(again: Any, plan: Solution) -> Solution:
+    """Rows that are best for the last values, then values for these rows, until nothing moves: policy iteration."""
+
+    def body(loop: Any) -> Any:
+        plan, _, count = loop
+        new = again(plan)
+        moved, size = jnp.max(jnp.abs(new.v - plan.v)), jnp.max(jnp.abs(new.v))
+        return new, moved > 64 * float(jnp.finfo(size.dtype).eps) * size, count + 1
+
+    first = (plan, jnp.array(True), jnp.int32(0))
+    return lax.while_loop(lambda loop: loop[1] & (loop[2] < _ROUNDS), body, first)[0]
+
+
+def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
+    """Backward induction over the steps of an episode."""
+    assert isinstance(problem.objective, Episodic)
+    every, legal = tally.stats, problem.space.legal
+
+    def step(values: Any, layer: Any) -> Any:
+        stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
+        local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
+        qr, qe = _looked_ahead(agent, local, 1.0, jnp.matmul, *values)
+        split, vr, ve = _split(agent, legal, qr, qe)
+        return (vr, ve), split
+
+    none = jnp.zeros(problem.space.n_states)
+    return lax.scan(step, (none, none), jnp.arange(problem.objective.horizon), reverse=True)[1]
+
+
+class SweptState(eqx.Module):
+    """What was counted, and how far the values have come."""
+
+    tally: ListedTally
+    sweeps: Sweeps
+
+
+class PrioritizedSweeping(eqx.Module):
+    """Improved prioritized sweeping after every step: a few backups where the model has just changed. Discounted.
+
+    Args:
+        num_pops: states taken out of the queue after a step, at most; all predecessors of each are backed up.
+        threshold: units of the reward; a state waits where its value moved by more.
+        max_successors: K, next states that a pair can have; None: all (up to 32 states).
+        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). What does not fit is
+            not learnt from; the tally counts it as `lost`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    num_pops: int = eqx.field(default=10, static=True)
+    threshold: float | Array = 1e-3
+    max_successors: int | None = eqx.field(default=None, static=True)
+    max_predecessors: int | None = eqx.field(default=None, static=True)
+
+    def __check_init__(self) -> None:
+        check_count("num_pops", self.num_pops)
+        for name in ("max_successors", "max_predecessors"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_that("threshold", self.threshold, lambda x: x >= 0, "a number, zero or greater")
+
+    def init(self, agent: Explores, problem: Problem) -> SweptState:
+        """Nothing counted; the values are those of a model that has seen nothing.
+
+        Raises:
+            ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
+        """
+        check_objective(problem, "prioritized sweeping", (Discounted,))
+        n = problem.space.n_states
+        for name in ("max_successors", "max_predecessors"):
+            if getattr(self, name) is None and n > _LISTED_BELOW:
+                raise ValueError(f"{name} is None, expected a number of states: the space has {n}")
+        tally = ListedTally.empty(problem.space, self.max_successors or n, self.max_predecessors or n)
+        return SweptState(tally, Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2)))))
+
+    def observe(
+        self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Any
+    ) -> SweptState:
+        """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
+        tally, active = state.tally.count(transition, weight), jnp.asarray(weight) != 0
+        backup, n = _backup(agent, problem, tally), problem.space.n_states
+        here = jnp.where(active, transition.state, n)
+        sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
+        num_pops = jnp.where(active, self.num_pops, 0)
+        return SweptState(tally, pass_on(sweeps, backup, tally.predecessor, self.threshold, num_pops))
+
+    def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Any, Any, SweptState]:
+        """q of the sum, its greedy actions, and the state, unchanged."""
+        del agent, problem
+        return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
+
+    def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
+        """The two value functions as they stand."""
+        del agent, problem
+        return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
+
+    def check_learnt(self, state: Any) -> None:
+        """Warn where the lists were too short."""
+        lost = int(np.sum(state.tally.lost))
+        if lost:
+            warnings.warn(
+                f"{lost} transitions were not learnt from: max_successors is {self.max_successors}, max_predecessors "
+                f"{self.max_predecessors}, expected larger numbers",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
+    """The Bellman equation of an agent, for some states."""
+    discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
+    legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
+
+    def backup(states: Any, values: Any) -> Backup:
+        stats, successor = tally.stats(states)
+        later = values[successor]
+        vr, ve = later[..., 0], later[..., 1]
+        local = agent.local(stats, vr + ve)
+        qr, qe = _looked_ahead(agent, local, discount, lambda rows, v: jnp.sum(rows * v, -1), vr, ve)
+        split, vr, ve = _split(agent, None if legal is None else legal[states], qr, qe)
+        both = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
+        return Backup(*(jnp.stack(pair, 1) for pair in both))
+
+    return backup
+
+
+def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
+    """Refuse another objective; `who` asks, for the sentence.
+
+    Raises:
+        ValueError: as said.
+    """
+    if not isinstance(problem.objective, allowed):
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"objective is {type(problem.objective).__name__}, expected {names} for {who}")

@@ -1,0 +1,174 @@
+"""Soft Q-learning and Boltzmann Q-learning; the soft plan of the mean model, "RL as inference" without uncertainty.
+
+[KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021 compares with soft
+Q-learning at a fixed temperature and does not say whether it learns from samples (`SoftQ`) or plans (`SoftQMean`).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_value
+from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Boltzmann
+from bayes_mdp.agents.model_free.tabular_q import TabularQ
+from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_fraction
+from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.solution import PolicyEvaluation
+
+_MOST_SWEEPS, _ROUNDINGS = 100_000, 8
+
+
+def soft_max(q: Float[Array, "*rest A"], temperature: Any) -> Float[Array, "*rest"]:
+    """temperature log sum_a exp(q_a / temperature): from max q to max q + temperature log A."""
+    return temperature * jax.nn.logsumexp(q / temperature, axis=-1)
+
+
+def soft_values(model: MeanModel, temperature: Any) -> Float[Array, "H S A"]:
+    """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A)."""
+    return model.backward(model.action_values, lambda q: soft_max(q, temperature))
+
+
+def soft_fixed_point(
+    mdp: MDP | SparseMDP, discount: Any, temperature: Any, start: Float[Array, "S A"]
+) -> PolicyEvaluation:
+    """The fixed point of Q = r + discount E P tau log sum exp(Q / tau), by sweeps from `start`. Traceable.
+
+    They stop where one changes no value by more than a few roundings of the largest. `gap` bounds the error of exact
+    sweeps (rounding comes on top); `v` is the soft value, tau log sum exp(Q / tau).
+    """
+    dtype = mdp.reward.dtype
+    discount = jnp.asarray(discount, dtype)
+
+    def goes_on(loop: Any) -> Any:
+        q, change, count = loop
+        size = jnp.max(jnp.where(jnp.isfinite(q), jnp.abs(q), 0.0))
+        return (change > _ROUNDINGS * jnp.finfo(dtype).eps * size) & (count < _MOST_SWEEPS)
+
+    def sweep(loop: Any) -> Any:
+        q, _, count = loop
+        new = action_values(mdp, soft_max(q, temperature), discount)
+        return new, jnp.max(jnp.where(jnp.isfinite(new), jnp.abs(new - q), 0.0)), count + 1
+
+    first = (start.astype(dtype), jnp.asarray(jnp.inf, dtype), jnp.int32(0))
+    q, change, count = lax.while_loop(goes_on, sweep, first)
+    gap = change * discount / (1.0 - discount)
+    gain = jnp.full((), jnp.nan, dtype)
+    return PolicyEvaluation(q, soft_max(q, temperature), gain, count < _MOST_SWEEPS, count, gap)
+
+
+class BoltzmannQ(TabularQ):
+    """Q-learning (Watkins 1989: target r + discount max q(s', .)) with Boltzmann exploration.
+
+    Args:
+        temperature, learning_rate, initial_q, replan: as in `SoftQ`.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    temperature: float | Array = 0.05
+    learning_rate: float | Array = 0.1
+    initial_q: float | Array = 0.0
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_above_zero("temperature", self.temperature)
+        check_fraction("learning_rate", self.learning_rate)
+        check_value("initial_q", self.initial_q)
+
+    @property
+    def first_value(self) -> Any:
+        """`initial_q`."""
+        return self.initial_q
+
+    def policy(self, q: Float[Array, "*H S A"]) -> Boltzmann:
+        """Actions with probability proportional to exp(q / temperature)."""
+        return Boltzmann(q, self.temperature)
+
+
+class SoftQ(BoltzmannQ):
+    """Soft Q-learning (Haarnoja et al. 2017, tabular; Fox et al. 2016) at a fixed temperature tau.
+
+    q(s, a) <- q(s, a) + learning_rate (r + discount tau log sum exp(q(s', .) / tau) - q(s, a)); nothing follows an end
+    or the last step of an episode (0, not tau log A). Actions: probability proportional to exp(q / tau).
+
+    Args:
+        temperature: tau, in units of the reward; .05 in [KL21].
+        learning_rate: in [0, 1].
+        initial_q: every entry at first.
+        replan: when the policy takes up what was learnt; every step by default. Under `Episodic` "episode" gives the
+            same behaviour (a table has a row for every step) and runs faster.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
+        """tau log sum exp(q / tau)."""
+        return soft_max(q, self.temperature)
+
+
+class SoftQMean(eqx.Module):
+    """The Boltzmann policy of the soft values of the posterior-mean model: no bonus, no uncertainty.
+
+    Args:
+        temperature: tau, in units of the reward; .05 in [KL21].
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `temperature` is not greater than zero.
+    """
+
+    temperature: float | Array = 0.05
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_above_zero("temperature", self.temperature)
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without a mean.
+
+        Raises:
+            TypeError: as said.
+        """
+        require_ability(belief, CanMean, "SoftQMean")
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "S A"] | None:
+        """Under `Discounted` the values at first, for a warm start; None under `Episodic`.
+
+        Raises:
+            ValueError: another objective.
+        """
+        del key
+        if isinstance(problem.objective, Episodic):
+            return None
+        if not isinstance(problem.objective, Discounted):
+            kind = type(problem.objective).__name__
+            raise ValueError(f"objective is {kind}, expected Discounted or Episodic for SoftQMean")
+        q, legal = jnp.zeros(problem.space.shape), problem.space.legal
+        return q if legal is None else jnp.where(legal, q, -jnp.inf)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Any, belief: CanMean
+    ) -> tuple[Boltzmann, Float[Array, "S A"] | None]:
+        """The Boltzmann policy of the soft values. No random number is used.
+
+        Raises:
+            TypeError: `belief` has no mean.
+        """
+        del key
+        self.check_belief(belief)
+        objective, legal = problem.objective, problem.space.legal
+        if not isinstance(objective, Discounted):
+            q = soft_values(mean_model(belief, objective, "SoftQMean"), self.temperature)
+            return Boltzmann(q, self.temperature, legal), None
+        q = soft_fixed_point(belief.mean_mdp(), objective.discount, self.temperature, state).q
+        return Boltzmann(q, self.temperature, legal), q

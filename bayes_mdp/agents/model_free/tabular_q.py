@@ -1,0 +1,479 @@
+"""Q-learning with a table of values (Watkins 1989), and its variants: one update, three parts that vary.
+
+    q(s, a) <- q(s, a) + alpha (r + b + discount v(s') - q(s, a)),   q = `initial value` at first
+
+alpha is the learning rate, b a bonus (0 but in IEQL+ and the bonus methods), v(s') the value of the next state (the
+largest q; in soft Q-learning a log-sum-exp). Nothing follows an end. Under `Episodic(H)` the table has a step axis, the
+target of step h is taken from step h + 1, and nothing follows step H.
+
+[OIM08] Szita and Lorincz, *The Many Faces of Optimism*, ICML 2008, compares most of them. The exact forms of IEQL+
+(Meuleau and Bourgine 1999) and of the variance- and error-bonus methods were not available: they are reconstructed, and
+no fidelity to the originals is claimed.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of, table_shape
+from bayes_mdp.agents.common.optimism_terms import (
+    check_above_zero,
+    check_inside,
+    check_value,
+    effective_horizon,
+    warn_of_lost_optimism,
+)
+from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
+from bayes_mdp.mdp import Objective, Problem, Transitions
+from bayes_mdp.mdp.validation import (
+    check_fraction,
+    check_not_negative,
+    check_that,
+    is_concrete,
+    require,
+)
+
+Table = Float[Array, "*H S A"]
+
+
+def bellman_target(place: Place, q: Table, reward: Any, value: Callable[[Any], Any] = jnp.max) -> Float[Array, ""]:
+    """reward + discount v(s'), 0 in place of v(s') where nothing follows; `value` makes v(s') of the row q(s', .)."""
+    return reward + place.discount * jnp.where(place.over, 0.0, value(q[place.there]))
+
+
+def check_half_life(value: Any, what: str) -> None:
+    """Raise a ValueError unless it is greater than zero (infinity: `what` stays)."""
+    check_that("half_life", value, lambda x: x > 0, f"a number greater than zero (infinity: {what} stays)")
+
+
+class TabularQ(eqx.Module):
+    """Base of the methods whose state is the table alone: learning rate, initial value and policy are theirs."""
+
+    learning_rate: eqx.AbstractVar[float | Array]
+    replan: eqx.AbstractVar[ReplanRule | None]
+
+    @property
+    @abc.abstractmethod
+    def first_value(self) -> Any:
+        """Every entry of the table at first."""
+
+    @abc.abstractmethod
+    def policy(self, q: Table) -> Any:
+        """How the table is acted on."""
+
+    def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
+        """v(s') of the target, from the row of the table: its maximum."""
+        return jnp.max(q)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Table:
+        """The table at first, -inf where an action is illegal.
+
+        Raises:
+            ValueError: the objective is the average reward, for which this rule is not defined.
+        """
+        del key
+        return first_table(problem, self.first_value, self._name)
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Table, belief: Any = None) -> tuple[Any, Table]:
+        """The policy of the table, which stays as it is."""
+        del key, problem, belief
+        return self.policy(state), state
+
+    def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Any = 1.0) -> Table:
+        """The table after one transition; unchanged where `weight` is 0."""
+        place = place_of(problem, transition)
+        target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
+        return moved_towards(state, place.here, target, self.learning_rate, weight)
+
+
+class EpsilonGreedyQ(TabularQ):
+    """Q-learning with a constant learning rate; actions are epsilon-greedy.
+
+    Args:
+        learning_rate: in [0, 1].
+        epsilon: in [0, 1].
+        initial_q: every entry at first; optimistic where it is large.
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    learning_rate: float | Array = 0.1
+    epsilon: float | Array = 0.1
+    initial_q: float | Array = 0.0
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_fraction("learning_rate", self.learning_rate)
+        check_fraction("epsilon", self.epsilon)
+        check_value("initial_q", self.initial_q)
+
+    @property
+    def first_value(self) -> Any:
+        """`initial_q`."""
+        return self.initial_q
+
+    @property
+    def _name(self) -> str:
+        return "Q-learning"
+
+    def policy(self, q: Table) -> EpsilonGreedy:
+        """Epsilon-greedy for the table."""
+        return EpsilonGreedy(q, self.epsilon)
+
+
+class TimedTable(eqx.Module):
+    """The state of `AnnealedQ`: q [*H S A] (-inf: illegal), and the steps seen."""
+
+    q: Table
+    time: Float[Array, ""]
+
+
+class AnnealedQ(eqx.Module):
+    """`EpsilonGreedyQ` whose epsilon is epsilon 2^(-t / half_life) after t steps; the schedule is ours ([OIM08]).
+
+    Args:
+        learning_rate, initial_q, replan: as in `EpsilonGreedyQ`.
+        epsilon: at first, in [0, 1].
+        half_life: steps in which epsilon halves; infinity: it stays.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    learning_rate: float | Array = 0.1
+    epsilon: float | Array = 1.0
+    half_life: float | Array = 1000.0
+    initial_q: float | Array = eqx.field(default=0.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        _ = self._table
+        check_half_life(self.half_life, "epsilon")
+
+    @property
+    def _table(self) -> EpsilonGreedyQ:
+        return EpsilonGreedyQ(self.learning_rate, self.epsilon, self.initial_q)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> TimedTable:
+        """The first values. Raises as `EpsilonGreedyQ.init`."""
+        return TimedTable(self._table.init(key, problem), jnp.zeros(()))
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: TimedTable, belief: Any = None
+    ) -> tuple[EpsilonGreedy, TimedTable]:
+        """Epsilon-greedy for the table."""
+        del key, problem, belief
+        return EpsilonGreedy(state.q, self.epsilon * 2.0 ** (-state.time / self.half_life)), state
+
+    def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Any = 1.0) -> TimedTable:
+        """The table after one step of Q-learning; unchanged where `weight` is 0."""
+        q = self._table.observe(problem, state.q, transition, weight)
+        return TimedTable(q, state.time + (jnp.asarray(weight) != 0))
+
+
+class OptimisticQ(TabularQ):
+    """Greedy Q-learning from optimistic initial values (OIV, [OIM08]): the table starts at V_max.
+
+    Args:
+        v_max: the first value of every entry, units of the return: R_max / (1 - discount), or R_max H under
+            `Episodic(H)`, is exceeded by no return.
+        learning_rate: in [0, 1].
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    v_max: float | Array = 100.0
+    learning_rate: float | Array = 0.1
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_fraction("learning_rate", self.learning_rate)
+        check_value("v_max", self.v_max)
+
+    @property
+    def first_value(self) -> Any:
+        """`v_max`."""
+        return self.v_max
+
+    def policy(self, q: Table) -> Greedy:
+        """Greedy for the table."""
+        return Greedy(q)
+
+    def check_optimism(self, max_reward: float) -> None:
+        """Warn where optimism is lost: `v_max` below the largest reward of one step."""
+        warn_of_lost_optimism("v_max", self.v_max, max_reward)
+
+
+def local_uncertainty(visits: Any, *, theta: Any, sigma_max: Any, horizon: Any) -> Any:
+    """d0 = z sigma_max / (horizon sqrt(n)), z the upper theta / 2 quantile of a standard normal law.
+
+    Args:
+        visits: n, from 1 on.
+        theta: level of the interval, between 0 and 1.
+        sigma_max: bound on the standard deviation of a return.
+        horizon: 1 / (1 - discount), so that d0 is in units of the reward.
+    """
+    return norm.isf(jnp.asarray(theta, float) / 2.0) * sigma_max / (horizon * jnp.sqrt(visits))
+
+
+class UpperTable(eqx.Module):
+    """The state of `IEQLPlus`: upper values q [*H S A] (-inf: illegal) and visits [*H S A]."""
+
+    q: Table
+    visits: Table
+
+
+class IEQLPlus(eqx.Module):
+    """IEQL+, interval estimation with Q-learning (Meuleau and Bourgine 1999), as far as it can be reconstructed.
+
+    Greedy Q-learning with the bonus d0 = `local_uncertainty` at the n-th visit and alpha = learning_rate /
+    n^rate_power. Under `Episodic(H)` H stands where 1 / (1 - discount) does.
+
+    Args:
+        theta: level of the interval; smaller explores more.
+        sigma_max: bound on the standard deviation of a return; None: (max_reward - min_reward) / (1 - discount).
+        max_reward, min_reward: bounds on the reward of one step.
+        learning_rate: of the first visit, in [0, 1].
+        rate_power: 0: the rate is constant; 1 with a `learning_rate` of 1: it is 1 / n.
+        initial_value: of every entry; None: max_reward / (1 - discount) + z sigma_max, where every d0 is that of n = 1.
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    theta: float | Array = 0.05
+    sigma_max: float | Array | None = None
+    max_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    min_reward: float | Array = eqx.field(default=0.0, kw_only=True)
+    learning_rate: float | Array = eqx.field(default=0.1, kw_only=True)
+    rate_power: float | Array = eqx.field(default=0.0, kw_only=True)
+    initial_value: float | Array | None = eqx.field(default=None, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_inside("theta", self.theta)
+        check_fraction("learning_rate", self.learning_rate)
+        check_not_negative("rate_power", self.rate_power)
+        check_value("max_reward", self.max_reward)
+        check_value("min_reward", self.min_reward)
+        if self.initial_value is not None:
+            check_value("initial_value", self.initial_value)
+        if self.sigma_max is not None:
+            check_above_zero("sigma_max", self.sigma_max)
+        if is_concrete(self.max_reward, self.min_reward):
+            largest = np.asarray(self.max_reward)
+            require(~(largest > self.min_reward), "max_reward", largest, f"more than min_reward, {self.min_reward}")
+
+    def check_optimism(self, max_reward: float) -> None:
+        """Warn where optimism is lost: `max_reward` below the largest reward of one step."""
+        warn_of_lost_optimism("max_reward", self.max_reward, max_reward)
+
+    def _uncertainty(self, objective: Objective, visits: Any) -> Any:
+        horizon = effective_horizon(objective, "IEQLPlus")
+        widest = (self.max_reward - self.min_reward) * horizon
+        sigma_max = widest if self.sigma_max is None else self.sigma_max
+        return local_uncertainty(visits, theta=self.theta, sigma_max=sigma_max, horizon=horizon)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> UpperTable:
+        """The first values, no visits.
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        objective = problem.objective
+        ceiling = effective_horizon(objective, "IEQLPlus") * (self.max_reward + self._uncertainty(objective, 1.0))
+        value = ceiling if self.initial_value is None else self.initial_value
+        return UpperTable(first_table(problem, value, "IEQLPlus"), jnp.zeros(table_shape(problem, "IEQLPlus")))
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: UpperTable, belief: Any = None
+    ) -> tuple[Greedy, UpperTable]:
+        """Greedy for the upper values."""
+        del key, problem, belief
+        return Greedy(state.q), state
+
+    def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Any = 1.0) -> UpperTable:
+        """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
+        place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
+        visits = state.visits[place.here] + 1.0
+        upper = jnp.asarray(transition.reward) + self._uncertainty(problem.objective, visits)
+        rate = self.learning_rate / visits**self.rate_power
+        q = moved_towards(state.q, place.here, bellman_target(place, state.q, upper), rate, seen)
+        return UpperTable(q, state.visits.at[place.here].add(seen))
+
+
+class BonusTables(eqx.Module):
+    """The state of a bonus method, arrays over [*H S A].
+
+    Args:
+        q: Q_r, of the rewards; -inf where an action is illegal.
+        bonus_q: Q_e, of the bonuses; zero where an action is illegal.
+        visits: n.
+        mean, squares: of the targets seen, mean and sum of squared deviations; None where no bonus needs them.
+        time: steps seen.
+    """
+
+    q: Table
+    bonus_q: Table
+    visits: Table
+    mean: Table | None
+    squares: Table | None
+    time: Float[Array, ""]
+
+
+class BonusQ(eqx.Module):
+    """Base of the two bonus methods: Q-learning twice, Q_r of the rewards and Q_e of a bonus of every step.
+
+    Actions are greedy for Q_r + kappa Q_e, kappa = scale 2^(-t / half_life) after t steps; one discount and one
+    learning rate serve both tables. The form of the bonus, the schedule and the first values are ours.
+    """
+
+    scale: float | Array = 1.0
+    half_life: float | Array = eqx.field(default=1000.0, kw_only=True)
+    initial_bonus: float | Array = eqx.field(default=1.0, kw_only=True)
+    learning_rate: float | Array = eqx.field(default=0.1, kw_only=True)
+    initial_q: float | Array = eqx.field(default=0.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        for name in ("scale", "initial_bonus"):
+            check_not_negative(name, getattr(self, name))
+        check_fraction("learning_rate", self.learning_rate)
+        check_half_life(self.half_life, "kappa")
+        check_value("initial_q", self.initial_q)
+
+    @property
+    @abc.abstractmethod
+    def keeps_moments(self) -> bool:
+        """Whether the bonus needs mean and variance of the targets."""
+
+    @abc.abstractmethod
+    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+        """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`."""
+
+    def kappa(self, time: Any) -> Any:
+        """scale 2^(-time / half_life)."""
+        return self.scale * 2.0 ** (-time / self.half_life)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
+        """The tables at first.
+
+        Raises:
+            ValueError: the objective is the average reward, for which this rule is not defined.
+        """
+        del key
+        who, legal = type(self).__name__, problem.space.legal
+        nothing = jnp.zeros(table_shape(problem, who))
+        bonus_q = nothing + self.initial_bonus
+        bonus_q = bonus_q if legal is None else jnp.where(legal, bonus_q, 0.0)
+        moments = (nothing, nothing) if self.keeps_moments else (None, None)
+        return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, *moments, jnp.zeros(()))
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: Any = None
+    ) -> tuple[Greedy, BonusTables]:
+        """Greedy for Q_r + kappa Q_e."""
+        del key, problem, belief
+        return Greedy(state.q + self.kappa(state.time) * state.bonus_q), state
+
+    def greedy(self, problem: Problem, state: BonusTables) -> Greedy:
+        """The policy with exploration switched off: greedy for Q_r alone."""
+        del problem
+        return Greedy(state.q)
+
+    def observe(self, problem: Problem, state: BonusTables, transition: Transitions, weight: Any = 1.0) -> BonusTables:
+        """The tables after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
+        place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
+        target = bellman_target(place, state.q, jnp.asarray(transition.reward))
+        q = moved_towards(state.q, place.here, target, self.learning_rate, seen)
+        # The bonus of this step may depend on the change of Q_r, so Q_e learns second.
+        counted = _count_target(state, place, target, seen)
+        bonus = self.bonus(counted, place.here, q[place.here])
+        target = bellman_target(place, state.bonus_q, bonus)
+        bonus_q = moved_towards(state.bonus_q, place.here, target, self.learning_rate, seen)
+        return eqx.tree_at(lambda x: (x.q, x.bonus_q), counted, (q, bonus_q))
+
+
+def _count_target(state: BonusTables, place: Place, target: Any, seen: Any) -> BonusTables:
+    """Visits, time and moments of the targets (Welford) with one more target, where it was seen."""
+    visits = state.visits.at[place.here].add(seen)
+    mean, squares = state.mean, state.squares
+    if mean is not None and squares is not None:
+        step = jnp.where(seen, target - mean[place.here], 0.0)
+        mean = mean.at[place.here].add(step / jnp.maximum(visits[place.here], 1.0))
+        after = jnp.where(seen, target - mean[place.here], 0.0)
+        squares = squares.at[place.here].add(step * after)
+    return BonusTables(state.q, state.bonus_q, visits, mean, squares, state.time + seen)
+
+
+class VarianceBonusQ(BonusQ):
+    """Q-learning with a bonus for pairs whose targets vary: b = sqrt((prior_sd^2 + M2) / n^2).
+
+    M2 is the sum of squared deviations of the n targets of the pair, so that b^2 is about the variance of their mean.
+
+    Args:
+        scale: kappa at first.
+        prior_sd: standard deviation of a target before any was seen; without it a pair whose first targets are equal
+            is never tried again.
+        half_life: steps in which kappa halves; infinity: it stays.
+        initial_bonus: Q_e at first.
+        learning_rate: of both tables, in [0, 1].
+        initial_q: Q_r at first.
+        replan: when the policy takes up what was learnt; every step by default.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    prior_sd: float | Array = eqx.field(default=1.0, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_not_negative("prior_sd", self.prior_sd)
+
+    @property
+    def keeps_moments(self) -> bool:
+        """Yes: M2."""
+        return True
+
+    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+        """sqrt(prior_sd^2 + M2) / n."""
+        del new_q
+        assert state.squares is not None
+        return jnp.sqrt(self.prior_sd**2 + state.squares[here]) / jnp.maximum(state.visits[here], 1.0)
+
+
+class ErrorBonusQ(BonusQ):
+    """Q-learning with a bonus for pairs whose value still moves: b = |Q_r after - Q_r before| of the pair.
+
+    Args:
+        scale, half_life, initial_bonus, learning_rate, initial_q, replan: as in `VarianceBonusQ`.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    @property
+    def keeps_moments(self) -> bool:
+        """No."""
+        return False
+
+    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+        """The size of the last change of Q_r."""
+        return jnp.abs(new_q - state.q[here])

@@ -1,0 +1,372 @@
+"""SARSA(lambda) and TD-BMA: tables of values learnt from whole trials, swept backwards ([TDBMA10]).
+
+[TDBMA10] Downey and Sanner, *Temporal Difference Bayesian Model Averaging*, ICML 2010. A trial is a sequence of steps
+that ends where the episode ends or is cut after `trial_steps`. Only then anything is learnt: one sweep from the last
+step to the first. The policy is epsilon-greedy for the table and so stays the same for the length of a trial.
+"""
+
+import abc
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of
+from bayes_mdp.agents.common.optimism_terms import check_value
+from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import EpsilonGreedy
+from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.validation import check_bool, check_count, check_fraction
+
+
+class Tables(eqx.Module):
+    """What is learnt. R stands for [*H S], or for the rows of a hash table.
+
+    Args:
+        q: Float[R A], values.
+        statistics: Float[R A 3] of the returns of every pair: count, mean, sum of squared deviations; None: not needed.
+    """
+
+    q: Float[Array, "*R A"]
+    statistics: Float[Array, "*R A 3"] | None = None
+
+
+class Step(NamedTuple):
+    """A step of a trial, as the sweep meets it.
+
+    Args:
+        here: index of its pair in the tables.
+        reward: r_{t+1}.
+        discount: the factor of what follows.
+        following: Q(s_{t+1}, a_{t+1}).
+        ret: R_{t+1}, the return that the sweep found at the step after it.
+        last: nothing follows that the sweep has seen: `following` is then worth what is beyond (0 beyond an end).
+    """
+
+    here: tuple[Any, ...]
+    reward: Any
+    discount: Any
+    following: Any
+    ret: Any
+    last: Any
+
+
+class Swept(NamedTuple):
+    """After a step of the sweep: tables, R_t, the new Q(s_t, a_t), the weight of R_{t+1} against Q (lambda)."""
+
+    tables: Tables
+    ret: Any
+    value: Any
+    trace_decay: Any
+
+
+class Trial(eqx.Module):
+    """The steps of a trial so far, kept until it ends; what lies beyond `length` is of no account.
+
+    Args:
+        steps: Transitions[T].
+        length: how many.
+    """
+
+    steps: Transitions
+    length: Int[Array, ""]
+
+
+class EpisodeLearnerState(eqx.Module):
+    """What a trial learner carries.
+
+    Args:
+        tables: what it has learnt.
+        trial: the trial in progress.
+    """
+
+    tables: Tables
+    trial: Trial
+
+
+@runtime_checkable
+class LearnsFromEpisodes(Protocol):
+    """Learns from whole trials: the experiments may hand them over at once, or sweep by themselves."""
+
+    @property
+    def trial_steps(self) -> int:
+        """The most steps of a trial."""
+        ...
+
+    @property
+    def frozen(self) -> bool:
+        """Whether what a sweep bootstraps from is Q as it was during the trial."""
+        ...
+
+    def tables(self, problem: Problem) -> Tables:
+        """The tables at first."""
+        ...
+
+    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+        """One step of a sweep; where `weight` is 0 the tables stay as they are."""
+        ...
+
+    def observe_trial(self, problem: Problem, state: Any, trial: Transitions, weight: Any = 1.0) -> Any:
+        """The state after a whole trial; `weight` is 0 from its end on."""
+        ...
+
+
+def sweep(
+    agent: "EpisodeLearner", problem: Problem, tables: Tables, trial: Transitions, weight: Any = 1.0
+) -> tuple[Tables, Float[Array, " T"], Float[Array, " T"]]:
+    """One backward sweep over a trial ([TDBMA10] Algorithms 2 and 3). Traceable.
+
+    Args:
+        agent: `SarsaLambda` or `TDBMA`.
+        problem: sizes and objective; under `Episodic` the tables have a row for every step.
+        tables: before the trial.
+        trial: Transitions[T], in order; what ends it is its last step of weight 1.
+        weight: scalar or Float[T], 1 up to the end of the trial and 0 from there on.
+
+    Returns:
+        The tables after it; R_t and the weight lambda of R_{t+1} in it, Float[T] each (lambda is nan at the last step,
+        which bootstraps from nothing; both are nan where `weight` is 0).
+    """
+    place = place_of(problem, trial)
+    weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
+    held = tables.q[place.here]  # Q during the trial, for frozen sweeps
+    beyond = agent.beyond(tables.q, place)
+    reward = jnp.asarray(trial.reward, tables.q.dtype)
+    nothing = jnp.zeros((), tables.q.dtype)
+
+    def back(loop: Any, x: Any) -> tuple[Any, tuple[Any, Any]]:
+        tables, ret, following, last = loop
+        here, reward, over, beyond, held, weight = x
+        following = jnp.where(last, jnp.where(over, 0.0, beyond), following)
+        swept = agent.sweep_step(tables, Step(here, reward, place.discount, following, ret, last), weight)
+        live = weight != 0
+        ret = jnp.where(live, swept.ret, ret)
+        following = jnp.where(live, held if agent.frozen else swept.value, following)
+        kept = jnp.where(live, swept.ret, jnp.nan), jnp.where(live & ~last, swept.trace_decay, jnp.nan)
+        return (swept.tables, ret, following, last & ~live), kept
+
+    over = jnp.broadcast_to(place.over, weight.shape)
+    steps = (place.here, reward, over, beyond, held, weight)
+    loop, (returns, decays) = lax.scan(back, (tables, nothing, nothing, jnp.bool_(True)), steps, reverse=True)
+    return loop[0], returns, decays
+
+
+class EpisodeLearner(eqx.Module):
+    """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found."""
+
+    learning_rate: float | Array = eqx.field(default=0.15, kw_only=True)
+    epsilon: float | Array = eqx.field(default=0.05, kw_only=True)
+    initial_q: float | Array = eqx.field(default=0.0, kw_only=True)
+    frozen: bool = eqx.field(default=False, static=True, kw_only=True)
+    bootstrap: bool = eqx.field(default=False, static=True, kw_only=True)
+    trial_steps: int = eqx.field(default=200, static=True, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=EveryLearnedEpisode(), converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_fraction("learning_rate", self.learning_rate)
+        check_fraction("epsilon", self.epsilon)
+        check_value("initial_q", self.initial_q)
+        check_count("trial_steps", self.trial_steps)
+        check_bool("frozen", self.frozen)
+        check_bool("bootstrap", self.bootstrap)
+
+    @property
+    @abc.abstractmethod
+    def keeps_statistics(self) -> bool:
+        """Whether the tables hold statistics of returns."""
+
+    @abc.abstractmethod
+    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the statistics of the pair."""
+
+    def tables(self, problem: Problem) -> Tables:
+        """The tables at first; q is -inf where an action is illegal.
+
+        Raises:
+            ValueError: the objective is the average reward, for which returns are not defined.
+        """
+        q = first_table(problem, self.initial_q, type(self).__name__)
+        return Tables(q, jnp.zeros((*q.shape, 3), q.dtype) if self.keeps_statistics else None)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> EpisodeLearnerState:
+        """Tables, and room for a trial.
+
+        Raises:
+            ValueError: the objective is the average reward, for which returns are not defined.
+        """
+        del key
+        objective = problem.objective
+        size = objective.horizon if isinstance(objective, Episodic) else self.trial_steps
+        index, number, no = jnp.zeros(size, jnp.int32), jnp.zeros(size), jnp.zeros(size, bool)
+        return EpisodeLearnerState(
+            self.tables(problem), Trial(Transitions(index, index, number, index, no, None, index), index[0])
+        )
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: EpisodeLearnerState, belief: Any = None
+    ) -> tuple[EpsilonGreedy, EpisodeLearnerState]:
+        """Epsilon-greedy for the table."""
+        del key, problem, belief
+        return EpsilonGreedy(state.tables.q, self.epsilon), state
+
+    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Any:
+        """What is taken to be worth the rest of a trial that was cut and did not end."""
+        return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
+
+    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+        """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables stay as they are."""
+        here, statistics = step.here, tables.statistics
+        entry = None if statistics is None else statistics[here]
+        q_td = step.reward + step.discount * step.following
+        q_mc = step.reward + step.discount * step.ret
+        decay = self.trace_decay_at(entry, q_mc, q_td)
+        ret = jnp.where(step.last, q_td, q_td + decay * (q_mc - q_td))
+        old = tables.q[here]
+        value = old + self.learning_rate * (ret - old)
+        q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
+        if statistics is not None and entry is not None:
+            statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _seen(entry, ret), entry))
+        return Swept(Tables(q, statistics), ret, value, decay)
+
+    def observe_trial(
+        self, problem: Problem, state: EpisodeLearnerState, trial: Transitions, weight: Any = 1.0
+    ) -> EpisodeLearnerState:
+        """The state after a whole trial; `weight` is 0 from its end on."""
+        return EpisodeLearnerState(sweep(self, problem, state.tables, trial, weight)[0], state.trial)
+
+    def observe(
+        self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Any = 1.0
+    ) -> EpisodeLearnerState:
+        """The state after one transition: it is kept, and where the trial ends with it the sweep is made."""
+        kept, live = state.trial, jnp.asarray(weight) != 0
+        size = kept.steps.state.shape[0]
+        at = jnp.where(live, kept.length, size)  # beyond the room: dropped
+        new = jax.tree.map(lambda x, column: jnp.asarray(x, column.dtype), _whole(transition), kept.steps)
+        steps = jax.tree.map(lambda column, x: column.at[at].set(x, mode="drop"), kept.steps, new)
+        length = kept.length + live
+        over = place_of(problem, transition).over | (length >= size)
+        if transition.truncated is not None:
+            over = over | transition.truncated
+        trial = Trial(steps, length)
+
+        def learn() -> EpisodeLearnerState:
+            used = jnp.arange(size) < length
+            swept = sweep(self, problem, state.tables, steps, used)[0]
+            return EpisodeLearnerState(swept, Trial(steps, jnp.zeros_like(length)))
+
+        return lax.cond(live & over, learn, lambda: EpisodeLearnerState(state.tables, trial))
+
+
+def _whole(transition: Transitions) -> Transitions:
+    """The fields that a trial keeps, whether they are given or not."""
+    no = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
+    step = jnp.zeros((), jnp.int32) if transition.step is None else transition.step
+    fields = (transition.state, transition.action, transition.reward, transition.next_state)
+    return Transitions(*fields, no, None, step)
+
+
+def _seen(entry: Float[Array, " 3"], ret: Any) -> Float[Array, " 3"]:
+    """Count, mean and sum of squared deviations after one more return (Welford)."""
+    count = entry[0] + 1.0
+    gap = ret - entry[1]
+    mean = entry[1] + gap / count
+    return jnp.stack([count, mean, entry[2] + gap * (ret - mean)])
+
+
+class SarsaLambda(EpisodeLearner):
+    """SARSA(lambda) after Downey and Sanner (2010), Algorithm 2, inside generalised policy iteration (Algorithm 1).
+
+    A sweep from the last step of a trial to the first: R_T = r_{T+1},
+
+        R_t = r_{t+1} + discount ((1 - lambda) Q(s_{t+1}, a_{t+1}) + lambda R_{t+1}),
+
+    and Q(s_t, a_t) moves by learning_rate (R_t - Q(s_t, a_t)). lambda = 0: TD; 1: Monte Carlo. Actions are
+    epsilon-greedy; what was learnt is taken up after each trial. Under `Episodic(H)` a trial is an episode and the
+    table has a row for every step.
+
+    Args:
+        trace_decay: lambda, in [0, 1].
+        learning_rate: in [0, 1].
+        epsilon: in [0, 1].
+        initial_q: every entry at first.
+        frozen: False, as printed: Q(s_{t+1}, a_{t+1}) is what the same sweep has just made of it. True: it is Q as it
+            was during the trial, and R_t the true lambda-return; each step still moves from the present entry.
+        bootstrap: a trial that is cut (by `trial_steps`, or truncated) and does not end: False, as printed, nothing is
+            worth anything beyond; True: max_a Q(s_{T+1}, a) is.
+        trial_steps: a trial is cut after so many steps (not under `Episodic`).
+        replan: when the policy takes up what was learnt; nothing is learnt inside a trial.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    trace_decay: float | Array = 0.8
+
+    def __check_init__(self) -> None:
+        check_fraction("trace_decay", self.trace_decay)
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """No."""
+        return False
+
+    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """lambda, the same everywhere."""
+        del statistics, q_mc, q_td
+        return self.trace_decay  # pyright: ignore[reportReturnType]
+
+
+def weight(q_mc: Any, q_td: Any, mean: Any, variance: Any, count: Any) -> Float[Array, "*shape"]:
+    """The posterior probability of the Monte-Carlo estimate against the bootstrapped one ([TDBMA10] equation 14).
+
+    lambda = f(q_mc)^N / (f(q_mc)^N + f(q_td)^N), f the density of a normal law with this mean and variance. It is
+    computed in log space, where the normalisers cancel: sigmoid(N ((q_td - mean)^2 - (q_mc - mean)^2) / (2 variance)).
+
+    Args:
+        q_mc, q_td: the two estimates of a return.
+        mean, variance: of the returns seen before; the variance may be infinite (nothing is known) or 0.
+        count: N, how many were seen.
+
+    Returns:
+        In [0, 1]. 1/2 where N = 0, where the variance is infinite and where both are as near to the mean; with
+        variance 0 it is 1 or 0, for the nearer one.
+    """
+    q_mc, q_td, mean, variance, count = (jnp.asarray(x, float) for x in (q_mc, q_td, mean, variance, count))
+    certain = variance <= 0
+    sd = jnp.sqrt(jnp.where(certain, 1.0, variance))
+    # a^2 - b^2 as a product of numbers of size one: the squares would cancel, or leave the range.
+    difference, middle = q_td - q_mc, 0.5 * (q_td - mean) + 0.5 * (q_mc - mean)
+    nearer = jnp.sign(difference) * jnp.sign(middle)
+    evidence = count * (difference / sd) * (middle / sd)
+    unknown = (count <= 0) | jnp.isinf(variance) | (nearer == 0)
+    return jnp.where(unknown, 0.5, jnp.where(certain, 0.5 + 0.5 * nearer, jax.nn.sigmoid(evidence)))
+
+
+class TDBMA(EpisodeLearner):
+    """TD-BMA (Downey and Sanner 2010, Algorithm 3): a backward sweep over each trial with a lambda for every step.
+
+    lambda of a step is the posterior probability (`weight`) that its return is better predicted by the return R_{t+1}
+    that followed than by Q(s_{t+1}, a_{t+1}), under a normal law fitted to the returns that were seen from the pair
+    before (count, mean and variance of every pair are learnt in the same sweep; fewer than two returns: 1/2). The rest
+    is `SarsaLambda`, of which this is the version without a lambda to tune.
+
+    Args:
+        learning_rate, epsilon, initial_q, frozen, bootstrap, trial_steps, replan: as in `SarsaLambda`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Yes."""
+        return True
+
+    def trace_decay_at(self, statistics: Float[Array, " 3"], q_mc: Any, q_td: Any) -> Float[Array, ""]:
+        """`weight`, from the returns of the pair so far."""
+        count, mean, squares = (statistics[..., i] for i in range(3))
+        variance = jnp.where(count > 1, squares / jnp.maximum(count, 1.0), jnp.inf)
+        return weight(q_mc, q_td, mean, variance, count)

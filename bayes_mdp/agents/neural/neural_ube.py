@@ -1,0 +1,209 @@
+"""UBE exploration with a network ([UBE18] Algorithm 1), nothing changed: mode `paper`."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.dqn import q_loss, q_network
+from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
+from bayes_mdp.agents.neural.replay import Batch, Replay
+from bayes_mdp.agents.neural.replay_learning import QLearning, Trained, descend, scale
+from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
+
+
+class UncertaintyHead(eqx.Module):
+    """The network of u on the features, and how it learns.
+
+    Args:
+        width: of its hidden layer; 0: none, u is linear in the features.
+        learning_rate: of its RMSProp ([UBE18] section 5.1).
+        num_steps: n, steps of local uncertainty that are summed before the next u is looked at; 1 or 150 in [UBE18].
+    """
+
+    width: int = eqx.field(default=512, static=True)
+    learning_rate: Any = 1e-3
+    num_steps: int = eqx.field(default=1, static=True)
+
+    def __check_init__(self) -> None:
+        from bayes_mdp.mdp.validation import check_count
+
+        check_count("width", self.width, 0)
+        check_count("num_steps", self.num_steps)
+
+    def init(self, key: PRNGKeyArray, num_features: int, n_actions: int) -> PyTree:
+        """Its parameters."""
+        if not self.width:
+            return (dense_init(key, num_features, n_actions),)
+        first, last = jax.random.split(key)
+        return dense_init(first, num_features, self.width), dense_init(last, self.width, n_actions)
+
+    def apply(self, parameters: PyTree, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+        """u, which may come out below zero."""
+        *hidden, last = parameters
+        for layer in hidden:
+            features = jax.nn.relu(dense(layer, features))
+        return dense(last, features)
+
+
+class UBELearner(NamedTuple):
+    """What learning changes.
+
+    Args:
+        q: trunk and Q head.
+        u, moments: the u head and its optimiser.
+        belief: Sigma_a.
+        local: local uncertainties of this step and the n before it, newest last.
+    """
+
+    q: Trained
+    u: PyTree
+    moments: PyTree
+    belief: LastLayer
+    local: Float[Array, "n_plus_1 E"]
+
+
+class NeuralUBE(eqx.Module):
+    """Q-learning plus a head u(s, a) that learns the uncertainty Bellman equation; Thompson noise beta z sqrt(u).
+
+    Each step: y = phi(s)' Sigma_a phi(s) + gamma^2 u(s', a'), a' the action that was taken next (nothing after an end);
+    a gradient step on (y - u(s, a))^2, none of it into the trunk; Sigma_a after phi(s). z is drawn afresh for every
+    action at every step. The features of a step are those of the parameters that acted. [UBE18]: beta .01 on Atari.
+    It does not explore deeply (`DeepUBE` does): u of what was never seen is what its head happens to say.
+
+    Args:
+        trunk: the network up to its last layer, whose output are the features phi.
+        learning: how Q learns, as in `DQN`.
+        head: the network of u.
+        posterior: the belief about the last layer; anything with the two methods of `LastLayerPrior`.
+        beta: scale of the noise.
+    """
+
+    trunk: Trunk = eqx.field(default=MLP(), static=True)
+    learning: QLearning = QLearning()
+    head: UncertaintyHead = UncertaintyHead()
+    posterior: LastLayerPrior = LinearGaussianPrior()
+    beta: Any = 0.01
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> UBELearner:
+        """Parameters, drawn; the belief before data."""
+        key_q, key_u = jax.random.split(key)
+        width = self.trunk.num_features(spec.observation_shape)
+        u = self.head.init(key_u, width, spec.n_actions)
+        belief = self.posterior.belief(spec.n_actions, width)
+        local = jnp.zeros((self.head.num_steps + 1, spec.num_envs))
+        q = self.learning.begin(q_network(key_q, self.trunk, spec))
+        return UBELearner(q, u, scale("rmsprop").init(u), belief, local)
+
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "n_plus_1 E D"]:
+        """Memory: the features of this step and the n before it, newest last."""
+        del key
+        width = self.trunk.num_features(spec.observation_shape)
+        return jnp.zeros((self.head.num_steps + 1, spec.num_envs, width))
+
+    def act(
+        self,
+        key: PRNGKeyArray,
+        learner: UBELearner,
+        memory: Float[Array, "n_plus_1 E D"],
+        observation: Array,
+        started: Bool[Array, " E"],
+        iteration: Int[Array, ""],
+    ) -> ActionOutput:
+        """argmax Q + beta z sqrt(u)."""
+        del started, iteration
+        features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        q, u = dense(learner.q.parameters["q"], features), self.head.apply(learner.u, features)
+        noise = jax.random.normal(key, q.shape)
+        action = jnp.argmax(q + self.beta * noise * jnp.sqrt(jnp.maximum(u, 0.0)), 1).astype(jnp.int32)
+        return ActionOutput(action, jnp.concatenate([memory[1:], features[None]]))
+
+    def learn(
+        self,
+        key: PRNGKeyArray,
+        learner: UBELearner,
+        memory: Float[Array, "n_plus_1 E D"],
+        replay: Replay,
+        iteration: Int[Array, ""],
+    ) -> tuple[UBELearner, dict[str, Float[Array, ""]]]:
+        """A gradient step on u of n steps ago, Sigma_a after this step, Q as in `DQN`.
+
+        Raises:
+            ValueError: the replay holds n rows or less.
+        """
+        num_rows, n = replay.shape[0], self.head.num_steps
+        if num_rows <= n:
+            raise ValueError(f"the replay holds {num_rows} rows, expected more than num_steps = {n}")
+        q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
+        window = (iteration - n + jnp.arange(n + 1)) % num_rows
+        action, terminated, truncated = (
+            rows[window] for rows in (replay.rows.action, replay.rows.terminated, replay.rows.truncated)
+        )
+        variance = variance_of_taken(learner.belief, memory[-1], action[-1])
+        belief = learner.belief.update(memory[-1], action[-1])
+        local = jnp.concatenate([learner.local[1:], variance[None]])
+        target, weight = self.targets(learner.u, memory, action, local[:-1], terminated[:-1], truncated[:-1])
+        weight = weight * (iteration >= n)
+
+        def loss(u: PyTree) -> Float[Array, ""]:
+            own = jnp.take_along_axis(self.head.apply(u, memory[0]), action[0][:, None], 1)[:, 0]
+            return jnp.mean(weight * (target - own) ** 2)
+
+        u_loss, slope = jax.value_and_grad(loss)(learner.u)
+        u, moments = descend("rmsprop", self.head.learning_rate, learner.u, slope, learner.moments)
+        return UBELearner(q, u, moments, belief, local), watched | {"u_loss": u_loss, "local": jnp.mean(variance)}
+
+    def targets(
+        self,
+        u: PyTree,
+        features: Float[Array, "n_plus_1 E D"],
+        action: Int[Array, "n_plus_1 E"],
+        local: Float[Array, "n E"],
+        terminated: Bool[Array, "n E"],
+        truncated: Bool[Array, "n E"],
+    ) -> tuple[Float[Array, " E"], Float[Array, " E"]]:
+        """y of the oldest of n + 1 steps, and its weight.
+
+        y is the sum of gamma^2k nu_k up to an end or to n, plus gamma^2j u(s_j, a_j): j is n, or the first step that
+        was truncated. Weight 0 where that is the oldest one.
+        """
+        n, num_envs = local.shape
+        cut = jnp.concatenate([truncated, jnp.ones((1, num_envs), bool)])
+        stop = jnp.argmax(cut, 0)  # j of every environment
+        ended = jnp.cumsum(terminated, 0) > 0
+        alive = jnp.concatenate([jnp.ones((1, num_envs), bool), ~ended])  # no end before step k
+        counted = alive[:n] & (jnp.arange(n)[:, None] < stop)
+        factor = self.learning.discount ** (2 * jnp.arange(n + 1))
+        everyone = jnp.arange(num_envs)
+        # Of one step, what stops elsewhere has no weight, and `act` has computed u here: compiled together, it is once.
+        seen = features[-1] if n == 1 else features[stop, everyone]
+        at_stop = self.head.apply(u, seen)[everyone, action[stop, everyone]]
+        beyond = factor[stop] * jnp.where(alive[stop, everyone], jnp.maximum(at_stop, 0.0), 0.0)
+        return jnp.sum(jnp.where(counted, factor[:n, None] * local, 0.0), 0) + beyond, (stop > 0).astype(float)
+
+    def loss(
+        self, parameters: PyTree, target: PyTree, batch: Batch
+    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+        """Of Q on a batch, as in `DQN`."""
+        return q_loss(self.trunk, self.learning, parameters, target, batch)
+
+    def values(self, learner: UBELearner, observation: Array) -> Values:
+        """Q, sqrt(u) and u."""
+        features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        u = jnp.maximum(self.head.apply(learner.u, features), 0.0)
+        return Values(dense(learner.q.parameters["q"], features), jnp.sqrt(u), u)
+
+
+def variance_of_taken(belief: LastLayer, features: Float[Array, "E D"], action: Int[Array, " E"]) -> Float[Array, " E"]:
+    """Of the value of the action that was taken in every environment.
+
+    Of one environment a `LinearGaussian` is asked about that action alone: the matrices of the others, a megabyte each
+    at 512 features, are not read. It is said as the update says it, so that a compiler computes it once.
+    """
+    if isinstance(belief, LinearGaussian) and len(action) == 1:
+        spread = features[0] @ belief.root[action[0]]
+        return (belief.noise_variance * (spread @ spread))[None]
+    return jnp.take_along_axis(belief.variance(features), action[:, None], 1)[:, 0]

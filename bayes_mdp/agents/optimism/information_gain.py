@@ -1,0 +1,82 @@
+"""Planning to be surprised: the expected information about the transition rows is a reward, planned for by Bellman.
+
+Sun, Gomez and Schmidhuber, *Planning to be surprised: optimal Bayesian exploration in dynamic environments*, AGI 2011
+(the expected information of a plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational
+information maximizing exploration*, NeurIPS 2016 (reward + eta * information). The information of one transition is
+exact (`inference.information`). That of a plan is the sum over its transitions: by the chain rule exact where rows are
+independent and none is met twice (always so where every step has rows of its own), and too large where the same row is
+counted again, because the belief is held fixed. Nothing is counted for what is learnt of rewards: where all rows are
+known (a bandit, say) the agent is greedy.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.mean_model import plan_for_rewards
+from bayes_mdp.agents.common.optimism_terms import blank_plan
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.mdp import CanInform, CanMean, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_bool, check_not_negative
+from bayes_mdp.planning.solution import Solution
+
+
+class InformationGain(eqx.Module):
+    """Greedy for the optimal plan of the mean MDP with rewards: mean reward + scale * expected information.
+
+    Args:
+        scale: units of the reward per nat, zero or greater (a leaf, so that sweeps vmap over it).
+        rewards: False: exploration only, the information alone is planned for.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError, TypeError: `scale` is negative or not finite; `rewards` is no bool.
+    """
+
+    scale: float | Array = 1.0
+    rewards: bool = eqx.field(default=True, static=True, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_not_negative("scale", self.scale)
+        check_bool("rewards", self.rewards)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        return blank_plan(problem, "InformationGain")
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief that has no mean or does not know what a transition is expected to tell.
+
+        Raises:
+            TypeError: as said.
+        """
+        require_ability(belief, CanMean, "InformationGain")
+        require_ability(belief, CanInform, "InformationGain")
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for the plan; its q is reward and information together. No random number is used.
+
+        Raises:
+            TypeError: as `check_belief`.
+        """
+        del key
+        self.check_belief(belief)
+        worth = lambda reward: self._worth(reward, belief)  # noqa: E731
+        q, best, state = plan_for_rewards(belief, problem, worth, state, "InformationGain")
+        return Greedy(q, problem.space.legal, best=best), state
+
+    def _worth(self, reward: Float[Array, "*H S A"], belief: CanInform) -> Float[Array, "*H S A"]:
+        information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)
+        return reward + information if self.rewards else information

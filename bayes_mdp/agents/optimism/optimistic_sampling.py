@@ -1,0 +1,227 @@
+"""Optimism by draws of the posterior with a pseudo state: Bayes-UCBVI (a quantile of draws), OPSRL (the best of few).
+
+Every unknown row has one more outcome, of a small pseudo count, that no transition leads to: a state in which every
+step pays the most. [TBM22a] Tiapkin et al., *From Dirichlet to Rubin: Optimistic Exploration in RL without Bonuses*,
+ICML 2022; [TBC22b] Tiapkin et al., *Optimistic Posterior Sampling for Reinforcement Learning with Few Samples and Tight
+Guarantees*, NeurIPS 2022.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import episode_length
+from bayes_mdp.agents.common.mean_model import mean_model
+from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_inside, check_value, reward_spread
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.mdp import CanMean, CanSampleNext, HasVariances, Objective, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_count, check_not_negative
+
+
+class PseudoDraws(eqx.Module):
+    """How many draws, and what the pseudo state is.
+
+    Args:
+        num_draws: J, draws of every pair (static: it decides a shape).
+        pseudo_count: n0, prior pseudo-transitions of every unknown row to the pseudo state; 0: there is none.
+        pseudo_reward: r0, what a step in the pseudo state pays, units of the reward: the largest reward, or more.
+        inflation: kappa, what every concentration is divided by; None: 1, without the cost of it.
+    """
+
+    num_draws: int = eqx.field(static=True)
+    pseudo_count: Any
+    pseudo_reward: Any
+    inflation: Any = None
+
+    def __check_init__(self) -> None:
+        check_count("num_draws", self.num_draws)
+        check_not_negative("pseudo_count", self.pseudo_count)
+        check_value("pseudo_reward", self.pseudo_reward)
+        if self.inflation is not None:
+            check_above_zero("inflation", self.inflation)
+
+
+def drawn_values(
+    key: PRNGKeyArray,
+    belief: Any,
+    objective: Objective,
+    draws: PseudoDraws,
+    best: Callable[[Float[Array, "J S A"]], Float[Array, "S A"]],
+    who: str,
+) -> Float[Array, "H S A"]:
+    """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
+
+    Rows of their own at every step are drawn afresh at every step; rows that all steps share are drawn once, J times
+    (as the authors' code does it). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
+    papers' are known, and have variance 0. Traceable.
+
+    Args:
+        key: of all draws.
+        belief: with mean, variances and `sample_next`.
+        objective: `Episodic`.
+        draws: J and the pseudo state.
+        best: J draws -> one optimistic value.
+        who: who asks, for the sentences.
+
+    Raises:
+        TypeError: an ability is missing. ValueError: another objective.
+    """
+    require_ability(belief, CanSampleNext, who)
+    model = mean_model(belief, objective, who)
+    inflation = 1.0 if draws.inflation is None else draws.inflation
+    deviation = jnp.sqrt(inflation * reward_spread(belief)).astype(model.reward.dtype)
+    key_rows, key_rewards = jax.random.split(key)
+    keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
+
+    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
+        rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
+        key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
+        noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
+        reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
+        return best(reward + rows).astype(values.dtype)
+
+    return model.backward(backup)
+
+
+class DrawsForEpisodes(eqx.Module):
+    """Base of both agents: greedy for optimistic values from draws, for episodes; there is no state."""
+
+    @property
+    @abc.abstractmethod
+    def draws(self) -> PseudoDraws:
+        """How many draws, and the pseudo state."""
+
+    @abc.abstractmethod
+    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+        """The optimistic values."""
+
+    def __check_init__(self) -> None:
+        _ = self.draws  # which checks its numbers
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> None:
+        """No state.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        del key
+        episode_length(problem, type(self).__name__)
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: the variance of a mean reward does not exist.
+        """
+        for ability in (CanSampleNext, CanMean, HasVariances):
+            require_ability(belief, ability, type(self).__name__)
+        require_variances(belief)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+        """Greedy for the optimistic values.
+
+        Raises:
+            TypeError: the belief has no `sample_next`.
+        """
+        del state
+        return Greedy(self.values(key, belief, problem.objective), problem.space.legal), None
+
+
+def quantile_values(
+    key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws, quantile: Any
+) -> Float[Array, "H S A"]:
+    """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
+
+    By Monte Carlo, interpolated between the order statistics of J draws: the largest of them is the most it can be.
+    Arguments and errors: as `drawn_values`; `quantile` between 0 and 1.
+    """
+    return drawn_values(
+        key, belief, objective, draws, lambda drawn: jnp.quantile(drawn, quantile, axis=0), "BayesUCBVI"
+    )
+
+
+class BayesUCBVI(DrawsForEpisodes):
+    """Bayes-UCBVI ([TBM22a]): greedy for an upper quantile of the posterior of the next value (`quantile_values`).
+
+    The paper's prior is the pseudo state alone; here the belief's own prior concentrations count beside it (near 0
+    they are the paper's). Its theory lets the level of the quantile tend to 1 with the counts and the number of
+    episodes; a constant level is what Monte Carlo with few draws can serve.
+
+    Args:
+        num_draws: J (16 is our default).
+        quantile: the level, between 0 and 1 (a leaf, so that sweeps vmap over it; 0.9 is our default).
+        pseudo_count: n0.
+        pseudo_reward: r0, units of the reward; the largest reward, or more.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError, TypeError: an option out of its range.
+    """
+
+    num_draws: int = eqx.field(default=16, static=True)
+    quantile: float | Array = eqx.field(default=0.9, kw_only=True)
+    pseudo_count: float | Array = eqx.field(default=1.0, kw_only=True)
+    pseudo_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_inside("quantile", self.quantile)
+
+    @property
+    def draws(self) -> PseudoDraws:
+        """J draws and the pseudo state."""
+        return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward)
+
+    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+        """`quantile_values`."""
+        return quantile_values(key, belief, objective, self.draws, self.quantile)
+
+
+def best_of_draws(key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws) -> Float[Array, "H S A"]:
+    """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa), V = max_a q.
+
+    With one draw and `pseudo_count` 0 it is PSRL. Arguments and errors: as `drawn_values`.
+    """
+    return drawn_values(key, belief, objective, draws, lambda drawn: jnp.max(drawn, 0), "OPSRL")
+
+
+class OPSRL(DrawsForEpisodes):
+    """OPSRL ([TBC22b]): greedy for the best of a few posterior draws of every pair (`best_of_draws`).
+
+    The paper's prior is the pseudo state alone, and the authors' code has n0 = 1, r0 = 1 and no inflation; here the
+    belief's own prior concentrations count beside it (near 0 they are the paper's).
+
+    Args:
+        num_draws: J; the theory asks for a number of the order log(S A H / delta) (8 is our default).
+        pseudo_count: n0.
+        pseudo_reward: r0, units of the reward; the largest reward.
+        inflation: kappa, which the theory makes a logarithm; None: 1, and faster.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError, TypeError: an option out of its range.
+    """
+
+    num_draws: int = eqx.field(default=8, static=True)
+    pseudo_count: float | Array = eqx.field(default=1.0, kw_only=True)
+    pseudo_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    inflation: float | Array | None = eqx.field(default=None, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    @property
+    def draws(self) -> PseudoDraws:
+        """J draws and the pseudo state."""
+        return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward, self.inflation)
+
+    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+        """`best_of_draws`."""
+        return best_of_draws(key, belief, objective, self.draws)

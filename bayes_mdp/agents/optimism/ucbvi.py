@@ -1,0 +1,236 @@
+"""UCBVI: optimism by a bonus on the empirical model, values clipped by those of the plan before.
+
+Azar, Osband and Munos, *Minimax Regret Bounds for Reinforcement Learning*, ICML 2017 (algorithms 1 to 4); the
+"simplified" bonus is that of Osband's TabulaRL.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import episode_length
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.optimism_terms import (
+    check_above_zero,
+    check_inside,
+    has_variances,
+    reward_moments,
+    reward_spread,
+    row_spread,
+)
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.mdp import CanCount, CanMean, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name, check_not_negative, check_that, is_concrete, require
+
+BONUSES = ("bernstein", "hoeffding", "simplified")
+
+Pairs = Float[Array, "*H S A"]
+Bonus = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
+
+
+def log_factor(num_pairs: Any, num_steps: Any, delta: Any) -> Any:
+    """L = ln(5 S A T / delta), T = K H the steps of all episodes."""
+    return jnp.log(5.0 * num_pairs * num_steps / delta)
+
+
+def hoeffding_bonus(visits: Pairs, log_term: Any, span: Any) -> Pairs:
+    """b = 7 H L sqrt(1 / N) (algorithm 3, UCBVI-CH).
+
+    Args:
+        visits: N; where it is zero, that of one visit.
+        log_term: L.
+        span: H for rewards in [0, 1]: the length of the interval of returns.
+    """
+    return 7.0 * span * log_term / jnp.sqrt(jnp.maximum(visits, 1.0))
+
+
+def bernstein_bonus(
+    model: MeanModel, visits: Pairs, values: Float[Array, " S"], layer: Any, *, log_term: Any, span: Any
+) -> Float[Array, "S A"]:
+    """The bonus of UCBVI-BF at one step (algorithm 4): with V the values of the next step and p the mean rows,
+
+    sqrt(8 L Var_p(V) / N) + 14 H L / (3 N) + sqrt(8 / N sum_y p(y) min(100^2 H^3 S^2 A L^2 / N'(y), H^2)).
+
+    N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that steps share do
+    not tell: N' is then the visits of y over H. Nothing follows the last step, which has no third term.
+
+    Args:
+        model: the mean model.
+        visits: N, [*H S A].
+        values: V.
+        layer: the step, from 0 on.
+        log_term: L.
+        span: H times the length of the interval of rewards; the third term scales with it.
+    """
+    horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
+    seen = jnp.maximum(model.at(visits, layer), 1.0)
+    mean = model.expected_next(values, layer)
+    variance = jnp.maximum(model.expected_next(values**2, layer) - mean**2, 0.0)
+    reached = visits.sum(-1)
+    reached = reached / horizon if visits.ndim == 2 else reached[jnp.minimum(layer + 1, horizon - 1)]
+    constant = 100.0**2 * horizon * num_states**2 * num_actions * log_term**2
+    error = span**2 * jnp.minimum(constant / jnp.maximum(reached, 1e-30), 1.0)
+    third = jnp.where(layer + 1 < horizon, model.expected_next(error, layer), 0.0)
+    return (
+        jnp.sqrt(8.0 * log_term * variance / seen)
+        + 14.0 * span * log_term / (3.0 * seen)
+        + jnp.sqrt(8.0 * third / seen)
+    )
+
+
+def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: Any) -> tuple[Pairs, Pairs]:
+    """TabulaRL's bonuses in episode k: sqrt(2 log(2 + k) / tau) of a reward, sqrt(2 log(2 + k) / c0) a step to go.
+
+    Args:
+        spread: 1 / (c0 + 1); zero where the row is known, which has no bonus.
+        reward_variance: 1 / tau, epistemic.
+        number: k.
+    """
+    width = 2.0 * jnp.log(2.0 + number)
+    return jnp.sqrt(width * reward_variance), jnp.sqrt(width * spread / jnp.maximum(1.0 - spread, 1e-6))
+
+
+def clipped_values(
+    model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Any, previous: Float[Array, "H S A"]
+) -> Float[Array, "H S A"]:
+    """q of every step: min(Q_{k-1}, H, r + p . V + b) where N > 0, else H (algorithm 2).
+
+    Args:
+        model: the mean model.
+        visits: N, [*H S A].
+        bonus: (step, values of the next step) -> b.
+        ceiling: H, for rewards of at most 1.
+        previous: Q_{k-1}; H before any plan.
+    """
+
+    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        q = model.action_values(layer, values) + bonus(layer, values)
+        q = jnp.minimum(jnp.minimum(q, ceiling), previous[layer])
+        return jnp.where(model.at(visits, layer) > 0, q, ceiling).astype(values.dtype)
+
+    return model.backward(backup)
+
+
+class UCBVIState(eqx.Module):
+    """The q of the last plan, H times the largest reward at first, and how many plans were made."""
+
+    q: Float[Array, "H S A"]
+    num_plans: Int[Array, ""]
+
+
+class UCBVI(eqx.Module):
+    """Greedy for optimistic values of the posterior-mean model.
+
+    Posterior means of rows and rewards stand for the paper's empirical ones: they are those where the concentrations
+    of a Dirichlet prior go to 0. Its constants are for rows that all steps share, with known rewards; with rows of
+    their own at every step S stands for the states of one step. With the literal constants values stay at H until far
+    more has been seen than small problems need: see `bonus_scale`, or bonus="simplified".
+
+    Args:
+        bonus: "bernstein" (UCBVI-BF), "hoeffding" (UCBVI-CH), or "simplified": r + p . V and the bonuses of
+            `simplified_bonus`, without clipping, as in TabulaRL.
+        bonus_scale: multiplies the bonus (a leaf, so that sweeps vmap over it); 1 is the paper's.
+        delta: the probability of failure, between 0 and 1.
+        num_episodes: K; None: the number of the plan, so that L grows as if every episode were the last.
+        min_reward, max_reward: mean rewards lie between them; the paper has 0 and 1. `min_reward` is at most 0.
+        replan: as in `PSRL`; every episode by default.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    bonus: str = eqx.field(default="bernstein", static=True)
+    bonus_scale: float | Array = eqx.field(default=1.0, kw_only=True)
+    delta: float | Array = eqx.field(default=0.05, kw_only=True)
+    num_episodes: float | Array | None = eqx.field(default=None, kw_only=True)
+    min_reward: float | Array = eqx.field(default=0.0, kw_only=True)
+    max_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_name("bonus", self.bonus, BONUSES)
+        check_not_negative("bonus_scale", self.bonus_scale)
+        check_inside("delta", self.delta)
+        if self.num_episodes is not None:
+            whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
+            check_that("num_episodes", self.num_episodes, whole, "an integer of at least 1")
+        check_above_zero("max_reward", self.max_reward)
+        check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:
+        """Values H, no plan yet.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        del key
+        horizon = episode_length(problem, "UCBVI")
+        shape = (horizon, *problem.space.shape[-2:])
+        return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: as said.
+        """
+        require_ability(belief, CanMean, "UCBVI")
+        require_ability(belief, CanCount, "UCBVI")
+        if self.bonus == "simplified":
+            row_spread(belief, "UCBVI")
+            require_variances(belief)
+        if not has_variances(belief):
+            return
+        mean, variance, legal = reward_moments(belief)
+        if is_concrete(mean, variance, self.min_reward, self.max_reward):
+            reward, low, high = np.asarray(mean), np.min(self.min_reward), np.max(self.max_reward)
+            seen = (np.asarray(variance) == 0) & (True if legal is None else np.asarray(legal))
+            outside = (reward < low - 1e-6) | (reward > high + 1e-6)
+            expected = f"a mean reward from {low:g} to {high:g} (min_reward, max_reward)"
+            require(outside & seen, "reward", reward, expected)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: Any) -> tuple[Greedy, UCBVIState]:
+        """Greedy for the optimistic values, which are its q. No random number is used.
+
+        Raises:
+            TypeError: `belief` has no mean or no counts. ValueError: another objective.
+        """
+        del key
+        require_ability(belief, CanCount, "UCBVI")
+        model, number = mean_model(belief, problem.objective, "UCBVI"), state.num_plans + 1
+        simplified = self.bonus == "simplified"
+        q = self._unclipped(model, belief, number) if simplified else self._clipped(model, belief, number, state.q)
+        return Greedy(q, problem.space.legal), UCBVIState(q.astype(state.q.dtype), number)
+
+    def _clipped(self, model: MeanModel, belief: CanCount, number: Any, previous: Any) -> Float[Array, "H S A"]:
+        visits = jnp.asarray(belief.visit_counts(), model.reward.dtype)
+        horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
+        episodes = number if self.num_episodes is None else self.num_episodes
+        log_term = log_factor(num_states * num_actions, horizon * episodes, self.delta)
+        span = horizon * (self.max_reward - self.min_reward)
+
+        def bonus(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            if self.bonus == "hoeffding":
+                return self.bonus_scale * hoeffding_bonus(model.at(visits, layer), log_term, span)
+            return self.bonus_scale * bernstein_bonus(model, visits, values, layer, log_term=log_term, span=span)
+
+        return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
+
+    def _unclipped(self, model: MeanModel, belief: Any, number: Any) -> Float[Array, "H S A"]:
+        spread, variance = row_spread(belief, "UCBVI"), reward_spread(belief)
+        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(spread, variance, number))
+
+        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            reward = model.at(model.reward + of_reward, layer)
+            to_go = model.horizon - 1.0 - layer
+            q = reward + model.expected_next(values, layer) + to_go * model.at(of_row, layer)
+            return q.astype(values.dtype)
+
+        return model.backward(backup)

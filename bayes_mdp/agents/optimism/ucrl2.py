@@ -1,0 +1,185 @@
+"""UCRL2: optimism over confidence sets of rows and rewards (Jaksch, Ortner and Auer 2010).
+
+*Near-optimal Regret Bounds for Reinforcement Learning*, JMLR 11; for episodes with the constants of TabulaRL (Osband,
+public code).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.mean_model import no_plan
+from bayes_mdp.agents.common.optimism_terms import check_inside, check_value
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name, check_not_negative
+from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
+from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
+
+CONSTANTS = ("paper", "tabularl")
+
+Pairs = Float[Array, "*H S A"]
+
+
+def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str = "paper") -> Pairs:
+    """Half-width of the confidence interval of a mean reward in [0, 1] (equation 3 of the paper). Traceable.
+
+    "paper": sqrt(7 log(2 S A t / delta) / (2 max(1, N))); "tabularl": sqrt(4 log(2 S A (t + 1) / delta) / max(1, N)).
+
+    Args:
+        visits: N, [*H S A]; S and A are those of one step.
+        time: t, at least 1: steps begun so far; "tabularl": episodes begun so far.
+        delta: chance of failure, in (0, 1).
+        constants: see above.
+
+    Raises:
+        ValueError: other constants, a delta outside (0, 1).
+    """
+    n_states, n_actions = _check(visits, delta, constants)
+    if constants == "paper":
+        spread = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
+    else:
+        spread = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+
+
+def transition_radius(
+    visits: Pairs, time: Any, delta: Any = 0.05, *, n_outcomes: int | None = None, constants: str = "paper"
+) -> Pairs:
+    """L1 radius of the confidence set of a row (equation 4 of the paper). Traceable.
+
+    "paper": sqrt(14 S log(2 A t / delta) / max(1, N)); "tabularl": sqrt(4 S log(2 S A (t + 1) / delta) / max(1, N)).
+
+    Args:
+        visits, time, delta, constants: as in `reward_radius`.
+        n_outcomes: number of outcomes of a row in place of the factor S: one more where episodes can end.
+
+    Raises:
+        ValueError: as `reward_radius`.
+    """
+    n_states, n_actions = _check(visits, delta, constants)
+    size = n_states if n_outcomes is None else n_outcomes
+    if constants == "paper":
+        spread = 14.0 * size * jnp.log(2 * n_actions * time / delta)
+    else:
+        spread = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+
+
+def _check(visits: Any, delta: Any, constants: str) -> tuple[int, int]:
+    check_inside("delta", delta)
+    check_name("constants", constants, CONSTANTS)
+    shape = jnp.shape(visits)
+    return shape[-2], shape[-1]
+
+
+def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "*H S A"] | Any]:
+    """Which rows and which mean rewards the belief knows: they have no spread. Of a belief that cannot tell, none.
+
+    Raises:
+        ValueError: not inside a trace, a variance of a mean reward that does not exist.
+    """
+    if not isinstance(belief, HasVariances):
+        return jnp.array(False), jnp.array(False)
+    rows = belief.variance_factor("ratio") == 0
+    rewards = belief.expected_reward_variance() == 0
+    return rows, rewards & rows if belief.rewards_by_outcome else rewards
+
+
+def optimistic_reward(reward: Pairs, radius: Pairs, known: Any, max_reward: Any) -> Pairs:
+    """The largest plausible mean reward, at most `max_reward`; where it is known, itself."""
+    return jnp.where(known, reward, jnp.minimum(reward + radius, max_reward)).astype(reward.dtype)
+
+
+def episode_number(visits: Pairs, horizon: int) -> Array:
+    """The number of the present episode, from 1 on; a stationary belief: where no episode has ended early."""
+    return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
+
+
+def confidence_set(belief: Any, objective: Objective, *, delta: Any, scale: Any, max_reward: Any) -> ExtendedMDP:
+    """The set over which `UCRL2` plans (its arguments).
+
+    phat, rhat and N are the posterior means and the visit counts of `belief`, as in TabulaRL: a Dirichlet prior whose
+    concentration goes to 0 gives the paper's empirical estimates. Outcomes whose mean probability is 0 are impossible
+    under the prior, and stay so; known rows and rewards have radius 0.
+
+    Raises:
+        TypeError: `belief` has no mean or no counts. ValueError: as `known_pairs`.
+    """
+    require_ability(belief, CanMean, "UCRL2")
+    require_ability(belief, CanCount, "UCRL2")
+    mean, visits = belief.mean_mdp(), belief.visit_counts()
+    episodic = isinstance(objective, Episodic)
+    time = episode_number(visits, objective.horizon) if isinstance(objective, Episodic) else 1.0 + jnp.sum(visits)
+    constants = "tabularl" if episodic else "paper"
+    probs = outcome_probs(mean)
+    known_rows, known_rewards = known_pairs(belief)
+    slack = scale * reward_radius(visits, time, delta, constants=constants)
+    radius = scale * transition_radius(visits, time, delta, n_outcomes=probs.shape[-1], constants=constants)
+    rows = L1Ball(probs, jnp.where(known_rows, 0.0, radius).astype(probs.dtype), probs > 0)
+    return ExtendedMDP(rows, optimistic_reward(mean.reward, slack, known_rewards, max_reward), mean.legal)
+
+
+class UCRL2(eqx.Module):
+    """Greedy for the plan that is best in the best MDP of a confidence set (Jaksch, Ortner and Auer 2010, figure 1).
+
+    `AverageReward` is the paper's objective. It and `Discounted` use the paper's radii with t the number of steps;
+    `Episodic` those of TabulaRL with t the number of episodes, at every step of its own where the belief has a step
+    axis. Extended value iteration stops where its bounds, on the gain or on the values, are less than 1 / sqrt(t)
+    apart. The radii are wide (S = 6, A = 2, t = 10^4: up to 285 visits a set holds every row), and `scale`, which
+    TabulaRL has too, makes them bind in small experiments, at the price of the guarantee.
+
+    Args:
+        delta: chance that a set misses the truth, in (0, 1).
+        scale: of both radii (a leaf, so that sweeps vmap over it).
+        max_reward: what no mean reward exceeds; optimistic rewards are clipped there. The radii are those of rewards
+            in [0, 1]: scale the rewards of other problems.
+        replan: as in `PSRL`; "doubling" is the paper's. None: by the objective.
+
+    Raises:
+        ValueError: `delta` outside (0, 1), `scale` negative or not finite, `max_reward` not finite.
+    """
+
+    delta: float | Array = 0.05
+    scale: float | Array = eqx.field(default=1.0, kw_only=True)
+    max_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default="doubling", converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_inside("delta", self.delta)
+        check_not_negative("scale", self.scale)
+        check_value("max_reward", self.max_reward)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: `FirstExit`, or ends under `AverageReward`.
+        """
+        del key
+        if isinstance(problem.objective, FirstExit):
+            raise ValueError("objective is FirstExit, expected AverageReward, Discounted or Episodic for UCRL2")
+        if isinstance(problem.objective, AverageReward) and problem.space.ends:
+            raise ValueError("space.ends is True, expected False for UCRL2 under AverageReward")
+        return no_plan(problem)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
+
+        Raises:
+            TypeError, ValueError: as `confidence_set`.
+        """
+        del key
+        objective = problem.objective
+        plausible = confidence_set(belief, objective, delta=self.delta, scale=self.scale, max_reward=self.max_reward)
+        tolerance = 1.0 / jnp.sqrt(1.0 + jnp.sum(belief.visit_counts()))
+        solution = solve_extended(plausible, objective, tolerance=tolerance, start=state)
+        policy = Greedy(solution.q, problem.space.legal, best=solution.policy)
+        return policy, None if state is None else solution

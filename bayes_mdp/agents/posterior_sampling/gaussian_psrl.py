@@ -1,0 +1,103 @@
+"""Gaussian PSRL: Gaussian noise on the mean model in place of a draw of the posterior.
+
+The agent of that name in TabulaRL, the public code of Osband; a homogeneous cousin of RLSVI.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import episode_length
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.mdp import CanMean, HasVariances, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_not_negative
+
+Pairs = Float[Array, "*H S A"]
+
+
+def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
+    """q of an episode whose mean model has noise added. Traceable.
+
+    Q_h = E[r] + w_R + E[P] max Q_{h+1} + (H - h - 1) w_P, h = 0 .. H - 1: the last step has no noise of transitions.
+
+    Args:
+        model: the mean model.
+        reward_noise: w_R, [*H S A], units of the reward.
+        transition_noise: w_P, [*H S A], without a unit: it stands for an error of E[P] V, V about the steps to go.
+    """
+
+    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        ahead = model.horizon - layer - 1
+        reward = model.at(model.reward, layer) + model.at(reward_noise, layer)
+        return reward + model.expected_next(values, layer) + ahead * model.at(transition_noise, layer)
+
+    return model.backward(backup)
+
+
+def noise_scales(belief: HasVariances) -> tuple[Pairs, Pairs]:
+    """Standard deviations of the noise of mean rewards and of transitions, [*H S A] each. Traceable.
+
+    The first is that of the mean reward under the belief; the second 1 / sqrt(c0), c0 the total of the concentrations
+    of a row. A known reward or row has none.
+    """
+    spread = belief.variance_factor("dirichlet")  # 1 / (c0 + 1)
+    return jnp.sqrt(belief.reward_variance()), jnp.sqrt(spread / (1.0 - spread))
+
+
+class GaussianPSRL(eqx.Module):
+    """Greedy for `perturbed_values`, with one draw of the noise for every pair and plan.
+
+    The noise of a pair is the same at all steps where the space is stationary, and drawn for every step where it has a
+    horizon (there a state at a step is what a state is in TabulaRL). Rewards are meant to lie in [0, 1].
+
+    Args:
+        scale: factor of both kinds of noise; 1 in TabulaRL.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite.
+    """
+
+    scale: float | Array = 1.0
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_not_negative("scale", self.scale)
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without a mean and variances (inside a trace: by its structure alone).
+
+        Raises:
+            ValueError: a variance of a mean reward does not exist. TypeError: an ability is missing.
+        """
+        require_ability(belief, CanMean, "GaussianPSRL")
+        require_ability(belief, HasVariances, "GaussianPSRL")
+        require_variances(belief)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> None:
+        """No state is needed.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        del key
+        episode_length(problem, "GaussianPSRL")
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+        """Greedy for a fresh draw of the noise.
+
+        Raises:
+            ValueError, TypeError: as `init` and `check_belief`.
+        """
+        self.check_belief(belief)
+        model = mean_model(belief, problem.objective, "GaussianPSRL")
+        draws = zip(jax.random.split(key), noise_scales(belief), strict=True)
+        noise = [self.scale * sd * jax.random.normal(k, sd.shape, sd.dtype) for k, sd in draws]
+        return Greedy(perturbed_values(model, *noise), problem.space.legal), state

@@ -1,0 +1,84 @@
+"""PSRL, posterior sampling for reinforcement learning (Strens 2000; Osband, Russo and Van Roy 2013); Bayesian DP."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents.common.mean_model import no_plan
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.mdp import CanSample, CanSampleBackup, Episodic, Problem
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.planning import backward_induction, solve
+from bayes_mdp.planning.computed_once import computed_once
+from bayes_mdp.planning.solution import Solution
+
+_LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is faster (DeepSea L = 10, not 20)
+
+
+class PSRL(eqx.Module):
+    """Draw one MDP from the posterior, follow a policy that is optimal in it until the next plan.
+
+    Args:
+        replan: when to draw anew: a rule of `agents.replan`, a number of steps, "episode", "doubling", a function of
+            the `ReplanContext`; None: every episode under `Episodic`, every 20 steps otherwise.
+    """
+
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes)."""
+        del key
+        return no_plan(problem)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
+    ) -> tuple[Greedy, Solution | None]:
+        """Greedy for one draw. Under `Episodic`, a large belief that can is drawn layer by layer on the way.
+
+        Raises:
+            TypeError: `belief` cannot be sampled.
+        """
+        objective, space = problem.objective, problem.space
+        large = math.prod(space.shape) * space.n_outcomes > _LAYERED_ABOVE
+        if large and isinstance(objective, Episodic) and isinstance(belief, CanSampleBackup):
+            q = backward_induction(
+                lambda values, layer: belief.sample_backup(jax.random.fold_in(key, layer), values, layer),
+                objective.horizon,
+                space.n_states,
+                legal=None if space.legal is None else jnp.asarray(space.legal),
+            )
+            return Greedy(q), None
+        require_ability(belief, CanSample, "PSRL")
+        if isinstance(objective, Episodic):
+            return Greedy(solve(belief.sample(key), objective).q, space.legal), None
+        solution = solve(computed_once(belief.sample(key)), objective, start=state)
+        return Greedy(solution.q, space.legal, best=solution.policy), solution
+
+
+class BayesianDP(PSRL):
+    """Bayesian DP (Strens 2000): `PSRL` where the possible successors of every pair are given, as in [OIM08].
+
+    The rows are Dirichlet on the support of the space alone: a prior of the package honours it, a program of your own
+    should (`models.supported_dirichlet`). A space with its support goes to a run as `RunOptions(space=...)`. What
+    Strens prints of intervals and discount is not known to us: both are yours to choose.
+
+    Args:
+        replan: when to draw anew, `resample_every`: a number of steps, "episode", or as in `PSRL`.
+    """
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet, as in `PSRL`.
+
+        Raises:
+            ValueError: the space has no `support`.
+        """
+        if problem.space.support is None:
+            raise ValueError(
+                "space.support is None, expected the possible successors of every pair (Bool[S A O]) for BayesianDP; "
+                "PSRL asks for none"
+            )
+        return super().init(key, problem)

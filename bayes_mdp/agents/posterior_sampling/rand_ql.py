@@ -1,0 +1,157 @@
+"""RandQL: posterior sampling without a model, by randomised learning rates.
+
+Tiapkin, Belomestny, Calandriello, Moulines, Munos, Naumov, Perrault, Valko and Menard, *Model-free Posterior Sampling
+via Learning Rate Randomization*, NeurIPS 2023. RandQL and Sampled-RandQL, as in the public code of the first author;
+the staged variant, for which the regret bound is proven, is not here.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
+
+from bayes_mdp.agents.common.learner import episode_length, place_of
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
+
+
+def learning_rates(
+    key: PRNGKeyArray, visits: Any, horizon: int, num: int, *, inflation: Any = 1.0, prior_transitions: Any
+) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
+    """The random numbers of one update: learning rates, and the weights of what was seen against the prior.
+
+    rate ~ Beta((H + 1) / inflation, (n + n0) / inflation), weight ~ Beta(n + n0, n0 / inflation). Traceable.
+
+    Args:
+        visits: n, of the pair, from 1 on (this one included, as in the public code).
+        horizon: H.
+        num: J.
+        inflation: kappa.
+        prior_transitions: n0, how many optimistic transitions stand for the prior.
+    """
+    total = visits + prior_transitions
+    rate_key, weight_key = jax.random.split(key)
+    rates = jax.random.beta(rate_key, (horizon + 1.0) / inflation, total / inflation, (num,))
+    return rates, jax.random.beta(weight_key, total, prior_transitions / inflation, (num,))
+
+
+def randomized_update(
+    temporary: Float[Array, " J"], target: Any, rate: Float[Array, " J"], weight: Float[Array, " J"], ceiling: Any
+) -> Float[Array, " J"]:
+    """The temporary values of a pair after a visit: (1 - rate) q + rate (weight target + (1 - weight) ceiling).
+
+    Args:
+        target: r + V_{h+1}(s'), a number or [J].
+        rate, weight: as `learning_rates`.
+        ceiling: the optimistic value of the prior transition.
+    """
+    return (1.0 - rate) * temporary + rate * (weight * target + (1.0 - weight) * ceiling)
+
+
+class Ensemble(eqx.Module):
+    """The state of `RandQL`.
+
+    Args:
+        temporary: Float[H S A J], the ensemble; -inf where an action is illegal.
+        acting: Float[H S A], what the greedy policy and the targets use: the least that the maximum of the ensemble
+            has been.
+        visits: Float[H S A].
+        words: of the key of the learning rates.
+        time: updates so far.
+    """
+
+    temporary: Float[Array, "H S A J"]
+    acting: Float[Array, "H S A"]
+    visits: Float[Array, "H S A"]
+    words: UInt32[Array, "2"]
+    time: Int[Array, ""]
+
+
+class RandQL(eqx.Module):
+    """Q-learning with an ensemble of tables whose learning rates are random, and no bonus. Episodes only.
+
+    After (s, a, r, s') at step h, every one of J tables takes `randomized_update` with target r + V_{h+1}(s'), V the
+    best acting value, with rates of its own; the ceiling is (H - h) `max_reward`, which is also where all tables start.
+    A pair of a step is met once an episode, so a plan every episode is as good as one every step.
+
+    Args:
+        num_tables: J.
+        inflation: kappa, of the spread of the learning rates.
+        prior_transitions: n0 (that of the public code is n0 / kappa); None: 1 / S.
+        max_reward: rewards lie in [0, max_reward]; r0 of the prior transitions.
+        sampled: Sampled-RandQL: greedy for one table, drawn for every plan, and every table learns from its own values.
+            Otherwise greedy for the largest table (RandQL).
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError, TypeError: a number outside its range.
+    """
+
+    num_tables: int = eqx.field(default=10, static=True)
+    inflation: float | Array = eqx.field(default=1.0, kw_only=True)
+    prior_transitions: float | Array | None = eqx.field(default=None, kw_only=True)
+    max_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    sampled: bool = eqx.field(default=False, static=True, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
+
+    def __check_init__(self) -> None:
+        check_count("num_tables", self.num_tables)
+        check_bool("sampled", self.sampled)
+        for name in ("inflation", "prior_transitions", "max_reward"):
+            value = getattr(self, name)
+            optional = name == "prior_transitions"
+            if not (optional and value is None) and is_concrete(value):
+                check_positive(name, value)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Ensemble:
+        """Every value at its ceiling.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        horizon = episode_length(problem, "RandQL")
+        visits, legal = jnp.zeros((horizon, *problem.space.shape[-2:])), problem.space.legal
+        ceiling = self._ceiling(horizon, jnp.arange(horizon)[:, None, None])
+        acting = jnp.broadcast_to(ceiling if legal is None else jnp.where(legal, ceiling, -jnp.inf), visits.shape)
+        temporary = jnp.broadcast_to(acting[..., None], (*visits.shape, self.num_tables))
+        words = jax.random.bits(key, (2,), jnp.uint32)
+        return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
+
+    def _ceiling(self, horizon: int, step: Any) -> Any:
+        return (horizon - step) * jnp.asarray(self.max_reward, float)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: Any = None) -> tuple[Greedy, Ensemble]:
+        """Greedy for the acting values, or for a table drawn at random."""
+        del problem, belief
+        if not self.sampled:
+            return Greedy(state.acting), state
+        return Greedy(state.temporary[..., jax.random.randint(key, (), 0, self.num_tables)]), state
+
+    def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Any = 1.0) -> Ensemble:
+        """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
+        horizon, seen = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
+        here, there, over, _ = place_of(problem, transition)
+        following = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
+        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, following)
+        prior = 1.0 / problem.space.n_states if self.prior_transitions is None else self.prior_transitions
+        rates = learning_rates(
+            jax.random.fold_in(jax.random.wrap_key_data(state.words, impl="threefry2x32"), state.time),
+            state.visits[here] + 1.0,
+            horizon,
+            self.num_tables,
+            inflation=self.inflation,
+            prior_transitions=prior,
+        )
+        old, acting = state.temporary[here], state.acting[here]
+        new = randomized_update(old, target, *rates, self._ceiling(horizon, here[0]))
+        return Ensemble(
+            state.temporary.at[here].set(jnp.where(seen, new, old)),
+            state.acting.at[here].set(jnp.where(seen, jnp.minimum(acting, jnp.max(new)), acting)),
+            state.visits.at[here].add(seen),
+            state.words,
+            state.time + seen,
+        )

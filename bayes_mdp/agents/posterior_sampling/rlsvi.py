@@ -1,0 +1,116 @@
+"""RLSVI: randomized least-squares value iteration, tabular (Osband, Van Roy and Wen 2016; Osband et al. 2019)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.learner import episode_length
+from bayes_mdp.agents.common.optimism_terms import check_above_zero
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.planning import backward_induction
+
+
+class Seen(eqx.Module):
+    """What was seen of every pair; H where the space has a horizon, else all steps share their data.
+
+    Args:
+        successors: Float[*H S A S], how often each next state followed (an end is none of them).
+        visits: Float[*H S A].
+        reward: Float[*H S A], the sum of the rewards.
+    """
+
+    successors: Float[Array, "*H S A S"]
+    visits: Float[Array, "*H S A"]
+    reward: Float[Array, "*H S A"]
+
+    @classmethod
+    def nothing(cls, shape: tuple[int, ...]) -> "Seen":
+        """No data yet; `shape` is [*H S A]."""
+        return cls(jnp.zeros((*shape, shape[-2])), jnp.zeros(shape), jnp.zeros(shape))
+
+
+def randomized_values(
+    key: PRNGKeyArray, seen: Seen, horizon: int, *, noise: Any = 1.0, regularization: Any = 1.0, legal: Any = None
+) -> Float[Array, "H S A"]:
+    """One draw of the values of RLSVI, from the last step of an episode to the first. Traceable.
+
+    Q_h(s, a) ~ N((sum_i y_i / noise^2) / (n / noise^2 + regularization), 1 / (n / noise^2 + regularization)), with
+    y_i = r_i + max_a' Q_{h+1}(s'_i, a') over the n transitions from (s, a): Bayesian linear regression with one feature
+    per pair. Nothing follows an end or the last step.
+
+    Args:
+        seen: the data.
+        horizon: H.
+        noise: standard deviation that the regression assumes of y given its mean, in units of the reward.
+        regularization: precision of the prior N(0, 1 / regularization) of every value.
+        legal: Bool[S A], or None; the others get -inf.
+    """
+    layered, mask = seen.visits.ndim == 3, None if legal is None else jnp.asarray(legal)
+
+    def backup(values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+        now = jax.tree.map(lambda x: x[layer], seen) if layered else seen
+        total = now.reward + now.successors @ values
+        weight = now.visits + regularization * noise**2
+        z = jax.random.normal(jax.random.fold_in(key, layer), total.shape, total.dtype)
+        return total / weight + noise / jnp.sqrt(weight) * z
+
+    return backward_induction(backup, horizon, seen.visits.shape[-2], legal=mask)
+
+
+class RLSVI(eqx.Module):
+    """Greedy for one draw of `randomized_values`, drawn anew for every plan. It keeps the statistics of its own data.
+
+    Args:
+        noise, regularization: as in `randomized_values`. The prior is N(0, 1 / regularization): it makes an unseen pair
+            attractive only where 1 / sqrt(regularization) is not small beside the returns.
+        replan: as in `PSRL`.
+
+    Raises:
+        ValueError: `noise` or `regularization` is not greater than zero.
+    """
+
+    noise: float | Array = 1.0
+    regularization: float | Array = 1.0
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        for name in ("noise", "regularization"):
+            check_above_zero(name, getattr(self, name))
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Seen:
+        """No data.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        del key
+        episode_length(problem, "RLSVI")
+        return Seen.nothing(problem.space.shape)
+
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Seen, belief: Any = None) -> tuple[Greedy, Seen]:
+        """Greedy for a fresh draw; the data stay as they are."""
+        del belief
+        q = randomized_values(
+            key,
+            state,
+            episode_length(problem, "RLSVI"),
+            noise=self.noise,
+            regularization=self.regularization,
+            legal=problem.space.legal,
+        )
+        return Greedy(q), state
+
+    def observe(self, problem: Problem, state: Seen, transition: Transitions, weight: Any = 1.0) -> Seen:
+        """The data with one transition more; unchanged where `weight` is 0."""
+        cell, seen = transition.cell(problem.space), jnp.asarray(weight) != 0
+        goes_on = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
+        return Seen(
+            state.successors.at[(*cell, transition.next_state)].add(goes_on),
+            state.visits.at[cell].add(weight),
+            state.reward.at[cell].add(jnp.where(seen, weight * jnp.asarray(transition.reward), 0.0)),
+        )

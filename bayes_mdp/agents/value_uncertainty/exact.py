@@ -1,0 +1,303 @@
+"""The exact posterior variance of the values of a policy: by the covariance recursion, by draws (`by_draws`), or by the
+uncertainty Bellman equation whose solution it is (`exact_ube`). `CovarianceThompson` acts on the first."""
+
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.assumptions import met_again, unknown_pairs
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
+from bayes_mdp.agents.common.value_summary import uncertainty_dataset
+from bayes_mdp.agents.common.variance_equation import (
+    compiled,
+    discount_of,
+    horizon_of,
+    next_values,
+    only_legal,
+    over_components,
+    problem_of,
+)
+from bayes_mdp.agents.value_uncertainty.covariance_recursion import (
+    Covariances,
+    Rows,
+    Structure,
+    acyclic,
+    layered,
+    mix,
+    unrolled,
+)
+from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, correlated_policy, semidefinite_factor
+from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance, by_draws
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, Problem, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.validation import check_bool
+from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.condensation import condensation
+from bayes_mdp.planning.policy_arrays import policy_probs
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["CovarianceThompson", "ValueCovariance", "action_covariance", "by_draws", "exact_ube", "value_covariance"]
+
+_WHO = "exact.value_covariance"
+
+
+class ValueCovariance(eqx.Module):
+    """Means and covariances of the values of a policy.
+
+    Args:
+        q_mean: [*H S A], expected value of a pair (exact where `validity` is, else that of the mean MDP); -inf where
+            the action is illegal.
+        v_mean: [*H S], of the policy.
+        q_covariance: [*H S A A], between the values of the actions of one state, in squared units of the value; zero
+            where illegal.
+        v_covariance: [*H S S], between the values of the states (of one step).
+        converged, iterations, gap: of the recursion; `gap` bounds the numerical error of an entry, to first order in
+            the rounding error.
+        validity: what the covariances are.
+    """
+
+    q_mean: Float[Array, "*H S A"]
+    v_mean: Float[Array, "*H S"]
+    q_covariance: Float[Array, "*H S A A"]
+    v_covariance: Float[Array, "*H S S"]
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+    validity: Validity
+
+    @property
+    def q_variance(self) -> Float[Array, "*H S A"]:
+        """Variance of the value of a pair."""
+        return jnp.maximum(jnp.diagonal(self.q_covariance, axis1=-2, axis2=-1), 0.0)
+
+    @property
+    def v_variance(self) -> Float[Array, "*H S"]:
+        """Variance of the value of the policy."""
+        return jnp.maximum(jnp.diagonal(self.v_covariance, axis1=-2, axis2=-1), 0.0)
+
+    @property
+    def q_factor(self) -> Float[Array, "*H S A A"]:
+        """Lower triangular L with L L' = `q_covariance`, which may be singular."""
+        return semidefinite_factor(self.q_covariance)
+
+    def mean(self) -> Float[Array, "*H S A"]:
+        """Expected q."""
+        return self.q_mean
+
+    def variance(self) -> Float[Array, "*H S A"]:
+        """Variance of q."""
+        return self.q_variance
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
+        """A Gaussian draw of q, joint over the actions of a state, states independent."""
+        noise = jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
+        return self.q_mean + jnp.einsum("...ab,...b->...a", self.q_factor, noise)
+
+    def __str__(self) -> str:
+        sd = np.sqrt(np.asarray(self.v_variance))
+        return f"Covariance of the values of a policy: sd of V from {sd.min():.3g} to {sd.max():.3g}\n  {self.validity}"
+
+    def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
+        """Means and variances as xarray, labelled by the names of `space` (as `ValueUncertainty.to_dataset`)."""
+        return uncertainty_dataset(self, space)
+
+
+def value_covariance(
+    posterior: Any, policy: Any, objective: Objective, *, allow_cycles: bool = False
+) -> ValueCovariance:
+    """Exact posterior mean and covariance of the values of a policy, in closed form.
+
+    One backward recursion over independent rows,
+
+        Var Q(s, a) = Var(sum p (r + g E V)) + g^2 E[p' Cov(V) p],   Cov(Q(s, a), X) = g pbar . Cov(V, X),
+
+    E[p' C p] = (1 - k) pbar' C pbar + k pbar . diag C for a Dirichlet row, k = `variance_factor("dirichlet")`.
+    Exact where no unknown pair can be met twice: by steps where the belief has rows of its own for every step of
+    `Episodic(H)`; state by state where the policy is acyclic in a stationary belief (`Discounted`, `FirstExit`; pairs
+    whose row and reward are known may form cycles, absorbing states for instance). A mixture is taken component by
+    component, then by total covariance.
+
+    On cycles the exact covariance has no closed form. `allow_cycles` then gives that of the infinite unrolling with an
+    independent copy of every row at every meeting: a heuristic, far too small where a few rows are met many times.
+
+    Traceable (in the dtype of its inputs; float64 is worth having on long horizons) for layered beliefs, or with
+    `allow_cycles`: inside a trace the structure cannot be looked into.
+
+    Args:
+        posterior: with independent Dirichlet rows, or a mixture of such.
+        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        allow_cycles: see above.
+
+    Raises:
+        ValueError: rows tied otherwise than by a mixture; cycles (names one); `Episodic` with one row for all steps;
+            a variance that does not exist; `AverageReward`; covariances that would not fit in memory; as
+            `planning.evaluate`. TypeError: an ability is missing.
+    """
+    mean, policy = problem_of(posterior, policy, objective, _WHO)
+    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    _check_memory(posterior, mean, objective)
+    structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
+    value, answer, gap = _parts(posterior, probs, objective, structure)
+    status = answer.converged & value.converged, answer.iterations, gap
+    if not can_split(posterior):
+        return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
+    weights = posterior.weights
+    q = jnp.tensordot(weights, only_legal(value.q, mean), axes=1)
+    q = q if mean.legal is None else jnp.where(mean.legal, q, -jnp.inf)
+    v = jnp.tensordot(weights, value.v, axes=1)
+    q_covariance, v_covariance = mix(weights, value.q, answer.q), mix(weights, value.v, answer.v)
+    return ValueCovariance(
+        q, v, q_covariance, v_covariance, status[0].all(), status[1].max(), status[2].max(), validity
+    )
+
+
+def _check_memory(posterior: Any, mean: MDP | SparseMDP, objective: Objective) -> None:
+    """Rows by steps, covariances between the values of all states, and those with the values of all pairs."""
+    n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
+    components = posterior.weights.shape[0] if can_split(posterior) else 1
+    numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
+    what = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
+    check_memory(what, mean.reward.dtype.itemsize * components * numbers, "draws take less (exact.by_draws)")
+
+
+def _prepare(
+    posterior: Any, mean: MDP | SparseMDP, probs: Float[Array, "*H S A"], objective: Objective, allow_cycles: bool
+) -> tuple[Structure | None, Validity]:
+    """What is known of the chain (None: layers, or copies), and what the answer will be. Refuses what is not exact."""
+    what = "every component has independent rows" if can_split(posterior) else "independent rows"
+    if mean.horizon is not None:
+        return None, Validity("exact", f"{what}, of their own at every step")
+    if isinstance(objective, Episodic):
+        again = f"stationary: all {objective.horizon} steps share their rows"
+    else:
+        unknown = over_components(unknown_pairs, posterior)
+        unknown = unknown.any(0) if can_split(posterior) else unknown
+        again = met_again(mean, probs, unknown)
+        if again is None:
+            return _structure(mean, probs, unknown), Validity("exact", f"{what}, no unknown pair can be met twice")
+    if not allow_cycles:
+        raise ValueError(
+            f"posterior is not known to be acyclic under the policy ({again}), expected no unknown pair that is met "
+            f"twice for {_WHO}: give the space a horizon (rows of their own at every step), use draws "
+            "(exact.by_draws), or allow_cycles=True for a heuristic"
+        )
+    if not isinstance(objective, (Discounted, Episodic)):
+        raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic with cycles")
+    return None, Validity("heuristic", f"{again}; every meeting counts as an independent copy")
+
+
+def _structure(mean: MDP | SparseMDP, probs: Any, unknown: Any) -> Structure:
+    used = np.asarray(probs) > 0
+    order, component = condensation(mean, used)
+    inside = component[:, None] == component[None, :]
+    rows = np.asarray(_dense(mean).transition_probs)
+    loops = bool(np.any(used[..., None] & inside[:, None, :] & (rows > 0)))
+    once = used & np.asarray(unknown)
+    return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(once), loops)
+
+
+def _dense(mdp: MDP | SparseMDP) -> MDP:
+    return mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+
+
+def _solve(
+    posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
+) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
+    """Values, covariances and the numerical error of a posterior with independent rows."""
+    mean = _dense(posterior.mean_mdp())
+    value = evaluate(mean, probs, objective)
+    discount = jnp.asarray(discount_of(objective), mean.reward.dtype)
+    rows = _rows(posterior, mean, probs, value, objective)
+    if structure is not None:
+        answer = acyclic(rows, structure, discount)
+    else:
+        answer = layered(rows, discount) if isinstance(objective, Episodic) else unrolled(rows, discount)
+    return value, answer, _gap(rows, value, answer, discount, objective, structure)
+
+
+def _all_parts(
+    posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
+) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
+    return over_components(lambda belief: _solve(belief, probs, objective, structure), posterior)
+
+
+_parts = compiled(_all_parts)
+
+
+def _rows(
+    posterior: Any, mean: MDP, probs: Float[Array, "*H S A"], value: PolicyEvaluation, objective: Objective
+) -> Rows:
+    local = posterior.bellman_variance(next_values(value.v, objective), discount_of(objective))
+    local = jnp.asarray(only_legal(local, mean), mean.reward.dtype)
+    row = mean.transition_probs if mean.legal is None else jnp.where(mean.legal[..., None], mean.transition_probs, 0.0)
+    spread = jnp.asarray(posterior.variance_factor("dirichlet"), mean.reward.dtype)
+    shape = value.q.shape
+    return Rows(
+        jnp.broadcast_to(row, (*shape, shape[-2])),
+        jnp.broadcast_to(spread, shape),
+        jnp.broadcast_to(local, shape),
+        jnp.broadcast_to(probs, shape),
+    )
+
+
+def _gap(
+    rows: Rows,
+    value: PolicyEvaluation,
+    answer: Covariances,
+    discount: Float[Array, ""],
+    objective: Objective,
+    structure: Structure | None,
+) -> Float[Array, ""]:
+    """First-order bound on the error of an entry: rounding, that of the mean values, and the last change of a sweep."""
+    n_states, n_actions = rows.policy.shape[-2:]
+    largest = jnp.max(jnp.diagonal(answer.q, axis1=-2, axis2=-1))
+    off = discount * value.gap
+    added = 2 * jnp.sqrt(jnp.max(rows.local)) * off + off**2
+    added = added + 4 * (n_states + n_actions + 8) * float(jnp.finfo(largest.dtype).eps) * largest
+    if structure is not None or isinstance(objective, Episodic):
+        return added * answer.iterations
+    return (added + discount**2 * answer.change) / (1.0 - discount**2)
+
+
+class CovarianceThompson(UsesRows):
+    """Draw the values of the actions of a state from a Gaussian with mean and covariance of `value_covariance`.
+
+    The plan is optimal in the mean MDP. The covariance of its values is exact for a belief with rows of its own at
+    every step, and where the policy is acyclic; on cycles it is that of independent copies (`allow_cycles`), too small.
+    Actions that lead to the same states have correlated values: the `joint` draw does not count the uncertainty that
+    they share as a reason to prefer one of them, a factored one does.
+
+    Args:
+        joint: with the covariances between the actions of a state, else with their variances alone.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
+
+    Raises:
+        ValueError: `scale` is negative or not finite; another noise.
+    """
+
+    joint: bool = eqx.field(default=True, static=True)
+    scale: float | Array = 1.0
+    noise: str = eqx.field(default="held", static=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_bool("joint", self.joint)
+
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
+        del mean
+        answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
+        return correlated_policy(key, answer.q_mean, answer.q_covariance, problem, self)

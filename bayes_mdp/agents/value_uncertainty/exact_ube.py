@@ -1,0 +1,276 @@
+"""The uncertainty Bellman equation whose solution is the posterior variance itself, from draws of the belief.
+
+Luis, Bottero, Vinogradska, Berkenkamp and Peters (2023), *Model-Based Uncertainty in Value Functions*, AISTATS; the
+local term in the form with the least Monte Carlo variance.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
+from bayes_mdp.agents.common.value_summary import ValueUncertainty
+from bayes_mdp.agents.common.variance_equation import (
+    Backup,
+    combined,
+    discount_of,
+    horizon_of,
+    next_values,
+    only_legal,
+    over_components,
+    propagated,
+    require_variances,
+    why_met_again,
+)
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, gaussian_policy
+from bayes_mdp.agents.value_uncertainty.monte_carlo import check_draws, chunk_size, over_draws
+from bayes_mdp.mdp import (
+    MDP,
+    CanMean,
+    CanSample,
+    HasVariances,
+    NamesSharedParameters,
+    Objective,
+    Problem,
+    SparseMDP,
+    Validity,
+)
+from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.validation import check_bool, check_count
+from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.planning.solve import check_problem
+
+_WHO = "exact.exact_ube"
+
+
+def exact_ube(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policy: Any,
+    objective: Objective,
+    *,
+    num_draws: int = 1000,
+    clip: bool = False,
+) -> ValueUncertainty:
+    """Posterior variance of the values of a policy as the solution of an uncertainty Bellman equation.
+
+        w(s, a) = Var[r + g p . Vbar] - g^2 E[ V_{p, pi}[Q^p - Qbar] ],    U = w + g^2 sum pbar pi U
+
+    over draws p of the belief: Qbar, Vbar, pbar are those of the mean MDP, V_{p, pi}[f] is the variance of f(s', a')
+    under s' ~ p, a' ~ pi (Luis et al. 2023). Without the last term it is the upper bound POMBU (Zhou et al. 2020). The
+    identity needs every row to be independent of the values that it leads to: independent rows, no unknown pair met
+    twice; otherwise U is a heuristic, and `validity` says why. A mixture is taken component by component, `num_draws`
+    draws each, then by total variance.
+
+    Host-side: compiles itself; draws are evaluated in chunks.
+
+    Args:
+        key: a typed key.
+        posterior: whatever can sample and has a mean.
+        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        num_draws: 2 or more.
+        clip: raise negative w to zero: no longer exact (never smaller), but a variance of every pair even from few
+            draws. Without it only the solution U is kept from falling below zero.
+
+    Raises:
+        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; an ability is missing; the variance of a mean
+            reward does not exist.
+    """
+    check_draws(key, posterior, num_draws, _WHO)
+    require_ability(posterior, CanMean, _WHO)
+    require_variances(posterior)
+    discount_of(objective)
+    mean = posterior.mean_mdp()  # type: ignore[attr-defined]
+    check_problem(mean, objective)
+    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
+    chunk = chunk_size(_one_of(posterior), num_draws)
+    parts = _compiled(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
+    return combined(posterior, parts, validity)
+
+
+def _one_of(posterior: Any) -> Any:
+    """The belief, or the first component of a mixture."""
+    return jax.tree.map(lambda x: x[0], posterior.components) if can_split(posterior) else posterior
+
+
+def _validity(
+    posterior: Any, mean: MDP | SparseMDP, probs: Any, objective: Objective, draws: str, clip: bool
+) -> Validity:
+    rows = posterior.components if can_split(posterior) else posterior
+    if not isinstance(rows, HasVariances):
+        return Validity("heuristic", "the belief does not say whether its rows are independent")
+    if not rows.independent_rows:
+        ties = posterior.ties if isinstance(posterior, NamesSharedParameters) else None
+        return Validity("heuristic", f"rows are not independent ({ties or 'the belief does not say which'})")
+    again = why_met_again(posterior, mean, probs, objective)
+    if again is not None:
+        return Validity("heuristic", again)
+    known = "independent rows, no unknown pair is met again"
+    if clip:
+        clipped = "negative local terms raised to zero"
+        return Validity("upper bound", f"{known}; {clipped}, up to Monte Carlo error: {draws}")
+    return Validity("exact", f"{known}; up to Monte Carlo error: {draws}")
+
+
+@partial(jax.jit, static_argnames=("chunk", "clip"))
+def _compiled(
+    key: PRNGKeyArray, posterior: Any, probs: Any, objective: Objective, num_draws: Any, *, chunk: int, clip: bool
+) -> Backup:
+    how = _How(num_draws, chunk, clip)
+    return over_components(lambda rows: _back_up(key, rows, probs, objective, how), posterior)
+
+
+class _How(NamedTuple):
+    """Draws in all and at once, and whether local terms are clipped."""
+
+    num_draws: Any
+    chunk: int
+    clip: bool
+
+
+def _back_up(
+    key: PRNGKeyArray, posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, how: _How
+) -> Backup:
+    """Mean values, w and U."""
+    mean = posterior.mean_mdp()
+    value = evaluate(mean, probs, objective)
+    return _equation(key, posterior, mean, value, probs, objective, how)
+
+
+def _equation(
+    key: PRNGKeyArray,
+    posterior: Any,
+    mean: MDP | SparseMDP,
+    value: PolicyEvaluation | Solution,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    how: _How,
+) -> Backup:
+    terms = _terms(key, posterior, value, probs, objective, how)
+    local = only_legal(terms.one_step - terms.downstream, mean)
+    local = jnp.maximum(local, 0.0) if how.clip else local
+    variance = propagated(mean, local, probs, objective)
+    converged = variance.converged & ~terms.unfinished
+    # Var V = E[(sum pi delta)^2] = sum pi U - E V_pi[delta]: the last part is zero for a deterministic policy.
+    v = jnp.maximum(variance.v - terms.of_actions, 0.0)
+    fields = (v, converged, variance.gap + terms.gap)
+    variance = eqx.tree_at(lambda e: (e.v, e.converged, e.gap), variance, fields)
+    whole = PolicyEvaluation(value.q, value.v, value.gain, value.converged, value.iterations, value.gap)
+    return Backup(whole, local, variance)
+
+
+class Terms(NamedTuple):
+    """Means over `count` draws: the two parts of w [*H S A]; V_pi[Q^p - Qbar] [*H S]; the planner's word."""
+
+    count: Float[Array, ""]
+    one_step: Float[Array, "*H S A"]
+    downstream: Float[Array, "*H S A"]
+    of_actions: Float[Array, "*H S"]
+    unfinished: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+
+
+def _terms(
+    key: PRNGKeyArray,
+    posterior: Any,
+    value: PolicyEvaluation | Solution,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    how: _How,
+) -> Terms:
+    """E[(r + g p . Vbar - Qbar)^2], g^2 E[V_{p, pi}[Q^p - Qbar]] and E[V_pi[Q^p - Qbar]].
+
+    Qbar is the mean of r + g p . Vbar whatever the belief, so the variance is a mean square: no degree of freedom is
+    lost to a mean of the draws.
+    """
+    discount, after = discount_of(objective), next_values(value.v, objective)
+
+    def one(mdp: MDP | SparseMDP) -> tuple[tuple[Any, Any, Any], PolicyEvaluation]:
+        own = evaluate(mdp, probs, objective)
+        legal = jnp.isfinite(value.q)
+        off = jnp.where(legal, mdp.reward + discount * _expected(mdp, after) - value.q, 0.0)
+        deviation = jnp.where(legal, own.q - value.q, 0.0)
+        mean, square = (probs * deviation).sum(-1), (probs * deviation**2).sum(-1)
+        first, second = next_values(mean, objective), next_values(square, objective)
+        downstream = discount**2 * (_expected(mdp, second) - _expected(mdp, first) ** 2)
+        return (off**2, downstream, square - mean**2), own
+
+    def statistics(draws: Any, real: Bool[Array, " B"]) -> Terms:
+        parts, own = jax.vmap(one)(draws)
+        count = jnp.sum(real).astype(own.gap.dtype)
+        one_step, downstream, of_actions = (jnp.tensordot(real / count, x, axes=1) for x in parts)
+        gap = jnp.max(jnp.where(real, own.gap, 0.0))
+        unfinished = jnp.any(real & ~own.converged)
+        return Terms(count, one_step, downstream, of_actions, unfinished, jnp.max(own.iterations), gap)
+
+    return over_draws(statistics, _merge, key, posterior, how.num_draws, how.chunk)
+
+
+def _merge(one: Terms, other: Terms) -> Terms:
+    share = other.count / (one.count + other.count)
+    return Terms(
+        one.count + other.count,
+        one.one_step + share * (other.one_step - one.one_step),
+        one.downstream + share * (other.downstream - one.downstream),
+        one.of_actions + share * (other.of_actions - one.of_actions),
+        one.unfinished | other.unfinished,
+        jnp.maximum(one.iterations, other.iterations),
+        jnp.maximum(one.gap, other.gap),
+    )
+
+
+def _expected(mdp: MDP | SparseMDP, values: Float[Array, "*H S"]) -> Float[Array, "*H S A"]:
+    """sum_s' P(s' | s, a) values(s'); an end contributes nothing."""
+    rows = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+    return jnp.einsum("...saz,...z->...sa", rows.transition_probs, values)
+
+
+class ExactUBE(UsesDraws):
+    """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `exact_ube`.
+
+    Args:
+        num_draws: 2 or more, for every plan.
+        clip: of local terms at zero. With few draws many are negative by chance, and pairs would lose their noise.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
+
+    Raises:
+        ValueError, TypeError: a number of draws below 2; `scale` is negative or not finite; another noise.
+    """
+
+    num_draws: int = eqx.field(default=30, static=True)
+    clip: bool = eqx.field(default=True, static=True)
+    scale: float | Array = 1.0
+    noise: str = eqx.field(default="held", static=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_count("num_draws", self.num_draws, 2)
+        check_bool("clip", self.clip)
+
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with the variance of draws."""
+        key_draws, key_noise = jax.random.split(key)
+        q, variance = self._moments(key_draws, belief, mean, plan, problem.objective)
+        return gaussian_policy(key_noise, q, self.scale * jnp.sqrt(variance), problem, self.noise)
+
+    def _moments(
+        self, key: PRNGKeyArray, belief: Any, mean: MDP | SparseMDP, plan: Solution, objective: Objective
+    ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
+        how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
+        probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
+        if can_split(belief):
+            parts = over_components(lambda rows: _back_up(key, rows, probs, objective, how), belief)
+            answer = combined(belief, parts, Validity("heuristic", "not judged"))
+            return answer.q_mean, answer.q_variance
+        return plan.q, _equation(key, belief, mean, plan, probs, objective, how).variance.q

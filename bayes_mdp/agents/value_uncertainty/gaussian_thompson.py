@@ -1,0 +1,172 @@
+"""Thompson sampling from a Gaussian belief about Q: the base of the agents that plan in the mean MDP of their belief.
+
+Every such agent makes the optimal plan of the mean MDP, asks its own method for mean and variance (or covariance) of
+the values of that plan, and acts greedily for a Gaussian draw of them: factored over actions, or joint.
+"""
+
+import abc
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.assumptions import require_rows
+from bayes_mdp.agents.common.optimism_terms import blank_plan
+from bayes_mdp.agents.common.replan import ReplanRule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
+from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_name, check_not_negative
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
+
+NOISES = ("held", "fresh")
+
+
+class ThompsonAgent(eqx.Module):
+    """An agent that plans in the mean MDP of its belief and samples the values of that plan.
+
+    Args:
+        scale: zeta, of the noise, zero or greater (a leaf, so that sweeps vmap over it).
+        noise: "held" for the length of a plan, or "fresh" at every step (see `gaussian_policy`).
+        replan: as in `PSRL`.
+    """
+
+    scale: eqx.AbstractVar[float | Array]
+    noise: eqx.AbstractVar[str]
+    replan: eqx.AbstractVar[ReplanRule | None]
+
+    def __check_init__(self) -> None:
+        check_not_negative("scale", self.scale)
+        check_name("noise", self.noise, NOISES)
+
+    @abc.abstractmethod
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief that a plan cannot use."""
+
+    @abc.abstractmethod
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """The Gaussian policy for the values of `plan`, which is optimal in the `mean` MDP of `belief`."""
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
+        """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Raises:
+            ValueError: an objective other than `Discounted` and `Episodic`.
+        """
+        del key
+        return blank_plan(problem, "an agent with variances of values")
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+    ) -> tuple[GaussianThompson, Solution | None]:
+        """The policy, and the plan of the mean MDP.
+
+        Raises:
+            ValueError, TypeError: as `check_belief`.
+        """
+        self.check_belief(belief)
+        mean = belief.mean_mdp()
+        solution = solve(mean, problem.objective, start=state)  # from the last plan on
+        policy = self.policy(key, problem, belief, mean, solution)
+        return policy, None if state is None else solution
+
+
+class UsesRows(ThompsonAgent):
+    """An agent whose variances have a closed form for independent rows, and mixtures of such."""
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
+
+        Raises:
+            ValueError: tied rows; a variance of a mean reward that does not exist. TypeError: an ability is missing.
+        """
+        require_rows(belief, type(self).__name__)
+        require_variances(belief)
+
+
+class UsesDraws(ThompsonAgent):
+    """An agent whose variances are those of draws."""
+
+    def check_belief(self, belief: Any) -> None:
+        """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
+
+        Raises:
+            ValueError: a variance of a mean reward does not exist. TypeError: the belief cannot sample, or has no mean.
+        """
+        require_ability(belief, CanSample, type(self).__name__)
+        require_ability(belief, CanMean, type(self).__name__)
+        require_variances(belief)
+
+
+def gaussian_policy(
+    key: PRNGKeyArray,
+    mean: Float[Array, "*H S A"],
+    sd: Float[Array, "*H S A"] | None,
+    problem: Problem,
+    noise: str,
+    *,
+    factor: Float[Array, "*H S A A"] | None = None,
+) -> GaussianThompson:
+    """Thompson sampling from Gaussian values: factored (`sd`) or joint over the actions of a state (`factor`).
+
+    "held": one draw for the length of the plan; "fresh": a draw at every step ([UBE18] and [BMRL19] as printed, which
+    explores far worse where many steps in a row must agree).
+    """
+    legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
+    policy = GaussianThompson(mean, sd, factor=factor, legal=legal)
+    return policy.hold(key) if noise == "held" else policy
+
+
+def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B A A"]:
+    """Lower triangular L with L L' = `covariance`, which is symmetric and positive semidefinite up to rounding.
+
+    Cholesky's recursion in which a pivot that is zero to within rounding gives a column of zeros: the exact factor of a
+    singular covariance, where `jnp.linalg.cholesky` answers nan. No jitter: what has no noise keeps none.
+    """
+    size = covariance.shape[-1]
+    rows = jnp.arange(size)
+    scale = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    floor = 8 * size * float(jnp.finfo(covariance.dtype).eps) * scale
+
+    def body(k: Any, state: Any) -> Any:
+        rest, factor = state
+        column = jnp.where(rows >= k, rest[..., k], 0.0)
+        pivot = column[..., k]
+        positive = pivot > floor[..., k]
+        column = column / jnp.sqrt(jnp.where(positive, pivot, 1.0))[..., None]
+        # No entry of a column exceeds the standard deviation of its row, whatever rounding did to the pivot.
+        bound = jnp.sqrt(jnp.maximum(scale, 0.0))
+        column = jnp.where(positive[..., None], jnp.clip(column, -bound, bound), 0.0)
+        rest = rest - column[..., :, None] * column[..., None, :]
+        return rest, factor.at[..., k].set(column)
+
+    return lax.fori_loop(0, size, body, (covariance, jnp.zeros_like(covariance)))[1]
+
+
+class JointThompson(Protocol):
+    """The options of an agent that `correlated_policy` reads."""
+
+    joint: bool
+    scale: float | Array
+    noise: str
+
+
+def correlated_policy(
+    key: PRNGKeyArray,
+    mean: Float[Array, "*H S A"],
+    covariance: Float[Array, "*H S A A"],
+    problem: Problem,
+    agent: JointThompson,
+) -> GaussianThompson:
+    """Gaussian Thompson sampling with the covariances between the actions of a state (`joint`), or without."""
+    if agent.joint:
+        factor = agent.scale * semidefinite_factor(covariance)
+        return gaussian_policy(key, mean, None, problem, agent.noise, factor=factor)
+    sd = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
+    return gaussian_policy(key, mean, agent.scale * sd, problem, agent.noise)

@@ -1,0 +1,242 @@
+"""Variances of values by draws of the belief, and Gaussian Thompson sampling from them: serves any belief.
+
+The values of a policy are computed in draws of the belief, many at a time but never all: moments are merged chunk by
+chunk, so that memory does not grow with the number of draws.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
+from bayes_mdp.agents.common.value_summary import ValueUncertainty
+from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, correlated_policy
+from bayes_mdp.mdp import MDP, CanSample, Objective, Problem, SparseMDP, Validity
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.validation import check_bool, check_count, check_key, is_concrete
+from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning.computed_once import computed_once
+from bayes_mdp.planning.episodic import policy_values
+from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.solution import Solution
+
+MOST_AT_ONCE = 1000  # draws in a chunk
+NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
+
+
+class DrawMoments(NamedTuple):
+    """count draws; mean of q [*H S A] (0 where illegal); sum of products of deviations [*H S A A]; the planner's word.
+
+    `illegal`: q is -inf.
+    """
+
+    count: Float[Array, ""]
+    mean: Float[Array, "*H S A"]
+    products: Float[Array, "*H S A A"]
+    illegal: Bool[Array, "*H S A"]
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+
+    @property
+    def covariance(self) -> Float[Array, "*H S A A"]:
+        """Between the values of the actions of a state; unbiased."""
+        return self.products / (self.count - 1.0)
+
+
+def check_draws(key: Any, posterior: Any, num_draws: Any, who: str) -> None:
+    """Refuse what is no key, cannot be sampled, or is no number of draws.
+
+    Raises:
+        ValueError, TypeError: as said.
+    """
+    check_key("key", key)
+    require_ability(posterior, CanSample, who)
+    check_count("num_draws", num_draws, 2)
+
+
+def read_probs(posterior: CanSample, policy: Any, objective: Objective) -> Float[Array, "*H S A"]:
+    """The policy as probabilities, checked against what the draws of the belief have in common. Host side."""
+    key = jax.random.key(0)
+    shape = jax.eval_shape(posterior.sample, key).reward.shape
+    return policy_probs(policy, outline(key, posterior, shape), horizon=horizon_of(objective))
+
+
+def chunk_size(posterior: CanSample, num_draws: int) -> int:
+    """How many draws are evaluated at once."""
+    outline = jax.eval_shape(posterior.sample, jax.random.key(0))
+    numbers = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(outline))
+    return min(num_draws, MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers))
+
+
+def over_draws(
+    statistics: Callable[[Any, Bool[Array, " B"]], Any],
+    merge: Callable[[Any, Any], Any],
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    num_draws: Any,
+    chunk: int,
+) -> Any:
+    """`statistics(draws, real)` of chunks of draws, merged; `real` masks what only fills up the last chunk.
+
+    Statistics of all zeros must be neutral in `merge`. `num_draws` may be traced: one program serves any number.
+    """
+
+    def one(index: Any) -> Any:
+        keys = jax.random.split(jax.random.fold_in(key, index), chunk)
+        draws = computed_once(jax.vmap(posterior.sample)(keys))
+        return statistics(draws, index * chunk + jnp.arange(chunk) < num_draws)
+
+    if is_concrete(num_draws) and num_draws <= chunk:
+        return one(0)
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(one, 0))
+    return lax.fori_loop(0, -(-num_draws // chunk), lambda index, total: merge(total, one(index)), start)
+
+
+def draw_moments(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    number: tuple[Any, int],
+) -> DrawMoments:
+    """Mean and covariance of the values of a policy over draws; `number`: of all, and at once. Traceable."""
+
+    def statistics(draws: Any, real: Bool[Array, " B"]) -> DrawMoments:
+        value = jax.vmap(lambda mdp: evaluate(mdp, probs, objective))(draws)
+        illegal = jnp.isneginf(value.q[0])
+        weight = real.astype(value.q.dtype)
+        count = weight.sum()
+        q = jnp.where(illegal, 0.0, value.q)
+        mean = jnp.tensordot(weight, q, axes=1) / count
+        off = q - mean
+        products = jnp.einsum("n,n...a,n...b->...ab", weight, off, off)
+        gap = jnp.max(jnp.where(real, value.gap, 0.0))
+        unfinished = jnp.any(real & ~value.converged)
+        return DrawMoments(count, mean, products, illegal, unfinished, jnp.max(value.iterations), gap)
+
+    moments = over_draws(statistics, _merge, key, posterior, *number)
+    return moments._replace(converged=~moments.converged)
+
+
+def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
+    """Chan, Golub and LeVeque (1983). While chunks are merged, `converged` holds its opposite."""
+    count = one.count + other.count
+    share, shift = other.count / count, other.mean - one.mean
+    products = one.products + other.products + one.count * share * shift[..., :, None] * shift[..., None, :]
+    return DrawMoments(
+        count,
+        one.mean + share * shift,
+        products,
+        one.illegal | other.illegal,
+        one.converged | other.converged,
+        jnp.maximum(one.iterations, other.iterations),
+        jnp.maximum(one.gap, other.gap),
+    )
+
+
+def by_draws(
+    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, *, num_draws: int = 1000
+) -> ValueUncertainty:
+    """Mean and variance of the values of a policy over draws of the belief: right for any belief, cycles and ties too.
+
+    Exact up to Monte Carlo error: with Gaussian values the relative standard error of a variance is
+    sqrt(2 / num_draws), more where their tails are heavy (cycles with a discount near one). Host-side: compiles itself;
+    draws are evaluated in chunks, so that memory does not grow with their number.
+
+    Args:
+        key: a typed key.
+        posterior: whatever can sample.
+        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        num_draws: 2 or more.
+
+    Raises:
+        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample, or that knows that
+            the variance of a mean reward does not exist.
+    """
+    moments, probs = _door(key, posterior, policy, objective, num_draws, "exact.by_draws")
+    covariance = moments.covariance
+    q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
+    v_variance = jnp.einsum("...a,...ab,...b->...", probs, covariance, probs)
+    error = (2.0 / num_draws) ** 0.5
+    validity = Validity("exact", f"up to Monte Carlo error: {num_draws} draws, about {error:.1%} of a variance")
+    q_mean = jnp.where(moments.illegal, -jnp.inf, moments.mean)
+    v_mean = policy_values(q_mean, probs)
+    status = moments.converged, moments.iterations, moments.gap
+    return ValueUncertainty(q_mean, v_mean, q_variance, v_variance, None, None, *status, validity)
+
+
+def action_covariance(
+    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, *, num_draws: int = 1000
+) -> Float[Array, "*H S A A"]:
+    """Covariance between the values of the actions of each state, over the draws of `by_draws` with this key.
+
+    Host-side. Zero where an action is illegal. Arguments and errors: as `by_draws`.
+    """
+    return _door(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
+
+
+def _door(
+    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, num_draws: int, who: str
+) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
+    check_draws(key, posterior, num_draws, who)
+    require_variances(posterior)
+    discount_of(objective)
+    probs = read_probs(posterior, policy, objective)
+    chunk = chunk_size(posterior, num_draws)
+    return _moments(key, posterior, probs, objective, num_draws, chunk=chunk), probs
+
+
+@partial(jax.jit, static_argnames="chunk")
+def _moments(
+    key: PRNGKeyArray, posterior: Any, probs: Any, objective: Objective, num_draws: Any, *, chunk: int
+) -> DrawMoments:
+    return draw_moments(key, posterior, probs, objective, (num_draws, chunk))
+
+
+class MonteCarloThompson(UsesDraws):
+    """Gaussian Thompson sampling with mean and covariance of the values of the plan over draws of the belief.
+
+    The plan is optimal in the mean MDP; its values are worked out in `num_draws` draws, and a Gaussian of their mean
+    and covariance is drawn: joint over the actions of a state, or factored. Any belief that can sample and has a mean
+    serves: tied rows, mixtures, draws.
+
+    Args:
+        num_draws: 2 or more. The covariance has rank num_draws - 1 at most.
+        joint: with the covariances between the actions of a state, else with their variances alone.
+        scale, noise, replan: as in `thompson.ThompsonAgent`.
+
+    Raises:
+        ValueError, TypeError: a number of draws below 2; `scale` is negative or not finite; another noise.
+    """
+
+    num_draws: int = eqx.field(default=30, static=True)
+    joint: bool = eqx.field(default=True, static=True)
+    scale: float | Array = 1.0
+    noise: str = eqx.field(default="held", static=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_count("num_draws", self.num_draws, 2)
+        check_bool("joint", self.joint)
+
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with mean and covariance of the values of the plan over draws."""
+        del mean
+        key_draws, key_noise = jax.random.split(key)
+        probs = jax.nn.one_hot(plan.policy, problem.space.n_actions, dtype=plan.q.dtype)
+        number = self.num_draws, chunk_size(belief, self.num_draws)
+        moments = draw_moments(key_draws, belief, probs, problem.objective, number)
+        return correlated_policy(key_noise, moments.mean, moments.covariance, problem, self)

@@ -1,0 +1,246 @@
+"""The uncertainty Bellman equation: a bound on the posterior variance of Q, and Thompson sampling from it.
+
+[UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
+Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019. The local
+variance as printed in either is no bound; the forms here are.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.assumptions import require_rows
+from bayes_mdp.agents.common.replan import ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
+from bayes_mdp.agents.common.value_summary import ValueUncertainty
+from bayes_mdp.agents.common.variance_equation import (
+    Backup,
+    back_up,
+    combined,
+    compiled,
+    discount_of,
+    moments_of_plan,
+    next_values,
+    only_legal,
+    over_components,
+    problem_of,
+    why_met_again,
+)
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, gaussian_policy
+from bayes_mdp.mdp import MDP, Episodic, FirstExit, Objective, Problem, SparseMDP, Validity
+from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
+from bayes_mdp.planning.solution import Solution
+
+FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
+
+Pairs = Float[Array, "*H S A"]
+
+
+def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None, form: str = "ratio") -> Pairs:
+    """nu of the uncertainty Bellman equation: what each pair adds to the variance of values. Traceable.
+
+    Rewards on (s, a): Var(mean reward) + discount^2 q_max^2 spread; on (s, a, s'): pbar . Var(mean reward) + q_max^2
+    spread, without the square of the discount, because the row then multiplies r + discount V.
+
+    Args:
+        posterior: with independent rows (of a mixture: `jax.vmap` over its `components`).
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        q_max: a bound on |posterior-mean value| (of reward + discount value where rewards depend on the outcome), in
+            units of the value. None: max |mean reward| / (1 - discount), or horizon times max |mean reward|.
+        form: "ratio", "dirichlet", "twice", "count": bounds; "printed": [UBE18] lemma 1, none in general. See
+            `variance_factor` of the posterior.
+
+    Returns:
+        [*H S A], squared units of the value; zero where the action is illegal.
+
+    Raises:
+        ValueError: tied rows, a mixture, a variance that does not exist, a `q_max` that is negative or not finite (or
+            None under `FirstExit`), another form. TypeError: an ability is missing.
+    """
+    if can_split(posterior):
+        raise ValueError("posterior is a mixture, expected one of its components (jax.vmap over them, or ube.solve)")
+    require_rows(posterior, "ube.local_uncertainty")
+    _check_options(q_max, form)
+    discount_of(objective)
+    bound = default_q_max(posterior, objective) if q_max is None else q_max
+    return only_legal(_local(posterior, objective, bound, form), posterior.mean_mdp())
+
+
+def solve(
+    posterior: Any, policy: Any, objective: Objective, *, q_max: Any = None, form: str = "ratio"
+) -> ValueUncertainty:
+    """Solve the uncertainty Bellman equation of a policy ([UBE18] equation 6, with the square of the discount).
+
+    u = nu + discount^2 sum pbar pi u. u bounds the posterior variance of Q from above where rows are independent, no
+    unknown pair can be met twice and the form is a bound; `validity` says whether that was proven. Pure and traceable
+    (under a trace nothing can be proven of cycles). A mixture is taken component by component, then by total variance.
+
+    Args:
+        posterior, objective, q_max, form: as `local_uncertainty`; mixtures of posteriors with independent rows too.
+        policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
+
+    Raises:
+        ValueError: as `local_uncertainty` (but for mixtures) and `planning.evaluate`; a `q_max` below a |posterior-mean
+            value|, which it must bound (the state is named).
+    """
+    _check_options(q_max, form)
+    mean, policy = problem_of(posterior, policy, objective, "ube.solve")
+    bound = jnp.asarray(default_q_max(posterior, objective) if q_max is None else q_max, mean.reward.dtype)
+    parts = _parts(posterior, policy, objective, bound, form=form)
+    unseen = None
+    if q_max is not None:
+        seen = is_concrete(bound, parts.value)
+        unseen = None if seen else "inside a trace q_max is not compared with the values"
+        if seen:
+            _require_bound(posterior, parts, objective, bound)
+    again = why_met_again(posterior, mean, policy, objective) or unseen
+    proven = form != "printed" or _covers(posterior, parts, objective, bound)
+    return combined(posterior, parts, _validity(form, again, proven, bound), bound)
+
+
+def default_q_max(posterior: Any, objective: Objective) -> Float[Array, ""]:
+    """max |mean reward| / (1 - discount), or horizon times max |mean reward|: a bound on every posterior-mean value.
+
+    Mean rewards are those of (s, a), or of every possible outcome where rewards depend on it, so that reward + discount
+    value is bounded too; of legal pairs, and over all components of a mixture.
+
+    Raises:
+        ValueError: `FirstExit`, which has no such bound.
+    """
+    if isinstance(objective, FirstExit):
+        raise ValueError("q_max is None, expected a bound on |values| under FirstExit, where none follows from rewards")
+
+    def largest(belief: Any) -> Float[Array, ""]:
+        mean = belief.mean_mdp()
+        zero = jnp.zeros(mean.reward.shape[:-1], mean.reward.dtype)
+        size = belief.row_bound(zero, 0.0) if belief.rewards_by_outcome else jnp.abs(mean.reward)
+        return jnp.max(only_legal(size, mean))
+
+    reward = jnp.max(over_components(largest, posterior))
+    return reward * objective.horizon if isinstance(objective, Episodic) else reward / (1 - discount_of(objective))
+
+
+def _back_up(posterior: Any, policy: Any, objective: Objective, bound: Any, form: str) -> Backup:
+    def one(belief: Any) -> Backup:
+        return back_up(belief, lambda each, _: _local(each, objective, bound, form), policy, objective)
+
+    return over_components(one, posterior)
+
+
+_parts = compiled(_back_up, "form")
+
+
+def _row_term(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs:
+    factor = q_max if posterior.rewards_by_outcome else discount_of(objective) * q_max
+    return factor**2 * posterior.variance_factor(form)
+
+
+def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs:
+    return _row_term(posterior, objective, q_max, form) + posterior.expected_reward_variance()
+
+
+def _check_options(q_max: Any, form: str) -> None:
+    check_name("form", form, FORMS)
+    if q_max is not None:
+        check_not_negative("q_max", q_max)
+        if jnp.shape(q_max):
+            raise ValueError(f"q_max has shape {jnp.shape(q_max)}, expected one number")
+
+
+def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:
+    """Refuse a `q_max` that a posterior-mean value exceeds by more than its numerical error. Host side."""
+    split = can_split(posterior)
+    by_outcome = (posterior.components if split else posterior).rewards_by_outcome
+
+    def size(belief: Any, part: Backup) -> tuple[Any, Any]:
+        if not by_outcome:
+            return jnp.abs(part.value.v), part.value.gap
+        values = next_values(part.value.v, objective)
+        return only_legal(belief.row_bound(values, discount_of(objective)), belief.mean_mdp()), part.value.gap
+
+    sizes, gap = (np.asarray(x) for x in over_components(size, posterior, parts))
+    worst = np.unravel_index(np.argmax(sizes), sizes.shape)
+    if sizes[worst] - np.max(gap) <= float(q_max) * (1 + 1e-6):
+        return
+    what = f"|{'reward + discount value' if by_outcome else 'value'}|"
+    index = tuple(int(i) for i in (worst[1:] if split else worst))
+    raise ValueError(
+        f"q_max is {float(q_max):.6g}, expected at least {sizes[worst]:.6g}, the largest posterior-mean {what}: "
+        f"that of {_place(posterior, index, by_outcome)}"
+    )
+
+
+def _place(posterior: Any, index: tuple[int, ...], pair: bool) -> str:
+    """The state, by its name where the posterior has a space, of [*H S] or (`pair`) [*H S A]."""
+    *step, state = index[:-1] if pair else index
+    space = getattr(posterior, "space", None)
+    name = state if space is None else space.state_names[state]
+    action = ""
+    if pair:
+        action = f", action {index[-1] if space is None else space.action_names[index[-1]]!r}"
+    return f"state {name!r}{action}" + (f", step {step[0]}" if step else "")
+
+
+def _covers(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> bool:
+    """Whether the "printed" term is nowhere below the variance Var[P . x] that it stands for, x at its mean.
+
+    That is what the proof of the bound needs; it holds wherever the mean values lie in an interval of length q_max.
+    """
+
+    def short(belief: Any, part: Backup) -> Any:
+        needed = belief.transition_variance(next_values(part.value.v, objective), discount_of(objective))
+        excess = needed - _row_term(belief, objective, q_max, "printed") * (1 + 1e-5)
+        return jnp.any(only_legal(excess, belief.mean_mdp()) > 0)
+
+    below = over_components(short, posterior, parts)
+    return is_concrete(below) and not np.any(np.asarray(below))
+
+
+def _validity(form: str, again: str | None, proven: bool, q_max: Any) -> Validity:
+    used = f"q_max = {float(q_max):.6g}" if is_concrete(q_max) else "a traced q_max"
+    if again is not None:
+        return Validity("heuristic", f"{again}; {used}")
+    if not proven:
+        reason = f'"printed" is a bound only where values lie in an interval of length q_max, not shown here; {used}'
+        return Validity("heuristic", reason)
+    interval = ", whose length the values stay within" if form == "printed" else ""
+    return Validity("upper bound", f'independent rows, no unknown pair is met again; form "{form}", {used}{interval}')
+
+
+class UBE(UsesRows):
+    """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
+
+    Args:
+        q_max: as in `local_uncertainty` (a leaf); it is not compared with the values.
+        form: as in `local_uncertainty`.
+        scale, noise, replan: as in `thompson.ThompsonAgent`; the scale is 1 in theory.
+
+    Raises:
+        ValueError: `scale` or `q_max` is negative or not finite; another form or noise.
+    """
+
+    scale: float | Array = 1.0
+    q_max: float | Array | None = None
+    form: str = eqx.field(default="ratio", static=True)
+    noise: str = eqx.field(default="held", static=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        _check_options(self.q_max, self.form)
+
+    def policy(
+        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+    ) -> GaussianThompson:
+        """Thompson sampling with variance u of the uncertainty Bellman equation.
+
+        Raises:
+            ValueError, TypeError: not inside a trace: as `ube.solve`.
+        """
+        objective = problem.objective
+        bound = default_q_max(belief, objective) if self.q_max is None else self.q_max
+        q, u = moments_of_plan(belief, lambda each, _: _local(each, objective, bound, self.form), mean, plan, objective)
+        return gaussian_policy(key, q, self.scale * jnp.sqrt(u), problem, self.noise)

@@ -1,0 +1,139 @@
+"""Replicates of the data, and the log-likelihood of the data, under each draw. NumPy in float64, host-side."""
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+from scipy.special import xlogy
+
+from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe
+from bayes_mdp.calibration.belief.parameter_draws import Draws, check_draws, draw
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, reference
+from bayes_mdp.calibration.belief.prior_density import draw_prior
+from bayes_mdp.calibration.belief.reward_density import Law, Moments
+from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.validation import check_name
+
+NUMBERS_AT_ONCE = 2**22
+
+
+def draws_and_rows(
+    key: PRNGKeyArray, posterior: FittedPosterior, data: Data, num_draws: int, group: str
+) -> tuple[Draws, Rows]:
+    """Draws, and the transitions one by one.
+
+    Args:
+        key: of the draws.
+        posterior: as `infer` returns it, or a mixture.
+        data: the transitions that it was inferred from.
+        num_draws: number of draws.
+        group: what is drawn from, "posterior" or "prior".
+
+    Raises:
+        ValueError, TypeError: as `to_arviz`; data that are sums.
+    """
+    check_posterior(posterior, num_draws)
+    check_name("group", group, ("posterior", "prior"))
+    check_draws(posterior, num_draws, _number_of(data))
+    rows, _ = observe(reference(posterior), data)
+    if rows is None:
+        raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
+    return (draw if group == "posterior" else draw_prior)(key, posterior, num_draws), rows
+
+
+def _number_of(data: Data) -> int:
+    """Number of transitions; 0 if `data` are sums."""
+    data = data.transitions if isinstance(data, Log) else data
+    return int(np.size(data.state)) if isinstance(data, Transitions) else 0
+
+
+def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[str, np.ndarray]:
+    """Per draw and transition [N T], another outcome of the same pair, and another reward."""
+    pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
+    probs = draws.transition_probs[(slice(None), *pairs)]
+    made: dict[str, np.ndarray] = {"observed_next_state": _categorical(rng, probs, which.reshape(-1)).astype(np.int32)}
+    if draws.law is not None:
+        reward = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome))
+        made["observed_reward"] = reward.astype(np.float32)
+    return made
+
+
+def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dict[str, np.ndarray]:
+    """Per draw and pair, outcomes and the sum of the rewards, with as many visits of each pair as in the data."""
+    tried = cells.tried
+    counts = np.zeros(draws.transition_probs.shape, np.int32)
+    n = np.round(cells.transition_counts[tried].sum(-1)).astype(np.int64)
+    probs = draws.transition_probs[(slice(None), *tried)].astype(np.float64)
+    counts[(slice(None), *tried)] = rng.multinomial(n, probs / probs.sum(-1, keepdims=True))
+    made: dict[str, np.ndarray] = {"transition_counts": counts}
+    if draws.law is not None:
+        made["reward_total"] = draws.reward_total(rng, cells.rewards.count, (...,)).astype(np.float32)
+    return made
+
+
+def observed_rows(rows: Rows, has_rewards: bool) -> dict[str, np.ndarray]:
+    """The data, under the names of `replicate_rows`."""
+    made = {"observed_next_state": rows.outcome.astype(np.int32)}
+    return {**made, "observed_reward": rows.reward} if has_rewards else made
+
+
+def observed_cells(cells: Cells, has_rewards: bool) -> dict[str, np.ndarray]:
+    """The data, under the names of `replicate_cells`."""
+    made = {"transition_counts": np.round(cells.transition_counts).astype(np.int32)}
+    return {**made, "reward_total": cells.rewards.count * cells.rewards.mean} if has_rewards else made
+
+
+def log_likelihood_rows(draws: Draws, rows: Rows) -> Float[np.ndarray, "N T"]:
+    """log p(next state, reward | state, action) of each transition under each draw; a missing reward adds nothing."""
+    probs = draws.transition_probs[(slice(None), *rows.cell, rows.outcome)].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        outcome = np.log(probs)
+    if draws.law is None:
+        return outcome
+    observed = np.isfinite(rows.reward)
+    reward = np.where(observed, rows.reward, 0.0)
+    where = rows.reward_cell(draws.by_outcome)
+    # Missing and known rewards have no density: their count is zero.
+    counted = observed & ~draws.known[where]
+    single = Moments(counted.astype(float), reward, np.zeros(reward.shape))
+    constant = np.where(counted, draws.law.log_base(reward), 0.0) if isinstance(draws.law, Law) else 0.0
+    return outcome + constant + draws.reward_log_prob(single, where)
+
+
+def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]:
+    """The same, summed over the transitions of each of the C visited pairs, as a sequence (no multinomial factors).
+
+    Terms without parameters (- log r! of Poisson rewards) are left out: they do not follow from sums.
+    """
+    tried = cells.tried
+    outcome = xlogy(cells.transition_counts[tried], draws.transition_probs[(slice(None), *tried)]).sum(-1)
+    if draws.law is None:
+        return outcome
+    reward = draws.reward_log_prob(Moments(*(x[tried] for x in cells.rewards)), tried)
+    return outcome + (reward.sum(-1) if draws.by_outcome else reward)
+
+
+def _categorical(
+    rng: np.random.Generator, probs: Float[np.ndarray, "N C O"], which: Int[np.ndarray, " T"]
+) -> Int[np.ndarray, "N T"]:
+    """An index drawn from row `which` of each draw.
+
+    A block of draws at a time, as their cumulative sums take more memory than the draws.
+    """
+    n, c, o = probs.shape
+    uniform = rng.random((n, which.size))
+    size = max(1, NUMBERS_AT_ONCE // (c * o))
+    return np.concatenate([_search(probs[i : i + size], uniform[i : i + size], which) for i in range(0, n, size)])
+
+
+def _search(
+    probs: Float[np.ndarray, "N C O"], uniform: Float[np.ndarray, "N T"], which: Int[np.ndarray, " T"]
+) -> Int[np.ndarray, "N T"]:
+    """Inversion of all rows by one binary search: the cumulative sums of row r are laid out in [r, r + 1]."""
+    n, c, o = probs.shape
+    cumulative = np.cumsum(probs.astype(np.float64), axis=-1)
+    cumulative /= cumulative[..., -1:]
+    start = np.arange(n * c, dtype=np.float64).reshape(n, c)
+    row = start[:, which]
+    # Rounding must not carry a draw into the next row.
+    target = np.minimum(row + uniform, np.nextafter(row + 1.0, 0.0))
+    found = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
+    return found - (row * o).astype(np.int64)

@@ -1,0 +1,114 @@
+"""Draws of the whole law of a transition from a posterior: transition rows together with the law of one reward.
+
+`sample` of a posterior gives an `MDP` with mean rewards. The likelihood of data needs the law of the rewards as well.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, reward_table, transition_table
+from bayes_mdp.models.tracing import traced_alone
+
+
+@runtime_checkable
+class CanThin(Protocol):
+    """A posterior by weighted draws that can be resampled to equal weights."""
+
+    def thinned(self, key: PRNGKeyArray, num: int) -> CollapsedPosterior | SampledPosterior:
+        """The same posterior by `num` draws of equal weight."""
+        ...
+
+
+@runtime_checkable
+class HasSites(Protocol):
+    """A posterior with draws of every latent site of the program."""
+
+    @property
+    def sites(self) -> dict[str, Array]:
+        """Site -> [N ...]."""
+        ...
+
+
+class Law(NamedTuple):
+    """The law of one transition of a space.
+
+    Args:
+        rows: probabilities of the outcomes.
+        rewards: the law of one reward in every cell.
+    """
+
+    rows: Float[Array, "*H S A O"]
+    rewards: RewardTable
+
+    def mdp(self, space: StateActionSpace) -> MDP:
+        """Its rows and the mean of its rewards."""
+        rows, mean = self.rows, self.rewards.mean
+        if self.rewards.by_outcome:
+            mean = (rows * mean).sum(-1)
+        ends = rows[..., -1] if space.ends else None
+        return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal)
+
+    def noise(self) -> Float[Array, "*H S A"]:
+        """Variance of one reward around the mean of its cell, averaged over outcomes; zero where rewards are known."""
+        law = self.rewards.law
+        noise = jnp.zeros_like(self.rewards.mean) if law is None else law.variance
+        return (self.rows * noise).sum(-1) if self.rewards.by_outcome else noise
+
+    def log_likelihood(self, transitions: Transitions, space: StateActionSpace) -> Float[Array, ""]:
+        """log p(next states, rewards | states, actions) of the transitions; a missing reward adds nothing."""
+        cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
+        total = jnp.log(self.rows[(*cell, outcome)]).sum()
+        if self.rewards.law is None or transitions.reward is None:
+            return total
+        density = self.rewards.at(cell, outcome).log_prob(transitions.reward)
+        observed = transitions.reward_observed
+        return total + (density if observed is None else jnp.where(observed, density, 0.0)).sum()
+
+
+def law_of_spec(world: MDPSpec, space: StateActionSpace) -> Law:
+    """The law that a prior program returned, with parameters broadcast to all pairs."""
+    return Law(transition_table(world, space), reward_table(world, space))
+
+
+@traced_alone
+def law_of_sites(sites: dict[str, Array], prior: Prior, space: StateActionSpace) -> Law:
+    """The law that the program returns when its latent sites have these values."""
+    with handlers.seed(rng_seed=0), handlers.substitute(data=sites):
+        return law_of_spec(prior(space), space)
+
+
+def sample_law(key: PRNGKeyArray, posterior: FittedPosterior, space: StateActionSpace) -> Law:
+    """One draw from a posterior in closed form, or from a mixture of such. Traceable.
+
+    Raises:
+        TypeError: another posterior.
+    """
+    if isinstance(posterior, MixturePosterior):
+        key_component, key = jax.random.split(key)
+        posterior = posterior.draw_component(key_component)
+    if isinstance(posterior, ConjugatePosterior):
+        return _sample_conjugate(key, posterior)
+    raise TypeError(f"posterior is a {type(posterior).__name__}, expected one whose reward law can be drawn")
+
+
+def _sample_conjugate(key: PRNGKeyArray, posterior: ConjugatePosterior) -> Law:
+    key_rows, key_rewards = jax.random.split(key)
+    rows, cells = posterior.transition_probs.sample(key_rows), posterior.reward_cells
+    if isinstance(cells, KnownRewards):
+        return Law(rows, RewardTable(None, cells.mean(), cells.by_outcome))
+    mean, noise = cells.sample_with_noise(key_rewards)
+    law = dist.Normal(mean, jnp.sqrt(noise)) if cells.prior.law is dist.Normal else cells.prior.law(mean)
+    return Law(rows, RewardTable(law, None, cells.by_outcome))

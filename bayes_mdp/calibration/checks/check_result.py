@@ -1,0 +1,248 @@
+"""`Check`: the result of a check, as numbers and in words."""
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable
+from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
+
+FORMAT = "bayes_mdp check 1"
+WIDTH = 100
+SHOWN = 5
+JOINT, OPTIMAL = "joint", "P(optimal)"
+LITTLE = 0.1  # contraction below which the data are hardly informative
+STRONG = 3.0  # standard errors above which a mean or a standard deviation of z-scores is reported
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Whether posteriors are calibrated; `print` it for a report in words.
+
+    Args:
+        dataset: everything, as an `xarray.Dataset` (see `check`); `load_check` reads its file.
+    """
+
+    dataset: xr.Dataset
+
+    def at(self, false_alarm: float) -> "Check":
+        """The same simulations, tested at another probability of a false alarm.
+
+        Raises:
+            ValueError: it does not lie between 0 and 1.
+        """
+        if not 0 < false_alarm < 1:
+            raise ValueError(f"false_alarm is {false_alarm}, expected a probability between 0 and 1")
+        return Check(self.dataset.assign_attrs(false_alarm=false_alarm))
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether no test rejects."""
+        return not self.findings
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Names of what is not calibrated: quantities, "joint", "P(optimal)"; the clearest first."""
+        p_values = self.p_values
+        least = self.dataset.attrs["false_alarm"] / len(p_values)
+        return tuple(sorted((name for name, p in p_values.items() if p < least), key=lambda name: p_values[name]))
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Of every test. Bonferroni: each is compared with `false_alarm` over their number."""
+        of_quantities = self._varying["p_value"]
+        named = zip(of_quantities["quantity"].to_numpy(), of_quantities.to_numpy(), strict=True)
+        tests = {str(name): float(p) for name, p in named}
+        for name, variable in ((JOINT, "joint_p_value"), (OPTIMAL, "brier_p_value")):
+            if variable in self.dataset:
+                tests[name] = float(self.dataset[variable])
+        return tests
+
+    @property
+    def coverage_error(self) -> tuple[float, float]:
+        """The largest |coverage - nominal| over quantities and levels, and its Monte Carlo standard error."""
+        error, _, at = self._worst_coverage()
+        nominal = float(self.dataset["level"][at])
+        return error, float(np.sqrt(nominal * (1 - nominal) / self.dataset.sizes["simulation"]))
+
+    @property
+    def contraction(self) -> float:
+        """Mean of 1 - posterior variance / prior variance: 0 if the data are not informative, 1 if all is known."""
+        return float(self._varying["contraction"].mean())
+
+    @property
+    def z_score(self) -> xr.Dataset:
+        """`mean` and `sd` of (truth - posterior mean) / posterior sd of each quantity: 0 and 1 where calibrated.
+
+        The sign is that of the truth: a negative mean: the posterior lies too high.
+        """
+        z = self._varying["z_score"]
+        return xr.Dataset({"mean": z.mean("simulation"), "sd": z.std("simulation", ddof=1)})
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        attrs, number = self.dataset.attrs, len(self.p_values)
+        chance = f"false alarms: at most {attrs['false_alarm']:.2g} of the checks of a calibrated posterior"
+        if self.calibrated:
+            tried = self.dataset.sizes["simulation"]
+            return f"calibrated as far as {tried} simulations can tell ({number} tests; {chance})"
+        shown = ", ".join(self.findings[:SHOWN]) + (", ..." if len(self.findings) > SHOWN else "")
+        return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
+
+    def to_netcdf(self, path: str | Path) -> None:
+        """Write the dataset, atomically; `load_check` reads it.
+
+        Raises:
+            ValueError: `path` is a folder, a device or a pipe.
+            OSError: the file cannot be written.
+        """
+        write_netcdf(self.dataset, path)
+
+    def __str__(self) -> str:
+        """The verdict, the simulations, each score, and advice."""
+        attrs = self.dataset.attrs
+        verdict = "calibrated" if self.calibrated else "NOT CALIBRATED"
+        lines = [("", f"Calibration of {attrs['prior']}, inference {attrs['method']}: {verdict}")]
+        lines += [("tried", self._tried()), ("coverage", self._coverage()), ("z-score", self._z_score())]
+        lines += [("contraction", self._contraction())]
+        if "joint_p_value" in self.dataset:
+            lines.append((JOINT, self._joint()))
+        if "brier_score" in self.dataset:
+            lines.append((OPTIMAL, self._optimal()))
+        lines += [("verdict", self.verdict), ("what to do", self._advice())]
+        return "\n".join(_paragraph(title, text) for title, text in lines)
+
+    @property
+    def _varying(self) -> xr.Dataset:
+        return self.dataset.isel(quantity=np.flatnonzero(self.dataset["varies"].to_numpy()))
+
+    def _worst_coverage(self) -> tuple[float, str, int]:
+        found = self._varying["coverage"]
+        error = abs(found - found["level"]).to_numpy()
+        row, column = np.unravel_index(int(error.argmax()), error.shape)
+        return float(error[row, column]), str(found["quantity"].to_numpy()[row]), int(column)
+
+    def _tried(self) -> str:
+        attrs, sizes = self.dataset.attrs, self.dataset.sizes
+        constant = sizes["quantity"] - self._varying.sizes["quantity"]
+        known = f" ({constant} more are the same in every truth, and left out)" if constant else ""
+        return (
+            f"{sizes['simulation']} truths drawn from {attrs['source']}, {attrs['num_transitions']} transitions "
+            f"of each ({attrs['behaviour']}), {attrs['num_draws']} draws of each posterior; "
+            f"{self._varying.sizes['quantity']} quantities{known}, {attrs['objective']}"
+        )
+
+    def _coverage(self) -> str:
+        error, name, at = self._worst_coverage()
+        found = self._varying["coverage"]
+        mean = float(np.abs(found - found["level"]).mean())
+        return (
+            f"largest error {error:.3f} +- {self.coverage_error[1]:.3f} ({name}: its {float(found['level'][at]):.0%} "
+            f"interval holds the truth in {float(found.sel(quantity=name)[at]):.0%}), mean {mean:.3f}"
+        )
+
+    def _z_score(self) -> str:
+        z, number = self.z_score, self.dataset.sizes["simulation"]
+        mean, sd = z["mean"], z["sd"]
+        return (
+            f"means {float(mean.min()):.2f} to {float(mean.max()):.2f}, sds {float(sd.min()):.2f} to "
+            f"{float(sd.max()):.2f} (0 and 1 expected, +- {number**-0.5:.2f} and about +- {(2 * number) ** -0.5:.2f})"
+        )
+
+    def _contraction(self) -> str:
+        each = self._varying["contraction"].mean("simulation")
+        return (
+            f"{float(each.min()):.2f} to {float(each.max()):.2f}, mean {self.contraction:.2f} "
+            "(0: the data teach nothing of a quantity, 1: everything)"
+        )
+
+    def _joint(self) -> str:
+        data = self.dataset
+        return (
+            f"energy score of the truth {float(data['energy_score'].mean()):.4g}, of the draws in its place "
+            f"{float(data['energy_score_draws'].mean()):.4g}; its ranks are uniform with p = "
+            f"{float(data['joint_p_value']):.2g}"
+        )
+
+    def _optimal(self) -> str:
+        data = self.dataset
+        score, expected, z = (float(data[f"brier_{name}"]) for name in ("score", "expected", "z"))
+        return (
+            f"a forecast, scored as such: Brier score {score:.4g}, {expected:.4g} expected of calibrated forecasts "
+            f"like these ({z:+.1f} standard errors, p <= {float(data['brier_p_value']):.2g})"
+        )
+
+    def _advice(self) -> str:
+        attrs, number = self.dataset.attrs, self.dataset.sizes["simulation"]
+        if not self.calibrated:
+            return f"{self._symptom()} {_remedy(attrs['method'])}"
+        limits = _limits(detectable(number, attrs["num_draws"], attrs["false_alarm"] / len(self.p_values)))
+        if self.contraction < LITTLE:
+            return (
+                f"more transitions: these teach almost nothing, so that hardly more than the prior is tested. {limits}"
+            )
+        return f"nothing; more simulations see smaller faults. {limits}"
+
+    def _symptom(self) -> str:
+        """How the clearest finding deviates, by its z-scores or its Brier score."""
+        data, number = self.dataset, self.dataset.sizes["simulation"]
+        name = next((each for each in self.findings if each not in (JOINT, OPTIMAL)), self.findings[0])
+        if name == OPTIMAL:
+            sure = float(data["brier_z"]) > 0
+            return (
+                f"The forecasts of which action is optimal are {'too sure, or wrong' if sure else 'not sure enough'}."
+            )
+        if name == JOINT:
+            far = float(data["joint_rank"].mean()) > data.attrs["num_draws"] / 2
+            return f"The quantities together are off: their draws lie too {'near each other' if far else 'far apart'}."
+        mean, sd = (float(self.z_score[each].sel(quantity=name)) for each in ("mean", "sd"))
+        words = []
+        if abs(mean) > STRONG * sd / number**0.5:
+            words.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
+        if abs(sd - 1) > STRONG / (2 * number) ** 0.5:
+            words.append("is too narrow (too sure)" if sd > 1 else "is too wide (not sure enough)")
+        return f"The posterior of {name} {' and '.join(words) or 'has the wrong shape (see the ECDF)'}."
+
+
+def load_check(path: str | Path) -> Check:
+    """Read a file of `check(path=...)` or `Check.to_netcdf`.
+
+    Raises:
+        ValueError: the file is truncated or altered (its checksum does not fit), or no check.
+        OSError: it cannot be read.
+    """
+    dataset = read_netcdf(path, "a whole NetCDF file that check(path=...) wrote")
+    if dataset.attrs.get("format") != FORMAT:
+        raise ValueError(f"path is {str(path)!r} of format {dataset.attrs.get('format')!r}, expected {FORMAT!r}")
+    return Check(dataset)
+
+
+def _limits(seen: Detectable) -> str:
+    """The smallest faults that would have been found; nan: none of the kind."""
+    faults = [
+        ("spread by less than {:.2f} of what is right", seen.narrow),
+        ("spread by more than {:.2f} of what is right", seen.wide),
+        ("lie {:.2f} posterior sd off", seen.shift),
+    ]
+    shown = [words.format(size) for words, size in faults if np.isfinite(size)]
+    if not shown:
+        return "No fault of a quantity would have shown with probability .95."
+    return f"Faults that would have shown in a quantity with probability .95: draws that {', or '.join(shown)}."
+
+
+def _remedy(method: str) -> str:
+    if method in ("svi", "laplace"):
+        return f"{method} is an approximation: use NUTS (or collapsed, exact) where these quantities matter."
+    if method in ("nuts", "collapsed"):
+        return "Look at r-hat and divergences of one fit; more warm-up, more samples, another parametrisation."
+    return "This route is exact: truths and data must come from the prior that is inferred. Report it with this file."
+
+
+def _paragraph(title: str, text: str) -> str:
+    if not title:
+        return text
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {title:<12}", subsequent_indent=" " * 14)

@@ -1,0 +1,156 @@
+"""LOO-PIT: leave-one-out probability integral transform of each transition. Host-side.
+
+u = P(y < y_i | others) + v P(y = y_i | others), v uniform on [0, 1]. If the model is calibrated, u is uniform (Vehtari
+et al. 2017; randomised for discrete outcomes as in Czado, Gneiting and Held 2009). The posterior given the others is
+obtained by Pareto-smoothed importance sampling from the posterior given all (ArviZ); a transition is left out together
+with its reward.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from bayes_mdp.calibration.arviz.diagnostics import LARGE_PARETO_K
+from bayes_mdp.calibration.arviz.generation import pareto_smoothed
+from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.observed_data import Data, Rows
+from bayes_mdp.calibration.belief.parameter_draws import Draws, generator
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
+from bayes_mdp.calibration.simulation_based import ecdf
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEVEL = 0.01
+NUM_BINS = 100
+Values = Float[np.ndarray, " T"]
+
+
+class Pit(NamedTuple):
+    """PIT values of one variable.
+
+    Args:
+        values: [T'], of the transitions that have the variable.
+        p: p-value of the exact simultaneous ECDF test of uniformity, on a grid of 100 cells (Säilynoja, Bürkner and
+            Vehtari 2022).
+    """
+
+    values: Values
+    p: float
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the test does not reject at the 1 % level."""
+        return self.p >= LEVEL
+
+    @property
+    def fault(self) -> str:
+        """How the predictions are off, in words."""
+        if self.uniform:
+            return "uniform"
+        # A uniform number has mean 1/2 and variance 1/12.
+        width, shift = self.values.std() * np.sqrt(12.0), self.values.mean() - 0.5
+        if abs(shift) * np.sqrt(12.0 * self.values.size) > 3.0:
+            return "too high: predictions are too low" if shift > 0 else "too low: predictions are too high"
+        return "too many near 0 and 1: predictions are too narrow" if width > 1 else "too many in the middle: too wide"
+
+
+class LooPit(NamedTuple):
+    """Result of `loo_pit`; print it.
+
+    Args:
+        variables: `next_state` (outcomes in the order of their indices) and `reward`, if it is unknown.
+        share_unreliable: share of the transitions whose Pareto k is above 0.7.
+    """
+
+    variables: dict[str, Pit]
+    share_unreliable: float
+
+    def __str__(self) -> str:
+        """A line for each variable."""
+        lines = ["LOO-PIT: where each transition falls in its prediction from all the others"]
+        for name, pit in self.variables.items():
+            lines.append(f"  {name:<11} {pit.values.size} values, p {pit.p:.3g}: {pit.fault}")
+        if self.share_unreliable:
+            lines.append(f"  unreliable at {self.share_unreliable:.1%} of the transitions (Pareto k above 0.7)")
+        return "\n".join(lines)
+
+    def plot(self) -> "Figure":
+        """ECDF minus the diagonal, with the 99 % simultaneous band of uniform numbers."""
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, len(self.variables), figsize=(4 * len(self.variables), 3), squeeze=False)
+        grid = np.arange(1, NUM_BINS + 1) / NUM_BINS
+        for axis, (name, pit) in zip(axes[0], self.variables.items(), strict=True):
+            number = pit.values.size
+            band = ecdf.simultaneous_band(number, NUM_BINS - 1, LEVEL)
+            axis.fill_between(grid, band.low / number - grid, band.high / number - grid, color="0.85")
+            counts = np.cumsum(np.bincount(_ranks(pit.values), minlength=NUM_BINS))
+            axis.plot(grid, counts / number - grid, color="C0")
+            axis.set_title(f"{name}: p = {pit.p:.3g}", fontsize=9)
+            axis.set_xlabel("PIT")
+        axes[0, 0].set_ylabel("ECDF - PIT")
+        figure.tight_layout()
+        return figure
+
+
+def loo_pit(
+    posterior: FittedPosterior, data: Data, *, num_draws: int = 1000, key: PRNGKeyArray | None = None
+) -> LooPit:
+    """Calibration of the predictions of next states and rewards.
+
+    Args:
+        posterior: as `infer` returns it, or a mixture.
+        data: the `Transitions` or `Log` that it was inferred from.
+        num_draws: draws of the posterior.
+        key: of draws and randomisation; None: `jax.random.key(0)`.
+
+    Raises:
+        ValueError, TypeError: as `to_arviz`; data that are sums.
+    """
+    key_draws, key_numbers = jax.random.split(key_or_first(key))
+    draws, rows = predictive.draws_and_rows(key_draws, posterior, data, num_draws, "posterior")
+    # Leaving transition t out divides the weight of a draw by the likelihood of t under it.
+    log_weights, pareto_k = pareto_smoothed(-predictive.log_likelihood_rows(draws, rows).T)
+    weights = np.exp(log_weights)
+    rng = generator(key_numbers)
+    variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
+    if draws.law is not None:
+        observed = ~np.isnan(rows.reward) & ~draws.known[rows.reward_cell(draws.by_outcome)]
+        if observed.any():
+            variables["reward"] = _pit(_reward(rng, draws, rows, weights)[observed])
+    return LooPit(variables, float(np.mean(pareto_k > LARGE_PARETO_K)))
+
+
+def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
+    """PIT of the outcomes, from their probabilities under each draw: less noise than from replicates."""
+    pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    upto, at = np.zeros((2, len(draws.transition_probs), which.size))
+    for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
+        tried = probs[tuple(pairs)].astype(np.float64)
+        upto[n], at[n] = np.cumsum(tried, axis=-1)[which, rows.outcome], tried[which, rows.outcome]
+    below, at = ((weights * x.T).sum(1) for x in (upto - at, at))
+    return below + rng.random(at.shape) * at
+
+
+def _reward(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
+    """PIT of the rewards, from one replicate of each draw."""
+    again = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome)).T
+    reward = rows.reward[:, None]
+    below, equal = ((weights * x).sum(1) for x in (again < reward, again == reward))
+    # A reward below, or above, all replicates lies within 1 / N of the end.
+    share = np.where((below == 0) | (below + equal >= 1), 1.0 / weights.shape[1], 0.0)
+    low, high = np.clip(below - share, 0.0, 1.0), np.clip(below + equal + share, 0.0, 1.0)
+    return low + rng.random(below.shape) * (high - low)
+
+
+def _pit(values: Values) -> Pit:
+    values = np.clip(values, 0.0, 1.0)
+    return Pit(values, ecdf.p_value(_ranks(values), NUM_BINS - 1))
+
+
+def _ranks(values: Values) -> Int[np.ndarray, " T"]:
+    return np.minimum((values * NUM_BINS).astype(int), NUM_BINS - 1)

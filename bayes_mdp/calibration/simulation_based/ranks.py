@@ -1,0 +1,243 @@
+"""One simulation of simulation-based calibration, as a pure function of a key: truth, data, posterior, ranks."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.calibration.belief.transition_law import CanThin, HasSites, Law, law_of_sites, law_of_spec, sample_law
+from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.mdp import MDP, Environment, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import Policy
+from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.to_environment import environment
+from bayes_mdp.planning import policy_probs
+
+Sites = dict[str, Array]
+Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at random
+Parts = tuple[MDP, Float[Array, "*H S A"], Float[Array, ""]]  # an MDP, variance of its rewards, log-likelihood
+Seen = TypeVar("Seen")
+Indices = Int[Array, " N"]
+IntScalar = Int[Array, ""]
+Walk = tuple[IntScalar, IntScalar]  # state and step
+Outcome = tuple[Array, Array, Array]  # next state, reward, whether the episode ended
+LEAST_COMPONENTS = 8  # the least number of draws of a thinned posterior
+
+
+class Rank(NamedTuple):
+    """The rank of the truth among the draws, for one quantity.
+
+    Args:
+        rank: number of draws below the truth, ties broken at random, 0..num_draws.
+        truth: the quantity of the truth.
+        mean, sd: of the draws.
+        finite: whether the truth and all draws are finite.
+        draws: the quantity of each draw.
+    """
+
+    rank: Int[Array, ""]
+    truth: Float[Array, ""]
+    mean: Float[Array, ""]
+    sd: Float[Array, ""]
+    finite: Bool[Array, ""]
+    draws: Float[Array, " L"]
+
+
+class Truth(NamedTuple):
+    """A truth and its data.
+
+    Args:
+        law: of one transition.
+        sites: latent sites of the prior program, by name.
+        transitions: the data.
+    """
+
+    law: Law
+    sites: Sites
+    transitions: Transitions
+
+
+class Design(NamedTuple):
+    """What is simulated and examined; the fields are the arguments of `sbc`.
+
+    `draw_truth`, (key of the truth, key of the data) -> `Truth`, takes the place of the prior if it is given.
+    """
+
+    prior: Prior
+    space: StateActionSpace
+    num_draws: int
+    num_transitions: int
+    quantities: Mapping[str, Quantity] | None
+    behaviour: Behaviour
+    objective: Objective
+    draw_truth: Callable[[PRNGKeyArray, PRNGKeyArray], Truth] | None = None
+
+
+def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, Rank]]:
+    """key -> `Rank` of every quantity in one simulated data set. Traceable: vmap it over keys.
+
+    The SBC loop: truth and data, posterior given the data, draws of it, and the rank of the truth among the draws of
+    every quantity.
+    """
+
+    def one(key: PRNGKeyArray) -> dict[str, Rank]:
+        key_truth, key_data, key_fit, key_draws, key_ties = jax.random.split(key, 5)
+        from_prior = partial(_draw_from_prior, design)
+        law, latent, transitions = (design.draw_truth or from_prior)(key_truth, key_data)
+        posterior = fit(key_fit, fit.summarise(transitions))
+        # Of each draw only what quantities need is kept: draws of whole laws would take more memory.
+        look = _observer(design, transitions)
+        drawn, sites = look_at_draws(key_draws, posterior, design, look)
+        # The truth comes first, followed by the L draws: quantities are computed for all of them in the same way.
+        truth = look(law), {name: latent[name] for name in sites}
+        everything = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), truth, (drawn, sites))
+        values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites))(*everything)
+        ties = jax.random.split(key_ties, len(values))
+        # JAX sorts the names of a dict; it keeps the order of an OrderedDict.
+        return OrderedDict((name, _rank(tie, values[name])) for tie, name in zip(ties, values, strict=True))
+
+    return one
+
+
+def _draw_from_prior(design: Design, key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
+    with handlers.trace() as trace, handlers.seed(rng_seed=key_truth):
+        spec = design.prior(design.space)
+    sites = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+    initial = jnp.full(design.space.n_states, 1.0 / design.space.n_states)
+    truth = environment(spec, design.space, initial)
+    transitions = simulate(key_data, truth, design.space, design.num_transitions, design.behaviour)
+    return Truth(law_of_spec(spec, design.space), sites, transitions)
+
+
+def simulate(
+    key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int, behaviour: Behaviour
+) -> Transitions:
+    """`num` transitions. Traceable.
+
+    Args:
+        key: of all transitions.
+        environment: to be simulated.
+        space: of the environment.
+        num: number of transitions.
+        behaviour: None: (step,) state and action of each transition are uniform over the legal pairs, independently. A
+            policy (as for `policy_probs`): it is followed from `environment.mdp.initial`, and restarts there after an
+            end or the last step of an episode.
+    """
+    if behaviour is None:
+        return _independent(key, environment, space, num)
+    return _followed(key, environment, space, num, behaviour)
+
+
+def uniform_policy(space: StateActionSpace) -> Float[np.ndarray, "S A"]:
+    """Every legal action equally likely."""
+    legal = np.ones(space.shape[-2:], bool) if space.legal is None else np.asarray(space.legal)
+    return legal / legal.sum(-1, keepdims=True)
+
+
+def _independent(key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int) -> Transitions:
+    key_pair, key_step = jax.random.split(key)
+    cells = np.argwhere(np.broadcast_to(True if space.legal is None else space.legal, space.shape))
+    chosen = jnp.asarray(cells)[jax.random.randint(key_pair, (num,), 0, len(cells))]
+    *step, state, action = chosen.T
+    step = step[0] if step else jnp.zeros_like(state)
+    outcome = jax.vmap(environment.step)(jax.random.split(key_step, num), state, action, step)
+    return _transitions(space, state, action, step, outcome)
+
+
+def _followed(
+    key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int, behaviour: Behaviour
+) -> Transitions:
+    key_start, key_steps = jax.random.split(key)
+    log_probs = jnp.log(policy_probs(behaviour, environment.mdp, horizon=space.horizon))
+
+    def advance(carry: Walk, key: PRNGKeyArray) -> tuple[Walk, tuple[IntScalar, IntScalar, IntScalar, Outcome]]:
+        state, step = carry
+        key_action, key_step, key_reset = jax.random.split(key, 3)
+        here = log_probs[state] if log_probs.ndim == 2 else log_probs[step, state]
+        action = jax.random.categorical(key_action, here)
+        outcome = environment.step(key_step, state, action, step)
+        over = outcome[2] if space.horizon is None else outcome[2] | (step == space.horizon - 1)
+        next_state = jnp.where(over, environment.reset(key_reset), outcome[0])
+        next_step = jnp.where(over, 0, step + 1) if space.horizon is not None else step
+        return (next_state, next_step), (state, action, step, outcome)
+
+    start = (environment.reset(key_start), jnp.zeros((), int))
+    _, (state, action, step, outcome) = jax.lax.scan(advance, start, jax.random.split(key_steps, num))
+    return _transitions(space, state, action, step, outcome)
+
+
+def _transitions(
+    space: StateActionSpace, state: Indices, action: Indices, step: Indices, outcome: Outcome
+) -> Transitions:
+    next_state, reward, terminated = outcome
+    return Transitions(
+        state,
+        action,
+        reward,
+        next_state,
+        terminated if space.ends else None,
+        step=None if space.horizon is None else step,
+    )
+
+
+def _observer(design: Design, transitions: Transitions) -> Callable[[Law], Parts]:
+    def look(law: Law) -> Parts:
+        return law.mdp(design.space), law.noise(), law.log_likelihood(transitions, design.space)
+
+    return look
+
+
+def look_at_draws(
+    key: PRNGKeyArray, posterior: FittedPosterior, design: Design, look: Callable[[Law], Seen]
+) -> tuple[Seen, Sites]:
+    """`look` of L draws, and the latent sites that the posterior holds by name; all arrays have a leading axis L.
+
+    Args:
+        key: of the draws.
+        posterior: to be drawn from.
+        design: number of draws, prior and space.
+        look: what to keep of the law of one draw.
+    """
+    key_thin, key_draw = jax.random.split(key)
+    num, space = design.num_draws, design.space
+    keys = jax.random.split(key_draw, num)
+    if not isinstance(posterior, CanThin):
+        return jax.vmap(lambda key: look(sample_law(key, posterior, space)))(keys), {}
+    # Weighted draws are resampled to equal weights, in random order.
+    thin = posterior.thinned(key_thin, max(num, LEAST_COMPONENTS))
+    kept = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]
+    if isinstance(thin, HasSites):
+        sites = {name: values[kept] for name, values in thin.sites.items()}
+        return jax.vmap(lambda sites: look(law_of_sites(sites, design.prior, space)))(sites), sites
+    sites = {name: values[kept] for name, values in thin.hyper.items()}
+    return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
+
+
+def _values(design: Design, transitions: Transitions, parts: Parts, sites: Sites) -> OrderedDict[str, Float[Array, ""]]:
+    mdp, noise, log_likelihood = parts
+    policy = uniform_policy(design.space) if design.behaviour is None else design.behaviour
+    drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective)
+    wanted = default_quantities(design.space) if design.quantities is None else design.quantities
+    values = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in wanted.items())
+    for name, value in values.items():
+        if value.shape:
+            raise ValueError(f"quantities[{name!r}] gives an array of shape {value.shape}, expected one number")
+    if design.quantities is None:
+        values.update((name, value) for name, value in sites.items() if jnp.ndim(value) == 0)
+    return values
+
+
+def _rank(key: PRNGKeyArray, values: Float[Array, " 1+L"]) -> Rank:
+    """Rank of the first value among the others. If it equals k of them, each of k + 1 ranks is equally likely."""
+    truth, draws = values[0], values[1:]
+    below, equal = (draws < truth).sum(), (draws == truth).sum()
+    rank = below + jax.random.randint(key, (), 0, equal + 1)
+    return Rank(rank, truth, draws.mean(), draws.std(), jnp.isfinite(values).all(), draws)

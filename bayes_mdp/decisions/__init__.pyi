@@ -1,0 +1,15 @@
+from .bayes_optimum import BayesOptimal as BayesOptimal
+from .bayes_optimum import bayes_optimal as bayes_optimal
+from .behaviour import behaviour_policy as behaviour_policy
+from .behaviour import greedy as greedy
+from .optimal_action_probability import probability_optimal as probability_optimal
+from .perfect_information import PerfectInformation as PerfectInformation
+from .perfect_information import (
+    expected_value_of_perfect_information as expected_value_of_perfect_information,
+)
+from .policy_comparison import PolicyComparison as PolicyComparison
+from .policy_comparison import compare_policies as compare_policies
+from .policy_evaluation import PolicyValue as PolicyValue
+from .policy_evaluation import policy_value as policy_value
+from .return_variance_split import ReturnSplit as ReturnSplit
+from .return_variance_split import split_return_variance as split_return_variance

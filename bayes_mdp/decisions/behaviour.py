@@ -1,0 +1,99 @@
+"""Policies to judge: `greedy` (the best in the mean MDP) and `behaviour_policy` (what the log did). Host-side."""
+
+import logging
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.decisions.policy_evaluation import to_float64
+from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, Log, Objective, SparseMDP, StateActionSpace
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import check_labels, first_index
+from bayes_mdp.planning import Solution, solve
+from bayes_mdp.planning.solve import check_problem, refuse_improper
+
+SHOWN = 10
+
+logger = logging.getLogger(__name__)
+
+
+def greedy(posterior: CanMean, objective: Objective) -> Int[np.ndarray, "*H S"]:
+    """The optimal policy of the posterior mean MDP (certainty equivalence). Compiles itself, works in float64.
+
+    Raises:
+        TypeError: the posterior has no `mean_mdp`.
+        ValueError: the objective does not fit the mean MDP (see `solve`): an MDP that can end with `AverageReward`
+            (see `restart_at_ends`), one without a proper policy with `FirstExit`; no optimal policy was found.
+    """
+    require_ability(posterior, CanMean, "greedy")
+    with jax.enable_x64(True):
+        mdp = to_float64(posterior.mean_mdp())
+        check_problem(mdp, objective)
+        solution = _solve(mdp, to_float64(objective))
+        _require_solved(mdp, solution, objective)
+        return np.asarray(solution.policy)
+
+
+def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Float[np.ndarray, "S A"]:
+    """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
+
+    A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger.
+
+    Args:
+        log: see `read_log`.
+        space: for its legal actions; None: all are.
+
+    Raises:
+        TypeError: `log` is no `Log`.
+        ValueError: `space` has other states or actions than the log; the log has an action that is illegal there.
+    """
+    if not isinstance(log, Log):
+        raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")
+    if space is not None:
+        check_space(space)
+        check_labels("log.states", log.states, space.state_names)
+        check_labels("log.actions", log.actions, space.action_names)
+        _refuse_illegal(log, space)
+    counts = np.zeros((len(log.states), len(log.actions)))
+    np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
+    unseen = counts.sum(-1) == 0
+    counts[unseen] = 1.0 if space is None or space.legal is None else space.legal[unseen]
+    if unseen.any():
+        names = [str(log.states[s]) for s in np.flatnonzero(unseen)]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        logger.warning(
+            "behaviour_policy: all actions equally likely in states never seen: %s%s", ", ".join(names[:SHOWN]), more
+        )
+    return counts / counts.sum(-1, keepdims=True)
+
+
+@eqx.filter_jit
+def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
+    return solve(mdp, objective)
+
+
+def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
+    """What `solve` cannot say in a compiled program."""
+    if isinstance(objective, FirstExit):
+        refuse_improper(mdp, solution)
+        # A proper policy that nothing improves is an answer, though cycles without reward leave its `gap` infinite.
+        if not solution.converged:
+            raise ValueError("greedy: policy iteration did not settle in the mean MDP, expected a best proper policy")
+    if isinstance(objective, AverageReward) and not np.isfinite(solution.gap):
+        raise ValueError(
+            "greedy: no single gain was found in the mean MDP, expected one that does not depend on the start "
+            "(AverageReward)"
+        )
+
+
+def _refuse_illegal(log: Log, space: StateActionSpace) -> None:
+    state, action = np.asarray(log.transitions.state), np.asarray(log.transitions.action)
+    row = None if space.legal is None else first_index(~space.legal[state, action])
+    if row is not None:
+        name, where = log.actions[action[row]], log.states[state[row]]
+        raise ValueError(
+            f"log.transitions.action[{row[0]}] is {name!r}, expected an action that is legal in state {where!r}"
+        )

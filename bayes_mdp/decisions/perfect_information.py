@@ -1,0 +1,177 @@
+"""`expected_value_of_perfect_information`: what it would be worth to know the MDP. Host-side.
+
+Source: Howard (1966), *Information value theory*; for decisions in draws Brennan, Kharroubi, O'Hagan and Chilcott
+(2007), *Calculating partial expected value of perfect information via Monte Carlo sampling algorithms*.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.decisions.behaviour import greedy
+from bayes_mdp.decisions.policy_evaluation import (
+    PolicyValue,
+    describe_objective,
+    describe_start,
+    describe_unvisited,
+    in_chunks,
+    over_chunks,
+    policy_value,
+    require_usable,
+    row_faults,
+    to_float64,
+)
+from bayes_mdp.mdp import AverageReward, CanMean, CanSample, HasVariances, Objective, Validity
+from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.structure import find_cycle
+
+NORMAL_95 = 1.959963984540054
+
+
+class PerfectInformation(eqx.Module):
+    """What knowing the MDP would add to the value of a policy; `print` shows it in words.
+
+    Args:
+        value: mean over the draws of V*(draw) - V^pi(draw), in units of the value (AverageReward: per step).
+        standard_error: Monte Carlo error of `value`.
+        interval: 95 % confidence interval of `value` (Monte Carlo).
+        in_use: the value of the policy in use, in the same draws.
+        value_with_information: mean over the draws of V*(draw).
+        draws: Float64[num_draws], V*(draw) - V^pi(draw).
+        gap: the largest bound on a draw's numerical error.
+        validity: what `value` is of the expected value of perfect information, E max_pi V - max_pi E V.
+    """
+
+    value: float
+    standard_error: float
+    interval: tuple[float, float]
+    in_use: PolicyValue
+    value_with_information: float
+    draws: Float[np.ndarray, " num_draws"]
+    gap: float
+    validity: Validity
+
+    @property
+    def value_in_use(self) -> float:
+        """Mean over the draws of the value of the policy in use."""
+        return self.in_use.mean
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        low, high = self.interval
+        lines = [
+            f"Expected value of perfect information, {describe_objective(self.in_use.objective)}, "
+            f"{len(self.draws)} draws",
+            f"  {self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
+            f"  policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
+            f"  {self.validity}",
+            f"  {describe_start(self.in_use)}",
+            f"  {describe_unvisited(self.in_use.unvisited)}",
+        ]
+        return "\n".join(lines)
+
+
+def expected_value_of_perfect_information(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    objective: Objective,
+    *,
+    policy: Any = None,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    num_draws: int = 2000,
+) -> PerfectInformation:
+    """How much better one would do, on average, if the MDP were known: E over draws of V*(draw) - V^pi(draw).
+
+    It bounds what any experiment can be worth. With V^pi of a policy that maximises E V^pi (over policies that do not
+    learn) it is exactly the expected value of perfect information; with another policy it is larger. The greedy policy
+    of the mean MDP is such a policy where no row is unknown, or rows are independent and no unknown row can be met
+    twice: then E V^pi is the value in the mean MDP for every policy. `validity` says which holds.
+
+    Host-side: compiles itself, works in float64.
+
+    Args:
+        key, objective, initial, num_draws: as in `policy_value`, with the same draws.
+        posterior: anything that can `sample`; without a `policy` also `mean_mdp`.
+        policy: the policy in use, as in `policy_value`. None: `greedy(posterior, objective)`.
+
+    Raises:
+        ValueError, TypeError: as `policy_value` and `greedy`.
+    """
+    require_ability(posterior, CanSample, "expected_value_of_perfect_information")
+    believed: Any = posterior  # `greedy` itself asks for the mean
+    chosen = greedy(believed, objective) if policy is None else policy
+    in_use = policy_value(key, posterior, chosen, objective, initial=initial, num_draws=num_draws)
+    best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)
+    draws = best - in_use.draws
+    mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(num_draws))
+    interval = (mean - NORMAL_95 * error, mean + NORMAL_95 * error)
+    verdict = validity_of(posterior, policy is None)
+    return PerfectInformation(mean, error, interval, in_use, float(best.mean()), draws, gap + in_use.gap, verdict)
+
+
+def _optimal_values(
+    key: PRNGKeyArray, posterior: CanSample, objective: Objective, start: np.ndarray, num_draws: int
+) -> tuple[Float[np.ndarray, " num_draws"], float]:
+    """V*(draw) of the draws of `policy_value`, and the largest bound on its error."""
+    with jax.enable_x64(True):
+        wide, aim = to_float64(posterior), to_float64(objective)
+        keys = jax.random.split(key, num_draws)
+        chunks = in_chunks(keys, eqx.filter_eval_shape(wide.sample, keys[0]))
+        answers = over_chunks(lambda chunk: _solve_draws(chunk, wide, aim, np.array(start)), chunks)
+        values, gaps, excess = (x.reshape(-1, 1)[:num_draws] for x in answers)
+    require_usable(values, gaps, excess, ["the best policy"], objective)
+    return values[:, 0], float(gaps.max())
+
+
+@eqx.filter_jit
+def _solve_draws(keys: PRNGKeyArray, posterior: CanSample, objective: Objective, start: Any) -> tuple[Array, ...]:
+    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
+        mdp = posterior.sample(key)
+        solution = solve(mdp, objective)
+        first = solution.v[0] if solution.v.ndim == 2 else solution.v
+        value = solution.gain if isinstance(objective, AverageReward) else first @ jnp.asarray(start)
+        return value, solution.gap, row_faults(mdp)[0][0]
+
+    return jax.vmap(one)(keys)
+
+
+def validity_of(posterior: Any, is_greedy: bool) -> Validity:
+    """Whether the policy in use (`is_greedy`: for the mean MDP) is proven to maximise the posterior mean of V."""
+    if not is_greedy:
+        return Validity("upper bound", "it is measured from the policy given, which another fixed policy may beat")
+    why = _why_not(posterior)
+    if why is None:
+        return Validity(
+            "exact", "greedy for the mean MDP has the best mean value of all fixed policies (but for Monte Carlo error)"
+        )
+    return Validity(
+        "upper bound", f"greedy for the mean MDP need not have the best mean value of all fixed policies: {why}"
+    )
+
+
+def _why_not(posterior: Any) -> str | None:
+    """Why the mean value of a policy need not be its value in the mean MDP; None: it is, for every policy."""
+    if can_split(posterior):
+        return "rows of a mixture are not independent"
+    if not (isinstance(posterior, HasVariances) and isinstance(posterior, CanMean)):
+        return "the posterior does not say which rows are independent"
+    unknown = np.asarray(posterior.variance_factor("ratio")) > 0
+    if not unknown.any():
+        return None
+    if not posterior.independent_rows:
+        return "rows are not independent"
+    mdp = posterior.mean_mdp()
+    if mdp.horizon is not None:
+        return None
+    legal = np.ones(unknown.shape, bool) if mdp.legal is None else np.asarray(mdp.legal)
+    cycle = find_cycle(mdp, legal.astype(float), unknown)
+    if cycle is None:
+        return None
+    space = getattr(posterior, "space", None)
+    names = range(mdp.n_states) if space is None else space.state_names
+    return f"the unknown rows of states {' -> '.join(str(names[s]) for s in (*cycle, cycle[0]))} can be met again"

@@ -1,0 +1,122 @@
+"""`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.decisions.policy_evaluation import (
+    PolicyValue,
+    describe_gap,
+    describe_objective,
+    describe_start,
+    describe_unvisited,
+    policy_values,
+    summarise_draws,
+)
+from bayes_mdp.mdp import CanSample, Objective
+from bayes_mdp.mdp.validation import described
+
+
+class PolicyDifference(eqx.Module):
+    """Value of one policy minus that of another.
+
+    Args:
+        draws: Float64[num_draws], the difference in each draw of the MDP.
+        mean, sd: of the draws.
+        interval: the central 95 % of the draws.
+        prob_better: share of the draws in which the first is better; a tie counts one half.
+    """
+
+    draws: Float[np.ndarray, " num_draws"]
+    mean: float
+    sd: float
+    interval: tuple[float, float]
+    prob_better: float
+
+
+class PolicyComparison(eqx.Module):
+    """Policies under one posterior; `print` shows a table, best mean first.
+
+    Args:
+        values: name -> `PolicyValue`, draws in common.
+        prob_best: name -> share of the draws in which the policy is the best (ties are shared out).
+    """
+
+    values: dict[str, PolicyValue]
+    prob_best: dict[str, float]
+
+    def difference(self, first: str, second: str) -> PolicyDifference:
+        """Value of `first` minus value of `second`, draw by draw.
+
+        Raises:
+            ValueError: a name that is none of the policies.
+        """
+        for argument, name in (("first", first), ("second", second)):
+            if name not in self.values:
+                raise ValueError(f"{argument} is {name!r}, expected one of {', '.join(map(repr, self.values))}")
+        draws = self.values[first].draws - self.values[second].draws
+        return PolicyDifference(draws, *summarise_draws(draws), float(np.mean((draws > 0) + 0.5 * (draws == 0))))
+
+    def __str__(self) -> str:
+        """The table, the differences to the best, and what the answer rests on."""
+        order = sorted(self.values, key=lambda name: -self.values[name].mean)
+        best, width = order[0], max(map(len, order))
+        first = self.values[best]
+        lines = [
+            f"Policies in {len(first.draws)} common draws, {describe_objective(first.objective)}",
+            f"  {describe_start(first)}",
+            f"  {'policy':<{max(width, 6)}} {'mean':>12} {'sd':>10} {'95 % interval':>26}   P(best)",
+        ]
+        for name in order:
+            value = self.values[name]
+            low, high = value.interval
+            interval = f"[{low:.6g}, {high:.6g}]"
+            lines.append(
+                f"  {name:<{max(width, 6)}} {value.mean:>12.6g} {value.sd:>10.3g} {interval:>26}   "
+                f"{self.prob_best[name]:.3f}"
+            )
+        for name in order[1:]:
+            gain = self.difference(best, name)
+            low, high = gain.interval
+            lines.append(
+                f"  {best} minus {name}: {gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}], "
+                f"P({best} better) {gain.prob_better:.3f}"
+            )
+        for name in order:
+            notes = [describe_unvisited(self.values[name].unvisited), *describe_gap(self.values[name])]
+            lines.extend(f"  {name}: {note}" for note in notes)
+        return "\n".join(lines)
+
+
+def compare_policies(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policies: dict[str, Any],
+    objective: Objective,
+    *,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    num_draws: int = 2000,
+) -> PolicyComparison:
+    """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.
+
+    Args:
+        key, posterior, objective, initial, num_draws: see `policy_value`; the draws are those of `policy_value` with
+            this key.
+        policies: name -> policy.
+
+    Raises:
+        ValueError, TypeError: as `policy_value`, with the name of the policy; no policies.
+    """
+    if not isinstance(policies, Mapping):
+        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    policies = {str(name): policy for name, policy in policies.items()}
+    if not policies:
+        raise ValueError("policies is empty, expected at least one policy by its name")
+    values = policy_values(key, posterior, policies, objective, initial, num_draws)
+    draws = np.stack([value.draws for value in values.values()], axis=-1)
+    best = draws == draws.max(-1, keepdims=True)
+    shares = (best / best.sum(-1, keepdims=True)).mean(0)
+    return PolicyComparison(values, dict(zip(values, map(float, shares), strict=True)))

@@ -1,0 +1,330 @@
+"""`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.decisions.unvisited import Unvisited
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    CanCount,
+    CanMean,
+    CanSample,
+    Discounted,
+    Episodic,
+    FirstExit,
+    Objective,
+    SparseMDP,
+)
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
+from bayes_mdp.planning import evaluate, occupancy, policy_probs
+from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.planning.outline import outline
+
+LEVEL = 0.95
+NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
+MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
+COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
+
+
+class PolicyValue(eqx.Module):
+    """The value of a policy under a posterior; `print` shows it in words.
+
+    Args:
+        draws: Float64[num_draws], the value in each draw of the MDP (AverageReward: the gain).
+        mean: of the draws.
+        sd: standard deviation of the draws: what the data leave open, not the Monte Carlo error of `mean`.
+        interval: the central 95 % of the draws.
+        gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
+        initial: Float64[S], distribution of the first state.
+        initial_given: whether it was given; if not it is uniform.
+        unvisited: what the policy rests on without data; None where the posterior does not say what it has seen.
+        objective: what was evaluated.
+    """
+
+    draws: Float[np.ndarray, " num_draws"]
+    mean: float
+    sd: float
+    interval: tuple[float, float]
+    gap: float
+    initial: Float[np.ndarray, " S"]
+    initial_given: bool
+    unvisited: Unvisited | None
+    objective: Objective
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        low, high = self.interval
+        error = self.sd / len(self.draws) ** 0.5
+        lines = [
+            f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
+            f"  mean {self.mean:.6g} (Monte Carlo error {error:.2g}), sd {self.sd:.3g}, "
+            f"95 % interval [{low:.6g}, {high:.6g}]",
+            f"  {describe_start(self)}",
+            f"  {describe_unvisited(self.unvisited)}",
+            *(f"  {line}" for line in describe_gap(self)),
+        ]
+        return "\n".join(lines)
+
+
+def policy_value(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    num_draws: int = 2000,
+) -> PolicyValue:
+    """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
+
+    Args:
+        key: the draws; the same key gives the same draws to every policy.
+        posterior: anything that can `sample`. What was never visited is named where it can also `visit_counts` and
+            `mean_mdp`.
+        policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
+        objective: Discounted, Episodic, AverageReward or FirstExit.
+        initial: distribution of the first state; None: that of the drawn MDPs, or else uniform, and the answer says so.
+        num_draws: number of draws, at least 2.
+
+    Raises:
+        ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
+            draw (FirstExit with a policy that need not end), a gain that depends on the start or draws that can end
+            (AverageReward; see `restart_at_ends`).
+    """
+    return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws)["policy"]
+
+
+def policy_values(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    policies: dict[str, Any],
+    objective: Objective,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None,
+    num_draws: int,
+) -> dict[str, PolicyValue]:
+    """`policy_value` of several policies in common draws."""
+    require_ability(posterior, CanSample, "policy_value")
+    check_key("key", key)
+    check_num_draws(num_draws, 16 * max(len(policies), 1))
+    check_objective(objective)
+    with jax.enable_x64(True):
+        wide, aim = to_float64(posterior), to_float64(objective)
+        keys = jax.random.split(key, num_draws)
+        shapes = eqx.filter_eval_shape(wide.sample, keys[0])
+        mdp = outline(keys[0], wide, shapes.reward.shape)
+        start, given = read_start(mdp, initial)
+        probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
+        chunks = in_chunks(keys, shapes, chains=len(policies))
+        draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
+        values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
+        if isinstance(objective, AverageReward):
+            require_endless(ends)
+        require_usable(values, gaps, excess, list(policies), objective)
+        missing = _unvisited(wide, probs, aim, start)
+    return {
+        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
+        for name, draws, gap, unseen in zip(policies, values.T, gaps.T, missing, strict=True)
+    }
+
+
+def check_num_draws(num_draws: Any, bytes_each: float = 24, least: int = 2) -> None:
+    """An integer, `least` or greater, of draws that fit into the memory, at `bytes_each` and the key.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    check_count("num_draws", num_draws, least)
+    check_memory(f"num_draws is {num_draws}", float(num_draws) * (bytes_each + 8), "fewer draws take less")
+
+
+def describe_objective(objective: Objective) -> str:
+    """The objective in words."""
+    if isinstance(objective, Discounted):
+        return f"discount {float(objective.discount):g}"
+    if isinstance(objective, Episodic):
+        return f"episodes of {objective.horizon} steps"
+    return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
+
+
+def describe_start(value: PolicyValue) -> str:
+    """Where episodes start, in words."""
+    if not value.initial_given:
+        return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
+    return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
+
+
+def describe_unvisited(missing: Unvisited | None) -> str:
+    """What the policy rests on without data, in words."""
+    return "data: the posterior does not say what it has seen" if missing is None else f"data: {missing}"
+
+
+def describe_gap(value: PolicyValue) -> list[str]:
+    """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
+    shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
+    return [f"numerical error: up to {value.gap:.2g}"] if shows else []
+
+
+def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
+    """Mean, standard deviation and central 95 % interval."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
+
+
+def to_float64(tree: Any) -> Any:
+    """Every array and number of `tree` as a JAX array, floats in float64; to be called in the float64 room."""
+
+    def widen(leaf: Any) -> Any:
+        if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
+            return jnp.asarray(leaf, jnp.float64)
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    return jax.tree.map(widen, tree)
+
+
+def in_chunks(keys: PRNGKeyArray, draw: Any, chains: int = 1) -> PRNGKeyArray:
+    """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
+
+    A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
+    chunk serves any number of them.
+
+    Args:
+        keys: of the draws.
+        draw: the shapes of one.
+        chains: how many policies are evaluated in it at once.
+
+    Raises:
+        ValueError: one draw would not fit in memory.
+    """
+    leaves = jax.tree.leaves(draw)
+    n_states, n_actions = max(leaves, key=lambda leaf: len(leaf.shape)).shape[-3:-1]
+    # A chain is solved directly where it is dense, or small.
+    listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
+    numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
+    what = f"posterior has draws of {n_states} states and {n_actions} actions"
+    check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
+    most = min(MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers), len(keys))
+    chunk = 1 << (most - 1).bit_length()
+    chunk = chunk if chunk * numbers <= NUMBERS_AT_ONCE and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
+    rounds = -(-len(keys) // chunk)
+    return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
+
+
+def over_chunks(function: Callable[..., Any], *chunks: Any) -> Any:
+    """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
+    answers = [jax.tree.map(np.asarray, function(*chunk)) for chunk in zip(*chunks, strict=True)]
+    return jax.tree.map(lambda *parts: np.stack(parts), *answers)
+
+
+@eqx.filter_jit
+def _evaluate_draws(
+    keys: PRNGKeyArray, posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
+) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
+    """Values and error bounds of every policy in every draw.
+
+    Then, of the draw: how far its rows are from summing to one, and the largest probability of an end.
+    """
+
+    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
+        mdp = posterior.sample(key)
+        # One batch: where a program holds several independent LU solves, XLA's thread pool on few cores can deadlock.
+        answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
+        first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
+        values = answers.gain if isinstance(objective, AverageReward) else first @ start
+        return values, answers.gap, *row_faults(mdp)
+
+    values, gaps, excess, ends = jax.vmap(one)(keys)
+    return values, gaps, excess, ends
+
+
+def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
+    """How far the rows are from summing to one, and the largest probability of an end."""
+    rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+    ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+    possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
+    return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
+
+
+@eqx.filter_jit
+def _times(
+    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
+) -> Float[Array, "P *H S A"]:
+    return jax.vmap(lambda policy: occupancy(mdp, policy, objective, start))(policies)
+
+
+def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
+    """Policies side by side; one that does not depend on the step is repeated where another does."""
+    return jnp.stack(jnp.broadcast_arrays(*policies))
+
+
+def read_action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
+    """`policy` as action probabilities; what is wrong with it is told with its `name`."""
+    try:
+        return policy_probs(policy, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def read_start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
+    """The distribution of the first state, and whether someone stated it."""
+    if initial is None and mdp.initial is None:
+        return np.full(mdp.n_states, 1 / mdp.n_states), False
+    given = mdp.initial if initial is None else initial
+    check_initial(given, mdp.n_states)
+    start = np.asarray(given, np.float64)
+    return start / start.sum(), True
+
+
+def require_endless(ends: np.ndarray) -> None:
+    """Refuse draws that can end, where the objective is the average reward."""
+    draw = first_index(ends[:, 0] > 0)
+    if draw is not None:
+        raise ValueError(
+            f"posterior gave an MDP with end probability {ends[draw][0]:.2g} in draw {draw[0]}, expected MDPs that "
+            "never end (AverageReward): let it draw restart_at_ends(mdp)"
+        )
+
+
+def require_usable(
+    values: np.ndarray, gaps: np.ndarray, excess: np.ndarray, names: list[str], objective: Objective
+) -> None:
+    """Refuse rows that do not sum to one, and values that are not finite."""
+    bad_rows = first_index(excess[:, 0] > ROW_SUM_TOLERANCE["float32"])
+    if bad_rows is not None:
+        off = excess[bad_rows][0]
+        raise ValueError(
+            f"posterior gave a row that is {off:.2g} off in draw {bad_rows[0]}, expected rows that sum to 1"
+        )
+    index = first_index(~np.isfinite(values) | ~np.isfinite(gaps))
+    if index is not None:
+        draw, policy = index
+        expected = "a policy that ends with probability one" if isinstance(objective, FirstExit) else "a finite value"
+        if isinstance(objective, AverageReward):
+            expected = "one gain, whatever the start"
+        raise ValueError(
+            f"{names[policy]}: its value in draw {draw} is {values[index]:g} with error bound {gaps[index]:g}, "
+            f"expected {expected} ({describe_objective(objective)})"
+        )
+
+
+def _unvisited(
+    posterior: Any, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
+) -> list[Unvisited | None]:
+    """What each policy rests on without data; its time is that in the mean MDP."""
+    if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):
+        return [None] * len(policies)
+    visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
+    space = getattr(posterior, "space", None)
+    named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
+    names = [*(range(n) for n in visits.shape[:-2]), *named]
+    return [Unvisited.of(visits, np.asarray(time), names) for time in _times(mdp, policies, objective, start)]

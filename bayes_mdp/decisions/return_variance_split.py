@@ -1,0 +1,234 @@
+"""`split_return_variance`: how much of the variance of the return data could remove, and how much is chance. Host-side.
+
+With M the MDP: Var(return) = Var_M[V_M] (epistemic) + E_M[Var(return | M)] (aleatoric). Given M, Var(return) solves the
+recursion of Sobel (1982), *The variance of discounted Markov decision processes*: with target t = reward + discount V
+of the next state (an end is worth nothing),
+
+    w(s) = Var_{action, outcome, reward}[t] + discount^2 E[w(next state)].
+
+It is solved in every draw, so cycles and ties are no matter.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.decisions.policy_evaluation import (
+    check_num_draws,
+    describe_objective,
+    in_chunks,
+    over_chunks,
+    read_action_probs,
+    read_start,
+    require_usable,
+    row_faults,
+    to_float64,
+)
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.planning import evaluate
+from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.variance_backup import propagate
+
+
+class ReturnSplit(eqx.Module):
+    """The variance of the return in its two parts; `print` shows it in words. All in squared units of the return.
+
+    Args:
+        total, epistemic, aleatoric: variances; `total` is the sum of the other two.
+        total_error, epistemic_error, aleatoric_error: Monte Carlo standard errors.
+        mean: expected return.
+        num_draws: number of draws.
+        gap: the largest bound on a draw's numerical error of the value.
+        initial: Float64[S], distribution of the first state, whose chance counts as aleatoric.
+        initial_given: whether it was given; if not it is uniform.
+        objective: what was evaluated.
+    """
+
+    total: float
+    epistemic: float
+    aleatoric: float
+    total_error: float
+    epistemic_error: float
+    aleatoric_error: float
+    mean: float
+    num_draws: int
+    gap: float
+    initial: Float[np.ndarray, " S"]
+    initial_given: bool
+    objective: Objective
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        where = "the given distribution" if self.initial_given else f"uniform over the {len(self.initial)} states"
+        share = self.epistemic / self.total if self.total > 0 else 0.0
+        return "\n".join(
+            [
+                f"Variance of the return, {describe_objective(self.objective)}, {self.num_draws} draws "
+                f"(mean {self.mean:.6g})",
+                f"  total {self.total:.6g} (Monte Carlo error {self.total_error:.2g})",
+                f"  epistemic {self.epistemic:.6g} (+- {self.epistemic_error:.2g}), {share:.0%}: more data would "
+                "remove it",
+                f"  aleatoric {self.aleatoric:.6g} (+- {self.aleatoric_error:.2g}): transitions and rewards by chance",
+                f"  start: {where}",
+            ]
+        )
+
+
+def split_return_variance(
+    key: PRNGKeyArray,
+    posterior: ConjugatePosterior | Mixture,
+    policy: Any,
+    objective: Objective,
+    *,
+    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    num_draws: int = 2000,
+) -> ReturnSplit:
+    """The variance of the return of `policy`, split into what the posterior leaves open and chance.
+
+    Exact but for the Monte Carlo error, which is stated, on cycles and with tied rows too; the chance of the first
+    state and the noise of rewards are in the aleatoric part. Host-side: compiles itself, works in float64.
+
+    Args:
+        key: the draws.
+        posterior: in closed form (draws alone do not say how rewards scatter around their mean).
+        policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
+        objective: Discounted, Episodic or FirstExit.
+        initial: distribution of the first state; None: uniform, and the answer says so.
+        num_draws: number of draws, at least 2.
+
+    Raises:
+        ValueError, TypeError: one sentence on the argument that cannot be used; AverageReward, whose return is endless;
+            noise of infinite expected variance (normal-gamma with concentration <= 1).
+    """
+    if not isinstance(posterior, (ConjugatePosterior, Mixture)):
+        kind = type(posterior).__name__
+        raise TypeError(f"posterior is a {kind}, expected one in closed form: draws do not say how rewards scatter")
+    if isinstance(objective, AverageReward):
+        raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a return")
+    check_key("key", key)
+    check_num_draws(num_draws)
+    check_objective(objective)
+    _require_noise(posterior)
+    with jax.enable_x64(True):
+        wide, aim = to_float64(posterior), to_float64(objective)
+        keys = jax.random.split(key, num_draws)
+        mdp = outline(keys[0], wide, posterior.space.shape)
+        start, given = read_start(mdp, initial)
+        probs = read_action_probs("policy", policy, mdp, objective)
+        chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
+        answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start), chunks)
+        values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
+    require_usable(values[:, None], gaps[:, None], excess[:, None], ["policy"], objective)
+    return _summarise(values, chance, float(gaps.max()), start, given, objective)
+
+
+def draw_law(
+    key: PRNGKeyArray, posterior: ConjugatePosterior | Mixture
+) -> tuple[Float[Array, "*H S A O"], Float[Array, "*cells"], Float[Array, "*cells"]]:
+    """One draw of the rows, of the mean rewards and of the variance of one reward around them, together."""
+    belief: Any = posterior
+    if isinstance(posterior, Mixture):
+        key, key_component = jax.random.split(key)
+        k = jax.random.categorical(key_component, jnp.asarray(posterior.log_weights))
+        belief = jax.tree.map(lambda leaf: jnp.asarray(leaf)[k], posterior.components)
+    key_rows, key_rewards = jax.random.split(key)
+    mean, noise = belief.reward_cells.sample_with_noise(key_rewards)
+    return belief.transition_probs.sample(key_rows), mean, noise
+
+
+@eqx.filter_jit
+def _split_draws(
+    keys: PRNGKeyArray,
+    posterior: ConjugatePosterior | Mixture,
+    policy: Float[Array, "*H S A"],
+    objective: Objective,
+    start: Any,
+) -> tuple[Array, ...]:
+    """V and Var(return) of every draw from the start, a bound on the error of V, and how far rows are off."""
+
+    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
+        rows, mean, noise = draw_law(key, posterior)
+        space = posterior.space
+        by_outcome = mean.ndim == rows.ndim
+        probs, ends = (rows[..., :-1], rows[..., -1]) if space.ends else (rows, None)
+        reward = (rows * mean).sum(-1) if by_outcome else mean
+        mdp = MDP(probs, reward, end_probs=ends, legal=space.legal)
+        answer = evaluate(mdp, policy, objective)
+        local = one_step_variance(rows, mean, noise, next_worth(answer.v, space.ends, objective))
+        chance = propagate(mdp, local + choice_variance(answer.q, policy), policy, objective).v
+        first, scatter = (x[0] if x.ndim == 2 else x for x in (answer.v, chance))
+        value = first @ start
+        return value, scatter @ start + ((first - value) ** 2) @ start, answer.gap, row_faults(mdp)[0][0]
+
+    return jax.vmap(one)(keys)
+
+
+def next_worth(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[Array, "*H O"]:
+    """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
+    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    if values.ndim == 2:
+        values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
+    return discount * (jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if ends else values)
+
+
+def one_step_variance(
+    rows: Float[Array, "*H S A O"],
+    mean: Float[Array, "*cells"],
+    noise: Float[Array, "*cells"],
+    worth: Float[Array, "*H O"],
+) -> Float[Array, "*H S A"]:
+    """Variance of reward + worth(outcome) given the rows and the law of the rewards."""
+    by_outcome = mean.ndim == rows.ndim
+    target = jnp.expand_dims(worth, (-3, -2)) + (mean if by_outcome else 0.0)
+    centred = target - (rows * target).sum(-1, keepdims=True)
+    return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
+
+
+def choice_variance(q: Float[Array, "*H S A"], policy: Float[Array, "*H S A"]) -> Float[Array, "*H S 1"]:
+    """Variance of q over the actions of the policy; an illegal action (-inf) has probability zero."""
+    safe = jnp.where(policy > 0, q, 0.0)
+    centred = safe - (policy * safe).sum(-1, keepdims=True)
+    return (policy * centred**2).sum(-1, keepdims=True)
+
+
+def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
+    """Refuse rewards whose expected variance is infinite."""
+    beliefs: list[Any] = [posterior]
+    if isinstance(posterior, Mixture):
+        count = len(posterior.log_weights)
+        beliefs = [jax.tree.map(lambda leaf, k=k: leaf[k], posterior.components) for k in range(count)]
+    for belief in beliefs:
+        belief.expected_reward_variance()
+
+
+def _summarise(
+    values: np.ndarray, chance: np.ndarray, gap: float, start: np.ndarray, given: bool, objective: Objective
+) -> ReturnSplit:
+    """Moments, and their errors from the spread of what is averaged."""
+    number = len(values)
+    squares = (values - values.mean()) ** 2 * (number / (number - 1))
+    parts = squares + chance, squares, chance
+    total, epistemic, aleatoric = (float(part.mean()) for part in parts)
+    errors = [float(part.std(ddof=1) / np.sqrt(number)) for part in parts]
+    return ReturnSplit(
+        total=total,
+        epistemic=epistemic,
+        aleatoric=aleatoric,
+        total_error=errors[0],
+        epistemic_error=errors[1],
+        aleatoric_error=errors[2],
+        mean=float(values.mean()),
+        num_draws=number,
+        gap=gap,
+        initial=start,
+        initial_given=given,
+        objective=objective,
+    )

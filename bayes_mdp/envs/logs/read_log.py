@@ -1,0 +1,119 @@
+"""`read_log`: transitions from a CSV or Parquet file or a pandas DataFrame with named columns."""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from bayes_mdp.envs.logs.columns import (
+    Table,
+    is_empty,
+    open_table,
+    read_episodes,
+    read_flags,
+    read_labels,
+    read_rewards,
+    read_steps,
+)
+from bayes_mdp.mdp import Log, Transitions
+from bayes_mdp.mdp.validation import check_name
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+
+def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
+    source: "str | os.PathLike[str] | pd.DataFrame",
+    *,
+    state: str,
+    action: str,
+    reward: str | None = None,
+    next_state: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    episode: str | None = None,
+    step: str | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    missing_reward: Literal["error", "ignore"] = "error",
+) -> Log:
+    """Read one transition per row. `state`, `action`, ... are names of columns.
+
+    State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
+    "s10"), or in the order of `states` and `actions` where these are given. Labels of integer columns stay
+    integers.
+
+    Args:
+        source: a path (`.parquet`, `.pq`: Parquet; `.tsv`: tab-separated; else CSV with a header line), or a
+            DataFrame.
+        reward: None: the log has no rewards (they are known to the user).
+        next_state: None: the state of the episode's next row (`episode` is then needed, rows in order of time). An
+            episode's last row has no next state: it is kept where it terminated, and left out otherwise (its action
+            and reward may then be empty).
+        terminated, truncated: true / false or 1 / 0. With `episode` and neither, the last row of an episode counts
+            as truncated.
+        episode: label of the episode of each row. Without `step`, the step is the row's place in its episode.
+        step: step of the episode, 0 at its first.
+        states, actions: all labels, in order; None: those of the log.
+        missing_reward: what an empty reward is: an error, or a transition whose reward was not observed.
+
+    Returns:
+        A `Log` of numpy arrays (int32, float64), with the labels behind the indices.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: no rows, a column that is missing, a cell that cannot be read: which row, column, what was there.
+        ImportError: Parquet without pyarrow.
+    """
+    if next_state is None and episode is None:
+        raise ValueError(
+            "next_state and episode are both None, expected one: next states, or episodes to shift states in"
+        )
+    check_name("missing_reward", missing_reward, ("error", "ignore"))
+    roles = {"state": state, "action": action, "reward": reward, "next_state": next_state, "terminated": terminated}
+    table = open_table(source, {**roles, "truncated": truncated, "episode": episode, "step": step})
+    ends = read_flags(table, "terminated")
+    if next_state is None:
+        (state_index, *given), state_names = read_labels(table, ("state",), states)
+    else:
+        (state_index, *given), state_names = read_labels(table, ("state", "next_state"), states, ends)
+    next_index, cut, place, keep = _follow(table, state_index, given[0] if given else None, ends)
+    (action_index,), action_names = read_labels(table, ("action",), actions, ~keep & is_empty(table, "action"))
+    rewards, observed = read_rewards(table, missing_reward == "ignore", keep)
+    steps = place if step is None else read_steps(table)
+    rows = (state_index, action_index, rewards, next_index, ends, cut, steps, observed)
+    *columns, observed = (None if x is None else x[keep] for x in rows)
+    if not keep.any():
+        raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
+    return Log(Transitions(*columns, reward_observed=observed), state_names, action_names, table.name)
+
+
+def _follow(
+    table: Table, state: np.ndarray, next_state: np.ndarray | None, ends: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray]:
+    """Next state, whether truncated, place in its episode, and whether kept, of every row (None: not known)."""
+    cut, episodes = read_flags(table, "truncated"), read_episodes(table)
+    keep = np.ones(len(state), bool)
+    if episodes is None:
+        assert next_state is not None  # `read_log` refuses a log with neither
+        return next_state, cut, None, keep
+    following, place, last = _episode_order(episodes)
+    if next_state is not None:
+        return next_state, last if cut is None and ends is None else cut, place, keep
+    keep = ~last if ends is None else ~last | ends
+    leads_out = ~keep[following]  # its next row is left out: the episode is cut there
+    return state[following], leads_out if cut is None else cut | leads_out, place, keep
+
+
+def _episode_order(episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each row: the next row of its episode (itself at the last), its place there, whether it is the last."""
+    order = np.argsort(episodes, kind="stable")
+    is_last = np.append(np.diff(episodes[order]) != 0, True)
+    start = np.flatnonzero(np.append(True, is_last[:-1]))
+    following, place, last = (np.empty(len(order), dtype) for dtype in (np.intp, np.int32, bool))
+    following[order] = np.where(is_last, order, np.roll(order, -1))
+    place[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
+    last[order] = is_last
+    return following, place, last

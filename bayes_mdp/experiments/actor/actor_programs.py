@@ -1,0 +1,243 @@
+"""The compiled half of an `Actor`: learn from a buffer, plan, write the actions of the next steps into a table.
+
+A table holds one action for every state and every step until the next plan, `policy.act(key of the step, state, step)`.
+Only one state of a row is ever met, and rows have keys of their own: the actions that are taken have the exact law of
+the policy, whatever it is, and no random number is drawn on the host. The keys are those of a compiled run.
+
+Everything goes in as flat leaves: to walk a tree of records would cost more than the call.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Int, Key, UInt32
+
+from bayes_mdp.agents import Learner
+from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
+from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.random import fused_key
+
+MOST_BUFFERED = 256
+MOST_ACTIONS = 65_536  # of a table
+
+
+class Buffer(NamedTuple):
+    """A buffer of transitions; those from `count` on are masked.
+
+    Args:
+        columns: Int[4 N]: step of the episode, state, action, outcome (S: the end).
+        reward: Float[N].
+        count: how many there are.
+    """
+
+    columns: Any
+    reward: Any
+    count: Any
+
+
+class Programs(NamedTuple):
+    """Compiled functions of (leaves, ...), shared by all actors of one structure.
+
+    Args:
+        plan: (leaves, buffer, words, clock) -> (changed leaves, policy, table); clock: Int[1 + B],
+            time, then that of each environment.
+        learn: (leaves, buffer) -> changed leaves.
+        act: (leaves, policy, words, clock) -> table.
+        num_fixed: the leaves from this one on change: belief and state of the agent.
+    """
+
+    plan: Callable[..., Any]
+    learn: Callable[..., Any]
+    act: Callable[..., Any]
+    num_fixed: int
+
+
+@partial(jax.jit, static_argnums=0)
+def begin(structure: Any, leaves: list[Any], words: UInt32[Array, "2"]) -> Any:
+    """The state of an agent before any plan; `leaves` are those of (agent, problem)."""
+    agent, problem = jax.tree.unflatten(structure, leaves)
+    return agent.init(_streams(words).init, problem)
+
+
+@lru_cache(maxsize=128)
+def programs(structure: Any, num_fixed: int, num_envs: int | None, num_rows: int) -> Programs:
+    """The programs for trees (agent, problem, belief, state) of one structure.
+
+    Args:
+        structure: of the tree.
+        num_fixed: leaves of (agent, problem).
+        num_envs: number of parallel environments, None: one, without an axis.
+        num_rows: K, rows of a table [K S] or [num_envs K S].
+    """
+
+    def changed(belief: Any, state: Any) -> list[Any]:
+        return jax.tree.leaves((belief, state))
+
+    def learn(leaves: list[Any], buffer: Buffer) -> list[Any]:
+        agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
+        return changed(*_learn(agent, problem, belief, state, buffer))
+
+    def act(leaves: list[Any], policy: Any, words: Any, clock: Any) -> Array:
+        return _table(policy, jax.tree.unflatten(structure, leaves)[1], words, clock, num_envs, num_rows)
+
+    def plan(leaves: list[Any], buffer: Buffer, words: Any, clock: Any) -> tuple[list[Any], Any, Array]:
+        agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
+        belief, state = _learn(agent, problem, belief, state, buffer)
+        key = jax.random.fold_in(_streams(words).plan, clock[0])
+        policy, state = agent.plan(key, problem, state, belief)
+        if jax.tree.structure((agent, problem, belief, state)) != structure:
+            raise TypeError(f"{type(agent).__name__}.plan changes the structure of its state, expected one like before")
+        return changed(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
+
+    return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
+
+
+def _streams(words: UInt32[Array, "2"]) -> RngKeys:
+    return streams(fused_key(jax.random.wrap_key_data(words)))
+
+
+def _learn(agent: Any, problem: Problem, belief: Any, state: Any, buffer: Buffer) -> tuple[Any, Any]:
+    """(belief, the agent's own state) after the data of a buffer."""
+    step, place, action, outcome = buffer.columns
+    last = problem.space.n_states
+    terminated = outcome == last if problem.space.ends else None
+    following = jnp.minimum(outcome, last - 1)
+    when = step if isinstance(problem.objective, Episodic) else None
+    data = Transitions(place, action, buffer.reward, following, terminated, None, when)
+    if isinstance(agent, Learner):
+        return belief, observe_block(agent, problem, state, data, _weight(buffer))
+    learnt = _one_by_one(belief, data, buffer.count) if isinstance(belief, ConjugatePosterior) else None
+    learnt = belief.update(data, _weight(buffer)) if learnt is None else learnt
+    if jax.tree.structure(learnt) != jax.tree.structure(belief):
+        raise TypeError(f"{type(belief).__name__}.update changes its structure, expected arrays like those before")
+    return learnt, state
+
+
+def _weight(buffer: Buffer) -> Array:
+    return (jnp.arange(len(buffer.reward)) < buffer.count).astype(buffer.reward.dtype)
+
+
+def _one_by_one(belief: Any, data: Transitions, count: Any) -> Any:
+    """`belief` after the first `count` transitions: on CPU, updates in place cost less than one scatter of a buffer.
+
+    The leading axis of one keeps them in place (XLA would copy the tables otherwise).
+    """
+
+    def see(i: Any, belief: Any) -> Any:
+        one = jax.tree.map(lambda x: x[i][None], data)
+        return jax.vmap(lambda b, x: b.update(x))(belief, one)
+
+    lifted = jax.tree.map(lambda x: x[None], belief)
+    return jax.tree.map(lambda x: x[0], lax.fori_loop(0, count, see, lifted))
+
+
+def _table(policy: Any, problem: Problem, words: Any, clock: Any, num_envs: int | None, num_rows: int) -> Array:
+    """Actions [K S] (or [num_envs K S]) from the time of each environment on."""
+    states, objective = jnp.arange(problem.space.n_states), problem.objective
+    key = _streams(words).act
+
+    def row(key: Any, time: Any) -> Array:
+        step = time % objective.horizon if isinstance(objective, Episodic) else jnp.zeros_like(time)
+        return jax.vmap(lambda s: policy.act(jax.random.fold_in(key, time), s, step))(states)
+
+    def one_env(key: Any, first: Any) -> Array:
+        return jax.vmap(partial(row, key))(first + jnp.arange(num_rows)).astype(jnp.int32)
+
+    if num_envs is None:
+        return one_env(key, clock[1])
+    return jax.vmap(lambda b: one_env(jax.random.fold_in(key, b), clock[1 + b]))(lax.iota(jnp.int32, num_envs))
+
+
+class ActorCore:
+    """Belief and plan of an agent; compiled calls happen in `plan`, `refill` and when the buffer is full.
+
+    Args:
+        agent, problem, belief: as in a compiled run (belief None: the agent has its own).
+        key: a typed key; its streams are those of one seed of a compiled run.
+        num_envs: number of parallel environments, None: one, whose actions are scalars.
+        period: steps until the next plan, where that is known or likely: decides sizes only.
+    """
+
+    def __init__(
+        self, agent: Any, problem: Problem, belief: Any, *, key: Key, num_envs: int | None, period: int
+    ) -> None:
+        fixed, changing = on_device((agent, problem)), on_device(belief)
+        leaves, structure = jax.tree.flatten(fixed)
+        self._words = jax.device_put(np.asarray(jax.random.key_data(key)))
+        state = begin(structure, leaves, self._words)
+        self._leaves, self._structure = jax.tree.flatten((*fixed, changing, state))
+        n_states, width = problem.space.n_states, num_envs or 1
+        self.num_rows = max(1, min(-(-period // width), MOST_ACTIONS // (n_states * width)))
+        self._size = min(period, MOST_BUFFERED) + width - 1
+        self._programs = programs(self._structure, len(leaves), num_envs, self.num_rows)
+        self._owns_belief = belief is None
+        alone, rest = eqx.partition(changing, eqx.is_array)
+        self.refits = Refits(key[None], alone, rest)
+        self._dtype = jax.dtypes.canonicalize_dtype(float)
+        self._table: Int[np.ndarray, "*num_envs K S"] | None = None
+        self.policy: Any = None
+        self._empty()
+
+    def _empty(self) -> None:
+        # New arrays: the old ones may still be read by a call.
+        self._columns = np.zeros((4, self._size), np.int32)
+        self._reward = np.zeros(self._size, self._dtype)
+        self._count = 0
+
+    def add(self, step: int, state: int, action: int, outcome: int, reward: float) -> None:
+        """Keep a transition until the next plan; a full buffer is learnt from at once."""
+        if self._count == self._size:
+            self._leaves = self._learnt()
+            self._empty()
+        i, columns = self._count, self._columns
+        columns[0, i], columns[1, i], columns[2, i], columns[3, i] = step, state, action, outcome
+        self._reward[i] = reward
+        self._count = i + 1
+
+    def _buffer(self) -> Buffer:
+        return Buffer(self._columns, self._reward, self._count)
+
+    def _learnt(self) -> list[Any]:
+        return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._buffer())]
+
+    def plan(self, time: int, env_times: list[int]) -> None:
+        """Learn from what is buffered, infer anew a belief whose draws have degenerated, plan, fill the table."""
+        if self.refits.needed:
+            self._renew(time)
+        clock = np.array([time, *env_times], np.int32)
+        changed, self.policy, table = self._programs.plan(self._leaves, self._buffer(), self._words, clock)
+        self._leaves[self._programs.num_fixed :] = changed
+        self._table = np.asarray(table)
+        self._empty()
+
+    def _renew(self, time: int) -> None:
+        if self._count:
+            self._leaves = self._learnt()
+            self._empty()
+        agent, problem, belief, state = jax.tree.unflatten(self._structure, self._leaves)
+        fresh, worn = self.refits.renew(jax.tree.map(lambda x: np.asarray(x)[None], belief), time)
+        if worn.any():
+            self._leaves = jax.tree.leaves((agent, problem, jax.tree.map(lambda x: x[0], fresh), state))
+
+    def refill(self, time: int, env_times: list[int]) -> None:
+        """Actions of the same plan from `env_times` on."""
+        clock = np.array([time, *env_times], np.int32)
+        self._table = np.asarray(self._programs.act(self._leaves, self.policy, self._words, clock))
+
+    def action(self, *where: int) -> int:
+        """The entry (environment,) row, state of the table."""
+        return self._table.item(*where)  # type: ignore[union-attr]
+
+    @property
+    def belief(self) -> Any:
+        """The posterior (or the agent's own belief), buffered data included; nothing changes by looking."""
+        leaves = self._learnt() if self._count else self._leaves
+        return jax.tree.unflatten(self._structure, leaves)[3 if self._owns_belief else 2]

@@ -1,0 +1,419 @@
+"""`compare`: agents on problems, every agent for the same number of seeds, one Dataset with the leaderboard."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents import AGENTS, Learner
+from bayes_mdp.experiments.comparison.compare_problems import NOISE, PROBLEMS, Task
+from bayes_mdp.experiments.comparison.leaderboard import leaderboard
+from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
+from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
+from bayes_mdp.experiments.resume import Cells, folder_of
+from bayes_mdp.experiments.rollout.regret import optimal_rate
+from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_agent
+from bayes_mdp.mdp import MDP, AverageReward, CanUpdate, Environment, Episodic, Objective, SparseMDP, restart_at_ends
+from bayes_mdp.mdp.files import check_file, check_folder
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
+from bayes_mdp.planning import evaluate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LEAST_SPAN = 1e-9
+NUM_CHECKPOINTS = 20
+
+
+CONSTANTS = ("scaled", "default")
+
+SCALED: dict[str, dict[str, Any]] = {
+    "beb": {"scale": 1.0},
+    "bolt": {"eta": 1.0, "max_reward": 1.0},
+    "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
+    "count_bonus": {"reward_sd": NOISE},
+    "epsilon_greedy_q": {"learning_rate": 0.5},
+    "k_learning": {"noise": NOISE},
+    "rlsvi": {"noise": NOISE},
+    "soft_q": {"temperature": 0.2, "learning_rate": 0.5},
+    "soft_q_mean": {"temperature": 0.1},
+    "ube": {"scale": 0.1},
+    "ucb_h": {"scale": 0.01},
+    "ucbvi": {"bonus_scale": 0.03},
+    "ucfh": {"scale": 0.1},
+    "ucrl2": {"scale": 0.1},
+    "vapor": {"noise": NOISE},
+}
+"""Arguments that differ from the defaults with constants="scaled"; agents that are not named keep their defaults.
+
+`noise` and `reward_sd` are what the problems of the package have. The others are round numbers of ours from other small
+problems, not tuned on these: bonuses of theorems are so wide that runs of this length show no learning with them.
+"""
+
+QUICK_AGENTS = ("psrl", "bql", "ube", "moment_matching", "k_learning", "ucbvi", "epsilon_greedy_q")
+
+
+def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Any]:
+    """Agents of the package by name, for `compare`.
+
+    Args:
+        names: of `AGENTS`; None: all.
+        constants: "scaled", those of `SCALED`; "default", what each agent has without arguments.
+
+    Raises:
+        ValueError: no such agent, or other constants.
+    """
+    check_name("constants", constants, CONSTANTS)
+    names = AGENTS if names is None else names
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"names is {described(names)}, expected a list of names of agents")
+    names = tuple(names)
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
+    for name in names:
+        check_name("agent", name, AGENTS)
+    return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
+
+
+def named_agents(agents: Any) -> dict[str, Any]:
+    """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
+
+    Raises:
+        ValueError: none, an unknown name, a name twice. TypeError: something that is no agent.
+    """
+    named = dict(agents) if isinstance(agents, Mapping) else listed_by_name("agents", agents, _agent)
+    if not named:
+        raise ValueError("agents is empty, expected at least one")
+    for name, agent in named.items():
+        check_agent(agent, f"agents[{name!r}]")
+    return {str(name): agent for name, agent in named.items()}
+
+
+def _agent(item: Any) -> tuple[str, Any]:
+    if isinstance(item, str):
+        check_name("agent", item, AGENTS)
+        return item, AGENTS[item]()
+    return type(item).__name__, item
+
+
+def listed_by_name(what: str, items: Any, named: Callable[[Any], tuple[str, Any]]) -> dict[str, Any]:
+    """By name; one item alone is a sequence of one."""
+    sequence = items if isinstance(items, (list, tuple, set, frozenset)) else [items]
+    found: dict[str, Any] = {}
+    for item in sequence:
+        name, thing = named(item)
+        if name in found:
+            raise ValueError(f"{what} holds {name!r} twice, expected a mapping that gives each a name of its own")
+        found[name] = thing
+    return found
+
+
+class Levels(NamedTuple):
+    """Expected reward of an episode under `Episodic`, else of a step in the long run.
+
+    Args:
+        random: of the policy that acts uniformly at random (over legal actions).
+        optimal: of an optimal policy.
+        unknown: why no score can be normalised by them (one of them is then nan, or both are equal); else empty.
+    """
+
+    random: float
+    optimal: float
+    unknown: str = ""
+
+
+def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
+    """The levels of an MDP. Host side, float64.
+
+    Without episodes they are gains, whatever the objective: where an end is followed by a new first state, and the
+    first state does not matter in the long run. Where it does, they are unknown.
+    """
+    try:
+        optimal = float(optimal_rate(mdp, objective))
+        random = _random_rate(mdp, objective)
+    except ValueError:  # the one that is left for a checked task
+        return Levels(np.nan, np.nan, "the optimal gain depends on the first state")
+    if not np.isfinite(random):
+        return Levels(np.nan, optimal, "the gain of the random policy depends on the first state")
+    if optimal - random <= LEAST_SPAN * max(1.0, abs(optimal)):
+        return Levels(random, np.nan, "a random policy is optimal: there is nothing to learn")
+    return Levels(random, optimal)
+
+
+def _random_rate(mdp: Any, objective: Objective) -> float:
+    legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
+    episodic = isinstance(objective, Episodic)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(_wide, mdp)
+        wide = wide if episodic else restart_at_ends(wide)
+        probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
+        answer = jax.device_get(_evaluate(wide, probs, objective if episodic else AverageReward()))
+    if not episodic:
+        return float(answer.gain) if np.isfinite(answer.gap) else np.nan
+    return float(answer.v[0] @ np.asarray(mdp.initial, np.float64))
+
+
+_evaluate = jax.jit(evaluate)
+
+
+def _wide(leaf: Any) -> Any:
+    array = np.asarray(leaf)
+    return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
+
+
+def compare(
+    agents: Any,
+    envs: Any,
+    *,
+    key: PRNGKeyArray,
+    num_seeds: int = 10,
+    objective: Objective | None = None,
+    length: int | None = None,
+    prior: Any = None,
+    path: str | Path | None = None,
+    options: RunOptions = RunOptions(),
+) -> "xr.Dataset":
+    """Run every agent on every problem, and rank the agents by normalised scores. Host side.
+
+    Not to be confused with `compare_policies`, which judges policies under a posterior.
+
+    The score of a run is (R - R_random) / (R* - R_random) of its total reward R: 0 is what the policy that acts
+    uniformly at random earns in expectation, 1 what an optimal one does, both exact (`levels_of`); so it is the area
+    under the learning curve, and can be below 0 and, by luck, above 1. Where one of the two is unknown the scores of
+    the problem are nan and the problem does not count (`unscored` says why). A pair of agent and problem that `run`
+    refuses has scores of nan and the sentence in `refused`; it stops nothing else.
+
+    Agents meet the same random numbers on a problem, whatever the other agents and problems are. `leaderboard` says
+    what is computed from the scores.
+
+    With `path`, every finished (agent, problem) is kept in a folder beside it (`<path>.cells`): the same call goes on
+    from there after a kill. The folder is removed when the result is written.
+
+    Args:
+        agents: a mapping name -> agent, or a sequence of agents and of names of `AGENTS` (with their defaults; see
+            `comparison_agents` for constants with which all learn in short runs).
+        envs: a mapping name -> `Environment` or `Task`, or a sequence of them and of names of `PROBLEMS`.
+        key: a typed key.
+        num_seeds: of every pair, at least 2.
+        objective: of environments without a task; None: episodes of as many steps as the environment has.
+        length: episodes under `Episodic`, else steps, of environments without a task; for a `Task` it replaces its own.
+        prior: as in `run`, of environments without a task.
+        path: of the NetCDF file, in a folder that exists.
+        options: as in `run`.
+
+    Returns:
+        A Dataset: `score` [agent, env, seed]; `curve` [agent, env, seed, checkpoint], the score of each twentieth of
+        the run; `time` [env, checkpoint], episodes or steps at its end; `random`, `optimal` [env], per episode or step;
+        `refused` [agent, env], `unscored` [env]; `seconds` [agent, env], compilation included; and what `leaderboard`
+        returns. The attributes hold configuration, versions and key as JSON. `load_result` reads the file.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells
+            is that of another run. FileNotFoundError: `path` lies in no folder that exists.
+    """
+    check_key("key", key)
+    check_count("num_seeds", num_seeds, 2)
+    players, tasks = named_agents(agents), named_tasks(envs, objective, length, prior)
+    _check_priors(players, tasks)
+    if path is not None:
+        check_file(path)
+        check_folder(folder_of(path))
+    check_type("options", options, RunOptions, "RunOptions")
+    options = replace(options, progress=False)
+    levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
+    attributes = _attributes(players, tasks, num_seeds, options, key)
+    cells = Cells(None if path is None else folder_of(path), attributes)
+    played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
+    result = _to_dataset(players, tasks, levels, played)
+    result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
+    result.attrs = {"format": COMPARE_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}
+    if path is not None:
+        save_result(result, path)
+        cells.remove()
+    return result
+
+
+def named_tasks(envs: Any, objective: Objective | None, length: int | None, prior: Any) -> dict[str, Task]:
+    """The tasks by name; arguments as those of `compare`.
+
+    Raises:
+        ValueError, TypeError: none, an unknown name, a name twice, an environment without objective or length.
+    """
+    if length is not None:
+        check_count("length", length)
+    if objective is not None:
+        check_objective(objective)
+    named = envs if isinstance(envs, Mapping) else listed_by_name("envs", envs, _named_env)
+    if not named:
+        raise ValueError("envs is empty, expected at least one")
+    return {str(name): _task(str(name), env, objective, length, prior) for name, env in named.items()}
+
+
+def _named_env(item: Any) -> tuple[str, Any]:
+    if isinstance(item, str):
+        check_name("env", item, PROBLEMS)
+        return item, PROBLEMS[item]()
+    env = item.env if isinstance(item, Task) else item
+    return getattr(env, "name", type(env).__name__), item
+
+
+def _task(name: str, env: Any, objective: Objective | None, length: int | None, prior: Any) -> Task:
+    if isinstance(env, Task):
+        return env if length is None else replace(env, length=length)
+    if not isinstance(env, Environment):
+        raise TypeError(f"envs[{name!r}] is a {type(env).__name__}, expected an Environment or a Task")
+    if objective is None:
+        if env.mdp.horizon is None:
+            raise ValueError(f"objective is None, expected one for envs[{name!r}], which has no horizon of its own")
+        objective = Episodic(env.mdp.horizon)
+    if length is None:
+        unit = "episodes" if isinstance(objective, Episodic) else "steps"
+        raise ValueError(f"length is None, expected a number of {unit} for envs[{name!r}]")
+    return Task(env, objective, length, prior)
+
+
+def _check_priors(players: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
+    believer = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
+    bare = next((name for name, task in tasks.items() if task.prior is None), None)
+    if believer is not None and bare is not None:
+        raise ValueError(f"prior is None, expected a prior or a posterior for agent {believer!r} on {bare!r}")
+
+
+def _attributes(
+    players: Mapping[str, Any], tasks: Mapping[str, Task], num_seeds: int, options: RunOptions, key: Any
+) -> dict[str, Any]:
+    configuration = {
+        "agents": {name: describe(agent, f"agents[{name!r}]") for name, agent in players.items()},
+        "envs": {
+            name: {**describe(task, f"envs[{name!r}]"), "belief": _fingerprint(task)} for name, task in tasks.items()
+        },
+        "num_seeds": num_seeds,
+        "options": describe(options, "options"),
+    }
+    return {"configuration": configuration, "versions": versions(), "key": describe_key(key)}
+
+
+def _fingerprint(task: Task) -> str | None:
+    """Of one draw of a program, which differs where its hyper-parameters do; of the arrays of a posterior."""
+    from numpyro import handlers
+
+    if task.prior is None:
+        return None
+    if isinstance(task.prior, CanUpdate):
+        return fingerprint(task.prior)
+    case = RunConfig(None, *_asked(task, None), 1, None, RunOptions())
+    sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(case.space)
+    return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
+
+
+def _play_all(
+    players: Mapping[str, Any],
+    tasks: Mapping[str, Task],
+    levels: Mapping[str, Levels],
+    how: tuple[int, RunOptions, Any],
+    cells: Cells,
+) -> dict[tuple[str, str], dict[str, np.ndarray]]:
+    """What every pair left. All problems of an agent in turn: those of equal shapes share its compiled program.
+
+    `how`: number of seeds, options, key.
+    """
+    num_seeds, options, key = how
+    keys = {name: jax.random.fold_in(key, crc32(name.encode())) for name in tasks}
+    played = {}
+    with cells.expect(len(players) * len(tasks)) as kept:
+        for agent, env in product(players, tasks):
+            # "average" costs nothing, but needs the optimal gain.
+            regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
+            case = RunConfig(players[agent], *_asked(tasks[env], keys[env]), num_seeds, regret, options)
+            # The number, because names may hold what a file name may not.
+            name = f"{len(played)}-{_plain(agent)}-{_plain(env)}"
+            played[agent, env] = kept.get(name, lambda path, case=case: _play(case, path))
+    refused = [str(values["refused"]) for values in played.values()]
+    if all(refused):
+        raise ValueError(f"every agent was refused on every problem, the first: {refused[0]}")
+    return played
+
+
+def _asked(task: Task, key: Any) -> "tuple[Environment, Objective, Any, Any, int | None, int | None]":
+    """The fields of a `RunConfig` from `env` to `num_episodes`."""
+    return task.env, task.objective, key, task.prior, task.num_steps, task.num_episodes
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
+def _play(case: RunConfig, path: Path | None) -> dict[str, Any]:
+    """Rewards of the twentieths of every run [seed, checkpoint], seconds, why it was refused."""
+    began, refused = time.perf_counter(), ""
+    file = None if path is None else path.with_suffix(".nc")
+    arguments = {field.name: getattr(case, field.name) for field in fields(case)}
+    agent, env, regret = (arguments.pop(name) for name in ("agent", "env", "asked_regret"))
+    try:
+        reward = _parts(run(agent, env, **arguments, regret=regret, path=file), case.length)
+    except (ValueError, TypeError) as error:
+        reward, refused = np.full((case.num_seeds, NUM_CHECKPOINTS), np.nan), str(error)
+    if file is not None:
+        file.unlink(missing_ok=True)
+    return {"reward": reward, "seconds": time.perf_counter() - began, "refused": refused}
+
+
+def _parts(result: "xr.Dataset", length: int) -> np.ndarray:
+    """[seed, checkpoint], the reward of each twentieth; a row that a boundary cuts is shared in proportion."""
+    reward = result["reward"].to_numpy().astype(np.float64)
+    ends = np.asarray(result["time"]) if "time" in result.coords else np.arange(1, reward.shape[1] + 1)
+    total = np.concatenate([np.zeros((len(reward), 1)), np.cumsum(reward, 1)], 1)
+    grid = np.linspace(0, length, NUM_CHECKPOINTS + 1)
+    return np.diff(np.stack([np.interp(grid, [0, *ends], one) for one in total]), axis=1)
+
+
+def _to_dataset(
+    players: Mapping[str, Any],
+    tasks: Mapping[str, Task],
+    levels: Mapping[str, Levels],
+    played: Mapping[tuple[str, str], Any],
+) -> "xr.Dataset":
+    import xarray as xr
+
+    def table(name: str) -> np.ndarray:
+        return np.array([[played[agent, env][name] for env in tasks] for agent in players])
+
+    random, optimal = (np.array([level[i] for level in levels.values()]) for i in range(2))
+    length = np.array([task.length for task in tasks.values()])
+    span = (optimal - random) * length
+    reward = table("reward")
+    base = (random * length)[:, None]
+    score = (reward.sum(-1) - base) / span[:, None]
+    curve = (reward * NUM_CHECKPOINTS - base[..., None]) / span[:, None, None]
+    times = length[:, None] * np.arange(1, NUM_CHECKPOINTS + 1) / NUM_CHECKPOINTS
+    pairs = ("agent", "env")
+    return xr.Dataset(
+        {
+            "score": ((*pairs, "seed"), score, {"long_name": "normalised score"}),
+            "curve": ((*pairs, "seed", "checkpoint"), curve, {"long_name": "normalised score of a twentieth"}),
+            "random": ("env", random, {"long_name": "random policy, per episode or step"}),
+            "optimal": ("env", optimal, {"long_name": "optimal policy, per episode or step"}),
+            "refused": (pairs, table("refused").astype(object)),
+            "unscored": ("env", np.array([level.unknown for level in levels.values()], object)),
+            "seconds": (pairs, table("seconds"), {"units": "s"}),
+        },
+        coords={
+            "agent": list(players),
+            "env": list(tasks),
+            "seed": np.arange(reward.shape[2]),
+            "checkpoint": np.arange(NUM_CHECKPOINTS),
+            "time": (("env", "checkpoint"), times),
+        },
+    )

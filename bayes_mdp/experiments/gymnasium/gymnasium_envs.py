@@ -1,0 +1,313 @@
+"""Gymnasium environments for `run`: opened, checked, all autoreset modes in one form; what is known of their MDP."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bayes_mdp.envs import from_gymnasium
+from bayes_mdp.envs.gymnasium.registered import check_id
+from bayes_mdp.experiments.describe import describe, described
+from bayes_mdp.mdp import MDP, Environment, SparseMDP
+
+_TRANSPARENT = (
+    "TimeLimit",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "HumanRendering",
+)
+
+Mask = np.ndarray
+_STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
+_FIRST_SEEN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+class Step(NamedTuple):
+    """One step of parallel environments, an entry for each.
+
+    Args:
+        following: where the transition led, also where the episode is over.
+        reward, terminated, truncated: of the transition.
+        happened: false where the step only began a new episode (nothing to learn).
+        fresh: a new episode begins.
+        observation: what to act on next.
+    """
+
+    following: np.ndarray
+    reward: np.ndarray
+    terminated: Mask
+    truncated: Mask
+    happened: Mask
+    fresh: Mask
+    observation: np.ndarray
+
+
+class SingleEnv:
+    """One environment with `Discrete` spaces; states and actions are numbered from 0."""
+
+    num_envs: int | None = None
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self._states, self._actions = _spaces(env)
+        (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
+
+    def reset(self, seed: int | None = None) -> int:
+        """The first state of an episode.
+
+        Raises:
+            ValueError: the environment has other spaces than before.
+        """
+        observation, _ = self.env.reset(seed=seed)
+        self._check_spaces()
+        return int(observation) - self._first
+
+    def step(self, action: int) -> tuple[int, float, bool, bool]:
+        """Next state, reward, terminated, truncated."""
+        observation, reward, terminated, truncated, _ = self.env.step(action + self._offset)
+        return int(observation) - self._first, reward, terminated, truncated
+
+    def _check_spaces(self) -> None:
+        states, actions = _spaces(self.env)
+        for name, now, before in (
+            ("action_space", actions, self._actions),
+            ("observation_space", states, self._states),
+        ):
+            if now is not before and _size(now) != _size(before):
+                raise ValueError(f"env.{name} is {now} after a reset, expected {before}, as at first")
+
+
+class ParallelEnvs:
+    """Parallel environments (a Gymnasium vector environment), whatever their autoreset mode."""
+
+    def __init__(self, env: Any) -> None:
+        from gymnasium.vector import AutoresetMode
+
+        self.env, self.num_envs = env, int(env.num_envs)
+        self._states, self._actions = _spaces(env)
+        (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
+        self.mode: Any = autoreset_mode(env)
+        self._modes = AutoresetMode
+        self._waiting = np.zeros(self.num_envs, bool)
+
+    def reset(self, seed: int | None = None) -> np.ndarray:
+        """The first states."""
+        observation, _ = self.env.reset(seed=seed)
+        self._check_spaces()
+        self._waiting[:] = False
+        return self._numbered(observation)
+
+    def step(self, action: np.ndarray, last: Mask) -> Step:
+        """One step; where `last`, the episode ends with it.
+
+        Raises:
+            ValueError: the environment goes on there, and cannot be reset on its own.
+        """
+        observation, reward, terminated, truncated, info = self.env.step(action + self._offset)
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        observation = self._numbered(observation)
+        following, happened, fresh = observation, ~self._waiting, self._waiting.copy()
+        over = (terminated | truncated) & happened
+        cut = last & happened & ~over
+        if cut.any() and self.mode is not self._modes.DISABLED:
+            raise ValueError(
+                f"env[{int(np.argmax(cut))}] goes on after the last step of an episode of the objective, expected "
+                f"max_episode_steps of its horizon at most, or autoreset_mode {self._modes.DISABLED}"
+            )
+        if self.mode is self._modes.SAME_STEP and over.any():
+            following = observation.copy()
+            following[over] = [int(x) - self._first for x in np.asarray(info["final_obs"])[over]]
+        step = Step(following, np.asarray(reward), terminated, truncated, happened, fresh, observation)
+        over = over | cut
+        if over.any():
+            self._check_spaces()
+        if self.mode is self._modes.NEXT_STEP:
+            self._waiting = over
+            return step
+        if self.mode is self._modes.DISABLED and over.any():
+            observation = self._numbered(self.env.reset(options={"reset_mask": over})[0])
+        return step._replace(fresh=over, observation=observation)
+
+    def _numbered(self, observation: Any) -> np.ndarray:
+        """States from 0, in an array of our own (the environment may write into its own again)."""
+        return np.array(observation) - self._first
+
+    _check_spaces = SingleEnv._check_spaces
+
+
+def open_env(env: Any) -> SingleEnv | ParallelEnvs:
+    """Open an environment: as it is, a vector environment, an id, or a function that makes one.
+
+    Raises:
+        TypeError: none of them. ValueError: an id that Gymnasium cannot make, or that would import a module; spaces
+            that are not `Discrete`.
+    """
+    import gymnasium
+
+    made = env
+    if isinstance(env, str):
+        check_id("env", env, import_module=False, otherwise="a function that makes it: lambda: gymnasium.make(...)")
+        try:
+            made = gymnasium.make(env)
+        except (gymnasium.error.Error, ImportError) as error:
+            why = " ".join(str(error).split())
+            raise ValueError(f"env is {env!r}, expected an id that Gymnasium can make ({why})") from error
+    elif callable(env):
+        made = env()
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        return ParallelEnvs(made)
+    if isinstance(made, gymnasium.Env):
+        return SingleEnv(made)
+    what = "env" if made is env else "env()"
+    raise TypeError(
+        f"{what} is a {type(made).__name__}, expected an Environment, or a Gymnasium environment, vector environment, "
+        "id, or function that makes one"
+    )
+
+
+def describe_source(env: Any) -> Any:
+    """JSON values of what was given as environment: an id; functions by their code and all that it reaches.
+
+    A vector environment is described by the functions that made its environments (they may live in other processes).
+    Any other environment is described as it was when it was first seen: playing changes it, and the same one can go on.
+    Its random numbers do not count, since `reset` seeds them.
+    """
+    if isinstance(env, str):
+        return env
+    if isinstance(env, Sequence):
+        return [describe(make, f"env[{i}]") for i, make in enumerate(env)]
+    if callable(env):
+        return describe(env, "env")
+    try:
+        found = _FIRST_SEEN.get(env)
+    except TypeError:  # it has no weak references, or no hash
+        return _describe_made(env)
+    if found is None:
+        found = _FIRST_SEEN[env] = _describe_made(env)
+    return found
+
+
+def _describe_made(env: Any) -> Any:
+    inner = getattr(env, "unwrapped", env)
+    makers = getattr(inner, "env_fns", None)
+    if makers is None:
+        return described(env, "env", without=_STREAMS)
+    layers = []
+    while env is not inner:
+        state = {name: x for name, x in vars(env).items() if name != "env"}
+        layers.append(described((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
+        env = env.env
+    each = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
+    return {"type": type(inner).__name__, "makers": each, "wrappers": layers}
+
+
+def is_made_anew(env: Any) -> bool:
+    """Whether every seed has an environment of its own (ids and functions)."""
+    return isinstance(env, str) or callable(env)
+
+
+def _spaces(env: Any) -> tuple[Any, Any]:
+    """Observation and action space of (each) environment.
+
+    Raises:
+        ValueError: one is not `Discrete`.
+    """
+    from gymnasium.spaces import Discrete
+
+    single = "single_" if hasattr(env, "single_action_space") else ""
+    spaces = [getattr(env, f"{single}{name}_space") for name in ("observation", "action")]
+    for name, space in zip(("observation", "action"), spaces, strict=True):
+        if not isinstance(space, Discrete):
+            raise ValueError(f"env.{single}{name}_space is {space}, expected Discrete")
+    return spaces[0], spaces[1]
+
+
+def _size(space: Any) -> tuple[int, int]:
+    return int(space.n), int(space.start)
+
+
+def autoreset_mode(env: Any) -> Any:
+    """The `AutoresetMode` of a vector environment.
+
+    Raises:
+        ValueError: it names none.
+    """
+    from gymnasium.vector import AutoresetMode
+
+    mode = env.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError as error:
+        modes = ", ".join(f"{m!s}" for m in AutoresetMode)
+        raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
+
+
+# Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
+
+
+class Known(NamedTuple):
+    """The true MDP, or None and why it is not known; `ours`: it is what is simulated, not a table beside it."""
+
+    mdp: MDP | SparseMDP | None
+    why: str = ""
+    ours: bool = False
+
+
+def known_mdp(env: Any) -> Known:
+    """The MDP of an environment, or of all environments of a vector environment if they show the same."""
+    if not hasattr(env, "num_envs"):
+        return _known(env)
+    inner = getattr(env, "envs", None)
+    if not inner:
+        return Known(None, f"{type(env).__name__} does not show its environments")
+    if env.unwrapped is not env:
+        return Known(None, f"the wrapper {type(env).__name__} may change what is shown")
+    first = inner[0].unwrapped
+    same = all(
+        getattr(e.unwrapped, "environment", None) is getattr(first, "environment", None)
+        and getattr(e.unwrapped, "P", None) == getattr(first, "P", None)
+        for e in inner
+    )
+    return _known(inner[0]) if same else Known(None, "the parallel environments differ")
+
+
+def _known(env: Any) -> Known:
+    inner = env.unwrapped
+    while env is not inner:
+        name = type(env).__name__
+        if name not in _TRANSPARENT or not type(env).__module__.startswith("gymnasium."):
+            return Known(None, f"the wrapper {name} may change what the table of the environment says")
+        env = env.env
+    ours = getattr(inner, "environment", None)
+    if isinstance(ours, Environment):
+        return Known(ours.mdp, ours=True)
+    try:
+        return Known(from_gymnasium(inner).mdp)
+    except ValueError as error:
+        return Known(None, str(error))
+
+
+def describe_env(asked: Any, env: Any, num_envs: int | None) -> dict[str, Any]:
+    """JSON values: what was asked for, what the environment is called, how it was made, what it is wrapped in."""
+    inner = env.unwrapped
+    wrappers, outer = [], env
+    while outer is not inner:
+        wrappers.append(type(outer).__name__)
+        outer = outer.env
+    spec = env.spec
+    return {
+        "asked": describe_source(asked),
+        "code": None if spec is None else describe(type(inner), "env"),
+        "type": f"{type(inner).__module__}.{type(inner).__qualname__}",
+        "id": None if spec is None else spec.id,
+        "arguments": None if spec is None else describe(dict(spec.kwargs)),
+        "max_episode_steps": None if spec is None else spec.max_episode_steps,
+        "wrappers": wrappers,
+        "environment": describe(getattr(inner, "environment", None)),
+        "lanes": num_envs,
+        "autoreset_mode": str(env.metadata.get("autoreset_mode")) if num_envs else None,
+    }

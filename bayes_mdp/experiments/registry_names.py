@@ -1,0 +1,92 @@
+"""What a person names on the command line: agents, environments and priors, by registry name or import path."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import equinox as eqx
+
+from bayes_mdp.agents import AGENTS
+from bayes_mdp.agents.common.replan import as_rule
+from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
+from bayes_mdp.envs.papers.tracks import TRACKS
+from bayes_mdp.mdp import Environment, SimulatedEnvironment
+from bayes_mdp.mdp.validation import check_name
+
+_COUNTS = ("size", "n_states", "width", "depth", "seed")
+
+
+def find_prior(name: str) -> Callable[..., Any]:
+    """A ready prior with its default hyper-parameters, or the function of "module:function" (also of this folder).
+
+    Raises:
+        ValueError: no such prior, module or function.
+    """
+    from bayes_mdp.models import PRIORS
+
+    if ":" not in name:
+        check_name("prior", name, PRIORS, ", or MODULE:FUNCTION")
+        try:
+            return PRIORS[name]()
+        except TypeError as error:
+            raise ValueError(f"prior is {name!r}, which needs arguments: expected MODULE:FUNCTION ({error})") from error
+    module_name, _, function_name = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        prior = getattr(import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"prior is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
+    if not callable(prior):
+        raise ValueError(f"prior is {name!r}, a {type(prior).__name__}, expected a function space -> MDPSpec")
+    return prior
+
+
+def find_agent(name: str, replan: str | None = None) -> Any:
+    """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
+
+    Raises:
+        ValueError: no such agent or rule.
+    """
+    check_name("agent", name, AGENTS)
+    agent = AGENTS[name]()
+    if replan is None:
+        return agent
+    rule = as_rule(int(replan) if replan.lstrip("-").isdecimal() else replan)
+    return eqx.tree_at(lambda a: a.replan, agent, rule, is_leaf=lambda x: x is None)
+
+
+def find_environment(name: str) -> Environment | SimulatedEnvironment:
+    """An environment of a registry, "name:argument", or a Gymnasium id whose environment has a table P.
+
+    The argument is the first one of the factory: a size, a seed, or the name of a track. An id "module:Env-v0" imports
+    the module: whoever names it means it.
+
+    Raises:
+        ValueError: no such environment, or an argument that the factory does not take.
+    """
+    base, _, argument = name.partition(":")
+    factories = {**ENVS, **SIMULATED}
+    if base in factories:
+        return factories[base](*_arguments(name, base, argument, factories[base]))
+    if "-v" not in name:
+        check_name("env", base, factories, ", or a Gymnasium id")
+    return from_gymnasium(name, import_module=True)
+
+
+def _arguments(name: str, base: str, argument: str, factory: Callable[..., Any]) -> tuple[Any, ...]:
+    """The first argument of a factory of environments from what follows the colon; nothing where nothing does."""
+    if not argument:
+        return ()
+    first = next(iter(signature(factory).parameters), None)
+    if first == "track":
+        check_name(f"track of {base}", argument, TRACKS)
+        return (argument,)
+    counted = first in _COUNTS
+    if not (counted and argument.isdecimal()):
+        expected = f":{str(first).upper()}, a whole number" if counted else ", which has no size"
+        raise ValueError(f"env is {name!r}, expected {base}{expected}")
+    return (int(argument),)

@@ -1,0 +1,270 @@
+"""A compiled run from the host: prepare it, play it chunk by chunk, and account for its regret."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
+from bayes_mdp.agents.common.replan import EverySteps
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.resume import Snapshots
+from bayes_mdp.experiments.rollout.regret import Truth, needs_values, optimal_plan, optimal_rate, truth_of
+from bayes_mdp.experiments.rollout.run_beliefs import (
+    Refits,
+    changing,
+    initial_belief,
+    listed,
+    on_device,
+    split_constants,
+    thins,
+)
+from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
+from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
+from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.mdp import Environment, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.random import fused_key, plain_key
+
+
+class Prepared(NamedTuple):
+    """A run, ready to be executed.
+
+    `envs` is the environment, or one for every seed (`own_world`); `belief` the belief of all, or one for every seed
+    (`own_belief`).
+    """
+
+    layout: Layout
+    own_world: bool
+    own_belief: bool
+    envs: Environment
+    setting: RunContext
+    keys: Key[Array, " N"]
+    belief: Any
+    space: StateActionSpace
+
+
+def prepare(case: RunConfig) -> Prepared:
+    """Make everything that a run needs (host side: the prior is inferred here, the truth is solved)."""
+    key_seeds, key_belief, key_worlds = jax.random.split(fused_key(case.key), 3)
+    if isinstance(case.agent, ChecksOptimism) and not case.own_world:
+        case.agent.check_optimism(_largest_reward(case.env))
+    numbers = jnp.arange(case.num_seeds)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, numbers)
+    space, envs = case.space, case.env
+    if case.own_world:
+        envs = _draw_worlds(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_worlds, numbers), case, space)
+    sim, values = simulator(envs), needs_values(case.regret, case.objective)
+    truth = truth_of(envs.mdp, case.objective, batched=case.own_world) if values else Truth()
+    belief, constants, own_belief = None, None, False
+    if not isinstance(case.agent, Learner):
+        belief, constants, own_belief = _belief(key_belief, case, space, sim)
+    refits = isinstance(belief, CanRefit)
+    layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values, refits=refits)
+    problem = Problem(space, case.objective, case.env.mdp.initial)
+    setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, case.options.target))
+    return Prepared(layout, case.own_world, own_belief, envs, setting, keys, belief, space)
+
+
+def _largest_reward(env: Environment) -> float:
+    reward, legal = np.asarray(env.mdp.reward), env.mdp.legal
+    return float(np.max(reward if legal is None else np.where(legal, reward, -np.inf)))
+
+
+def _belief(key: Any, case: RunConfig, space: StateActionSpace, sim: Simulator) -> tuple[Any, Any, bool]:
+    """What a run changes of the belief (with an axis of seeds, if they have draws of their own), the rest, whether."""
+    key = plain_key(key)
+    whole = initial_belief(key, case.prior, space, case.agent, case.options.method)
+    own, number = thins(whole, case.prior), case.options.num_particles
+    if not case.own_world:
+        whole = listed(whole, sim.outcome, space)
+    parts = split_constants(on_device(whole.thinned(key, number) if own else whole), _example(space))
+    if not own:
+        return *parts, False
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(case.num_seeds))
+    each = jax.jit(jax.vmap(lambda key: changing(whole.thinned(key, number), parts[0])))(keys)
+    return each, parts[1], True
+
+
+def _example(space: StateActionSpace) -> Transitions:
+    number, index = jnp.zeros(()), jnp.zeros((), jnp.int32)
+    ended = jnp.zeros((), bool) if space.ends else None
+    return Transitions(index, index, number, index, ended, None, index)
+
+
+@traced_alone
+def _draw_worlds(keys: Key[Array, " N"], case: RunConfig, space: StateActionSpace) -> Environment:
+    """One environment for every seed, drawn from a program."""
+    from numpyro import handlers
+
+    from bayes_mdp.models import environment
+
+    def draw(key: Any) -> Environment:
+        world: Any = handlers.seed(case.worlds, rng_seed=key)(space)
+        return environment(world, space, case.env.mdp.initial, name=case.env.name)
+
+    return jax.jit(jax.vmap(draw))(keys)
+
+
+class Outcome(NamedTuple):
+    """What a run leaves: [seed, row] rewards and regrets, [seed, *H S A] visits; of beliefs with refits, their number.
+
+    `refits` [seed]: how many; `refit_cost`: see `Refits.cost`. `target`: visits of the target pairs, [seed, row].
+    """
+
+    reward: Float[np.ndarray, "N rows"]
+    regret: Float[np.ndarray, "N rows"]
+    visits: Float[np.ndarray, "N *H S A"]
+    refits: Int[np.ndarray, " N"] | None = None
+    refit_cost: dict[str, float] | None = None
+    target: Float[np.ndarray, "N rows"] | None = None
+
+
+@partial(jax.jit, static_argnames=("layout", "own"))
+def start_all(
+    layout: Layout, own: tuple[bool, bool], setting: RunContext, keys: Key[Array, " N"], belief: Any
+) -> Carry:
+    """The carries of all seeds before the first step; `own`: whether each has an environment, a belief of its own."""
+    own_world, own_belief = own
+    axes = _axes(own_world), 0, 0 if own_belief else None
+    return jax.vmap(partial(start, layout), in_axes=axes, axis_name=SEEDS)(setting, keys, belief)
+
+
+@partial(jax.jit, static_argnames=("layout", "own_world"), donate_argnames=("carry",))
+def play_chunk(
+    layout: Layout,
+    own_world: bool,
+    setting: RunContext,
+    keys: Key[Array, " N"],
+    carry: Carry,
+    first_row: Any,
+    num_rows: Any,
+) -> tuple[Carry, Row]:
+    """One chunk for all seeds; compiled once for a layout, whatever the rows."""
+    axes = _axes(own_world)
+    seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
+    return seeds(setting, keys, carry, first_row, num_rows)
+
+
+def execute(
+    prepared: Prepared,
+    progress: Progress,
+    snapshots: Snapshots,
+    *,
+    stop: Callable[[Row], bool] | None = None,
+) -> Outcome:
+    """Play all rows, chunk by chunk, from the last snapshot where there is one.
+
+    A run that is interrupted leaves a snapshot of its last chunk, and the interruption goes on to the caller. `stop`
+    is asked between two chunks, with the rows so far [seed, row]: where it says so, no more is played.
+    """
+    layout, own_world, setting, keys = prepared.layout, prepared.own_world, prepared.setting, prepared.keys
+    carry = start_all(layout, (own_world, prepared.own_belief), setting, keys, prepared.belief)
+    refits = Refits(keys, prepared.belief, setting.constants)
+    done, carry, rows = snapshots.restore(carry)
+    chunks = [Row(**rows)] if rows else []
+    anew = None
+    with progress as bar, snapshots as saved:
+        bar.advance(done)
+        for first in range(done, layout.num_rows, layout.chunk_rows):
+            count = min(layout.chunk_rows, layout.num_rows - first)
+            if stop is not None and chunks and stop(join(chunks, first)):
+                break
+            # Before the chunk, not after it: the snapshot is then older than the refit, which takes long.
+            if refits.needed:
+                belief, anew = refits.renew(carry.belief, first)
+                carry = replace(carry, belief=belief)
+            carry, chunk = play_chunk(layout, own_world, setting, keys, carry, jnp.int32(first), jnp.int32(count))
+            if refits.needed:  # noted in the first row of the chunk
+                chunk = chunk._replace(refits=np.zeros(chunk.reward.shape))
+                chunk.refits[:, 0] = anew
+            chunks.append(chunk)
+            done = first + count
+            saved.keep(done, carry, partial(rows_so_far, chunks, done))
+            jax.block_until_ready(chunk)
+            saved.write_if_old()
+            bar.advance(done)
+    if isinstance(setting.agent, ChecksLearnt):
+        setting.agent.check_learnt(carry.agent_state)
+    rows = join(chunks, done)
+    outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits), target=rows.target)
+    if rows.refits is None:
+        return outcome
+    return outcome._replace(refits=rows.refits.sum(1).astype(int), refit_cost=refits.cost)
+
+
+def join(chunks: list[Row], num_rows: int) -> Row:
+    """The first `num_rows` rows of chunks [seed, chunk row]; only the last chunk may hold fewer than its width."""
+
+    def column(*parts: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(x, np.float64) for x in parts], axis=1)[:, :num_rows]
+
+    return jax.tree.map(column, *chunks)
+
+
+def rows_so_far(chunks: list[Row], num_rows: int) -> dict[str, np.ndarray]:
+    """The same by name, for a snapshot."""
+    return {name: rows for name, rows in join(chunks, num_rows)._asdict().items() if rows is not None}
+
+
+def _axes(own_world: bool) -> RunContext:
+    """Which axis of the setting runs over seeds: none, but for worlds of their own."""
+    shared: Any = None
+    each: Any = 0 if own_world else None
+    return RunContext(shared, shared, shared, each, each, shared, shared)
+
+
+class Oracle(eqx.Module):
+    """The agent of an oracle run: an optimal policy, nothing to learn."""
+
+    q: Float[Array, "*H S A"]
+    best: Int[Array, "*H S"]
+
+    def init(self, key: Any, problem: Problem) -> None:
+        """No state."""
+        del key, problem
+
+    def plan(self, key: Any, problem: Problem, state: Any, belief: Any = None) -> tuple[Greedy, None]:
+        """Greedy for the optimal q."""
+        del key, problem, state, belief
+        return Greedy(self.q, best=self.best), None
+
+    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> None:
+        """Nothing."""
+        del problem, state, transition, weight
+
+
+def cumulative_regret(case: RunConfig, prepared: Prepared, outcome: Outcome) -> Float[np.ndarray, "N rows"]:
+    """Regret [seed, row], summed over rows, by the definition asked for (see `run`)."""
+    if prepared.layout.values:
+        return np.cumsum(outcome.regret, axis=1)
+    if case.regret == "oracle_run":
+        return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
+    rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_world)
+    each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
+    return np.cumsum(each * units(prepared.layout) - outcome.reward, axis=1)
+
+
+def units(layout: Layout) -> np.ndarray:
+    """What the optimal rate is multiplied with: one for an episode, the number of steps for a checkpoint."""
+    if layout.episodic:
+        return np.ones(layout.num_rows)
+    return np.diff(np.minimum(layout.row_length * np.arange(layout.num_rows + 1), layout.num_steps))
+
+
+def _oracle_rewards(case: RunConfig, prepared: Prepared) -> Float[np.ndarray, "N rows"]:
+    """Rewards of an optimal policy under the keys of the run (the environment's numbers depend on them alone)."""
+    plan = optimal_plan(prepared.envs.mdp, case.objective)
+    oracle_agent = Oracle(jnp.asarray(plan.q, float), jnp.asarray(plan.policy))
+    layout = replace(prepared.layout, always=True)
+    setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None)
+    oracle = prepared._replace(layout=layout, setting=setting, belief=None)
+    silent = Progress(layout.row_length, layout.num_rows, show=False)
+    return execute(oracle, silent, Snapshots(None, {})).reward

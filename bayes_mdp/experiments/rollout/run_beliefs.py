@@ -1,0 +1,204 @@
+"""The belief of a run: from a prior to arrays, and its refits.
+
+Beliefs by weighted draws degenerate as data come in (low effective sample size). Those of a run are refitted (inferred
+anew) between its chunks, all seeds that need it in one call. A refit is computed in the precision of the run: float64
+in a float32 run is not to be had, since of numpy arrays that a prior program holds JAX keeps 32-bit copies as long as
+the compiled run lives, and fails to lower a mixture of both. In float32 the error of a log density reaches one unit
+after some 10^6 transitions: beyond, enable x64 for the whole run.
+"""
+
+import logging
+import time
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
+
+from bayes_mdp.agents import ChecksBelief
+from bayes_mdp.experiments.rollout.time_loop import RngKeys, changing
+from bayes_mdp.inference.draws.methods import Method
+from bayes_mdp.mdp import CanUpdate, StateActionSpace, Transitions
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.random import plain_key
+
+_STREAM = len(RngKeys._fields) + 1  # the one before it starts the belief of an `Actor`
+COSTS = ("seconds", "calls", "compilations")
+_LOG = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class CanList(Protocol):
+    """Can keep its counts for listed outcomes only."""
+
+    def listed(self, successor: Any) -> "CanList":
+        """The same belief, for whoever knows that nothing but `successor` [*H S A K] will be seen."""
+        ...
+
+
+@runtime_checkable
+class CanThin(Protocol):
+    """Weighted draws, of which fewer may do."""
+
+    def thinned(self, key: PRNGKeyArray, num: int) -> "CanThin":
+        """`num` of the draws, of equal weight. Traceable."""
+        ...
+
+
+def initial_belief(key: Any, prior: Any, space: StateActionSpace, agent: Any, method: str | Method = "auto") -> Any:
+    """The belief before the first step: a prior program is inferred without data, a posterior is taken as it is.
+
+    Args:
+        key: for draws.
+        prior: a program or a posterior.
+        space: what the agent knows of the environment.
+        agent: who will use it.
+        method: of the inference of a program.
+
+    Raises:
+        TypeError: `prior` is neither a program nor an object that can `update`.
+        ValueError, TypeError: the agent cannot use it (an agent that `ChecksBelief`).
+    """
+    belief = prior
+    if not isinstance(prior, CanUpdate):
+        if not callable(prior):
+            require_ability(prior, CanUpdate, "run")
+        from bayes_mdp.inference.route import infer
+
+        belief = infer(key, prior, None, space=space, method=method)
+    if isinstance(agent, ChecksBelief):
+        agent.check_belief(belief)
+    return belief
+
+
+def thins(belief: Any, prior: Any) -> bool:
+    """Whether every run or seed gets draws of its own: of a belief that was inferred from a program, by draws."""
+    return belief is not prior and isinstance(belief, CanThin)
+
+
+def listed(belief: Any, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Any:
+    """`belief` with counts for the outcomes of the simulator only, where it can: cheaper, and nothing that it knows."""
+    if not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
+        return belief
+    return belief.listed(np.broadcast_to(np.asarray(outcome), (*space.shape, outcome.shape[-1])))
+
+
+def on_device(tree: Any) -> Any:
+    """Arrays and numbers as JAX arrays of JAX's default widths; typed keys stay."""
+
+    def place(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array):
+            return leaf
+        array = np.asarray(leaf)
+        kind = float if np.issubdtype(array.dtype, np.floating) else None
+        return jnp.asarray(array, dtype=kind)
+
+    return jax.tree.map(place, tree)
+
+
+def split_constants(belief: Any, transitions: Transitions) -> tuple[Any, Any]:
+    """(what updates or refits change, what they leave alone), each with None in place of the other's leaves.
+
+    Carried through a loop for 100 seeds, a table that never changes would be copied 100 times.
+
+    Raises:
+        TypeError: an update or a refit changes the structure, shapes or dtypes of the belief, which a compiled loop
+            cannot carry.
+    """
+    change = _changed(belief, "update", transitions, jnp.ones(()))
+    if isinstance(belief, CanRefit):
+        refitted = _changed(belief, "refit", jax.random.key(0))
+        change = [one or other for one, other in zip(change, refitted, strict=True)]
+    return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
+
+
+def _changed(belief: Any, method: str, *arguments: Any) -> list[bool]:
+    """Which leaves a method of the belief changes."""
+    leaves, structure = jax.tree.flatten(belief)
+
+    def call(leaves: list[Any]) -> list[Any]:
+        new, after = jax.tree.flatten(getattr(jax.tree.unflatten(structure, leaves), method)(*arguments))
+        if after != structure or [(x.shape, x.dtype) for x in new] != [(x.shape, x.dtype) for x in leaves]:
+            raise TypeError(
+                f"{type(belief).__name__}.{method} changes its structure, expected arrays like those before"
+            )
+        return new
+
+    jaxpr = jax.make_jaxpr(call)(leaves).jaxpr
+    return [new is not old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=True)]
+
+
+class Refits:
+    """Refits the beliefs of a run that need it, and counts what that costs. Host side.
+
+    Args:
+        keys: of the seeds.
+        belief: before any data, the leaves that change.
+        constants: the leaves that do not.
+
+    Attributes:
+        needed: whether the belief is one that can need a refit.
+    """
+
+    def __init__(self, keys: Key[Array, " N"], belief: Any, constants: Any) -> None:
+        self.needed = isinstance(belief, CanRefit)
+        self._keys, self._constants = plain_key(keys), constants
+        self._seconds, self._calls, self._sizes = 0.0, 0, set[int]()
+
+    def renew(self, belief: Any, row: int) -> tuple[Any, Bool[np.ndarray, " N"]]:
+        """The beliefs [N ...] before a row (for an `Actor`: a time), refitted where needed, and which were.
+
+        Draws depend on the seed and the row alone: a run that is resumed here ends in the same bits.
+        """
+        worn = np.asarray(_worn(belief, self._constants))
+        seeds = np.flatnonzero(worn)
+        if not seeds.size:
+            return belief, worn
+        began = time.perf_counter()
+        # Padded to a power of two: at most log2(N) + 1 programs are compiled.
+        size = 1 << (seeds.size - 1).bit_length()
+        padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
+        belief = self._write(belief, seeds, refitted(self._keys[padded], _take(belief, padded), self._constants, row))
+        self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
+        self._sizes.add(size)
+        _LOG.info("%d: %d of %d beliefs inferred anew, %.1f s so far", row, seeds.size, worn.size, self._seconds)
+        return belief, worn
+
+    def _write(self, belief: Any, seeds: np.ndarray, fresh: Any) -> Any:
+        def one(old: Any, new: Any) -> Array:
+            array = np.array(old)
+            array[seeds] = new[: seeds.size]
+            return jnp.asarray(array)
+
+        return jax.tree.map(one, belief, fresh)
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Seconds (compilation included), calls and programs compiled (or taken from those of a run before)."""
+        return dict(zip(COSTS, (round(self._seconds, 3), self._calls, len(self._sizes)), strict=True))
+
+
+def refitted(keys: Key[Array, " n"], belief: Any, constants: Any, row: int) -> Any:
+    """The beliefs [n ...] inferred anew, as numpy arrays."""
+    return jax.device_get(_refit_all(keys, belief, constants, np.uint32(row)))
+
+
+@jax.jit
+def _worn(belief: Any, constants: Any) -> Bool[Array, " N"]:
+    return jax.vmap(lambda one: eqx.combine(one, constants).needs_refit())(belief)
+
+
+@jax.jit
+def _refit_all(keys: Key[Array, " n"], belief: Any, constants: Any, row: Any) -> Any:
+    def one(key: Key[Array, ""], part: Any) -> Any:
+        key = jax.random.fold_in(jax.random.fold_in(key, _STREAM), row)
+        return changing(eqx.combine(part, constants).refit(key), part)
+
+    return jax.vmap(one)(keys, belief)
+
+
+def _take(belief: Any, seeds: np.ndarray) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[seeds], belief)

@@ -1,0 +1,392 @@
+"""The compiled loop of a run: rows of segments of steps, for one seed.
+
+Time is cut into rows (episodes, or the steps between two checkpoints), and rows into segments: steps under one plan. A
+segment is played in two passes. Only the states are sequential: the first pass is a scan that carries the state and
+nothing else. Actions, rewards and data of the whole segment then follow at once, and the belief learns from one block
+of transitions. The random numbers of the environment depend on the seed and the time alone, never on the agent.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bayes_mdp.agents.common.learner import Learner
+from bayes_mdp.agents.common.replan import period_of
+from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.experiments.rollout.regret import Truth
+from bayes_mdp.experiments.rollout.simulator import Simulator
+from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.mdp import Problem, ReplanContext, Transitions
+
+SEEDS = "seeds"
+
+NUM_CHUNKS = 100
+LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The static shape of a run: it decides what is compiled.
+
+    A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment
+    is `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays; between
+    two chunks beliefs are refitted.
+
+    Args:
+        episodic: rows are episodes, which start afresh.
+        ends: transitions can end an episode.
+        row_length: steps of a row (the last checkpoint may be shorter).
+        segment_length: divides `row_length`.
+        always: a plan before every segment; otherwise the rule is asked, in a branch.
+        ragged: the number of steps is no multiple of the segment length.
+        chunk_rows: rows of a chunk.
+        num_rows: rows of the run.
+        num_steps: steps of the run, those that an early end leaves unused included.
+        values: every plan is evaluated, for the regret (see `regret.py`).
+    """
+
+    episodic: bool
+    ends: bool
+    row_length: int
+    segment_length: int
+    always: bool
+    ragged: bool
+    chunk_rows: int
+    num_rows: int
+    num_steps: int
+    values: bool
+
+    @property
+    def segments(self) -> int:
+        """Segments of a full row."""
+        return self.row_length // self.segment_length
+
+    @property
+    def whole_episodes(self) -> bool:
+        """A segment is an episode."""
+        return self.episodic and self.segment_length == self.row_length
+
+    @property
+    def restarts(self) -> bool:
+        """An end is followed by a new first state at once (in a row of `Episodic`, by nothing)."""
+        return self.ends and not self.episodic
+
+
+def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False) -> Layout:
+    """The layout of a run.
+
+    Args:
+        case: what was asked for.
+        ends, values: see `Layout`.
+        refits: the belief may have to be refitted, which happens between chunks.
+    """
+    period, horizon, length = period_of(case.rule, case.objective), case.horizon, case.length
+    if horizon is None:
+        # Rows are the steps between checkpoints: about as many as asked for, a whole number of segments each.
+        segment = min(period or 1, length)
+        row = segment * max(1, round(length / segment / case.options.num_checkpoints))
+        rows, steps, always = math.ceil(length / row), length, period is not None
+    else:
+        # Rows are episodes; one plan an episode needs no branch.
+        segment = 1 if period is None else math.gcd(period, horizon)
+        row, rows, steps, always = horizon, length, length * horizon, period == horizon
+    if refits:
+        chunk = case.options.refit_every or math.ceil(rows / NUM_CHUNKS)
+    else:
+        chunk = max(math.ceil(rows / NUM_CHUNKS), math.ceil(LEAST_SEGMENTS / (row // segment)))
+    return Layout(
+        episodic=horizon is not None,
+        ends=ends,
+        row_length=row,
+        segment_length=segment,
+        always=always,
+        ragged=steps % segment != 0,
+        chunk_rows=min(rows, chunk),
+        num_rows=rows,
+        num_steps=steps,
+        values=values,
+    )
+
+
+class RunContext(eqx.Module):
+    """What does not change during a run.
+
+    `constants` are the leaves of the belief that no update changes; `target`, Bool[*H S A] or None, the pairs whose
+    visits are counted row by row.
+    """
+
+    agent: Any
+    rule: Any
+    problem: Problem
+    simulator: Simulator
+    truth: Truth
+    constants: Any
+    target: Any = None
+
+    def nothing(self, like: Any) -> "Row":
+        """A row in which nothing has happened, of numbers or arrays such as `like`."""
+        return Row(like, like, target=None if self.target is None else like)
+
+
+class PlanState(eqx.Module):
+    """What outlives a segment where a plan may: plan, its value, the visits when it was made, steps since a start."""
+
+    policy: Any
+    value: Float[Array, "*H S"] | None
+    planned_visits: Float[Array, "*H S A"]
+    step: Int[Array, ""]
+
+
+class Carry(eqx.Module):
+    """The state of one seed between two segments.
+
+    Args:
+        state: of the environment; S: the episode is over.
+        agent_state: the agent's own.
+        belief: the leaves that updates change.
+        visits: of every pair.
+        held: a `PlanState`, or None where every segment has a plan of its own.
+    """
+
+    state: Int[Array, ""]
+    agent_state: Any
+    belief: Any
+    visits: Float[Array, "*H S A"]
+    held: Any
+
+
+class Row(NamedTuple):
+    """What is kept of a row (an array of rows, of seeds).
+
+    Args:
+        reward: of the row.
+        regret: of the row, where the loop measures it.
+        refits: 1 where the belief was refitted before the row; None: it never is. Set by the host, not by the loop.
+        target: visits of the target pairs; None: there are none.
+    """
+
+    reward: Any = None
+    regret: Any = None
+    refits: Any = None
+    target: Any = None
+
+
+class RngKeys(NamedTuple):
+    """The keys of one seed: outcomes and rewards, first states, plans, actions, the agent's start."""
+
+    env: Key[Array, ""]
+    reset: Key[Array, ""]
+    plan: Key[Array, ""]
+    act: Key[Array, ""]
+    init: Key[Array, ""]
+
+
+class Segment(NamedTuple):
+    """The steps of a segment, [k] each. Where `live` is false (None: never) nothing happened."""
+
+    step: Int[Array, " k"]
+    state: Int[Array, " k"]
+    action: Int[Array, " k"]
+    reward: Float[Array, " k"]
+    outcome: Int[Array, " k"]
+    live: Bool[Array, " k"] | None
+
+
+def streams(key: Key[Array, ""]) -> RngKeys:
+    """The streams of a seed."""
+    return RngKeys(*jax.random.split(key, len(RngKeys._fields)))
+
+
+def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Any) -> Carry:
+    """The carry before the first step of one seed."""
+    keys, agent, problem = streams(key), setting.agent, setting.problem
+    agent_state = agent.init(keys.init, problem)
+    visits = jnp.zeros(problem.space.shape)
+    state = setting.simulator.reset(jax.random.fold_in(keys.reset, 0))
+    held = None
+    if not layout.always:
+        whole = eqx.combine(belief, setting.constants)
+        policy, agent_state = agent.plan(jax.random.fold_in(keys.plan, 0), problem, agent_state, whole)
+        held = PlanState(policy, _value(layout, setting, policy), visits, jnp.int32(0))
+    return Carry(state, agent_state, belief, visits, held)
+
+
+def play(
+    layout: Layout, setting: RunContext, key: Key[Array, ""], carry: Carry, first_row: Any, num_rows: Any
+) -> tuple[Carry, Row]:
+    """Play `num_rows` rows (at most `layout.chunk_rows`) from `first_row` on; what lies beyond stays zero."""
+    keys = streams(key)
+
+    # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
+    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+        carry, rows = loop
+        carry, row = _play_row(layout, setting, keys, carry, first_row + i)
+        return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
+
+    return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
+
+
+def _play_row(layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Any) -> tuple[Carry, Row]:
+    length, segments = layout.segment_length, layout.segments
+    time = row * layout.row_length
+    if layout.episodic:
+        carry = replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
+    else:  # the last row may be shorter
+        segments = jnp.minimum(segments, (layout.num_steps - time + length - 1) // length)
+
+    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+        carry, total = loop
+        carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
+        return carry, jax.tree.map(jnp.add, total, more)
+
+    return lax.fori_loop(0, segments, body, (carry, setting.nothing(jnp.zeros(()))))
+
+
+def _play_segment(
+    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Any, step: Any
+) -> tuple[Carry, Row]:
+    """Plan (if due), act for `segment_length` steps, learn."""
+    # 1. The plan: always a new one (no branch), or the one in force unless the rule says otherwise.
+    if layout.always:
+        whole = eqx.combine(carry.belief, setting.constants)
+        key = jax.random.fold_in(keys.plan, time)
+        policy, agent_state = setting.agent.plan(key, setting.problem, carry.agent_state, whole)
+        carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
+        old_value = value
+    else:
+        old_value = carry.held.value
+        carry = _plan_if_due(layout, setting, keys, carry, time, step)
+        policy, value = carry.held.policy, carry.held.value
+    # 2. The steps, 3. what was lost by them, 4. what is learnt from them.
+    block, state = _simulate(layout, setting, keys, policy, carry.state, time, step)
+    regret = jnp.zeros(())
+    if layout.values:
+        regret = setting.truth.regret(old_value, value, block, layout.episodic)
+    carry = _learn(layout, setting, carry, block)
+    row = Row(jnp.sum(block.reward), regret, target=_target_visits(layout, setting, block))
+    return replace(carry, state=state), row
+
+
+def _target_visits(layout: Layout, setting: RunContext, block: Segment) -> Float[Array, ""] | None:
+    if setting.target is None:
+        return None
+    data, weight = _transitions(layout, setting.problem, block)
+    return jnp.sum(weight * setting.target[data.cell(setting.problem.space)])
+
+
+def _plan_if_due(layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Any, step: Any) -> Carry:
+    """Ask the rule; where any seed is due, plan for all and keep the new plan of those that are.
+
+    Under `vmap` a condition of each seed would become a select, and every segment would pay for a plan. The maximum
+    over the axis of seeds is one number for all: the branch stays a branch.
+    """
+    held, problem = carry.held, setting.problem
+    step = step if layout.episodic else held.step
+    moment = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits)
+    due = setting.rule.due(moment) & (time > 0)
+
+    def plan() -> tuple[PlanState, Any]:
+        whole = eqx.combine(carry.belief, setting.constants)
+        key = jax.random.fold_in(keys.plan, time)
+        policy, agent_state = setting.agent.plan(key, problem, carry.agent_state, whole)
+        fresh = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step)
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), (fresh, agent_state), (held, carry.agent_state))
+
+    any_due = lax.pmax(due.astype(jnp.int32), SEEDS) > 0
+    held, agent_state = lax.cond(any_due, plan, lambda: (held, carry.agent_state))
+    return replace(carry, held=held, agent_state=agent_state)
+
+
+def _value(layout: Layout, setting: RunContext, policy: Any) -> Float[Array, "*H S"] | None:
+    return setting.truth.value(policy, setting.problem.objective) if layout.values else None
+
+
+def _simulate(
+    layout: Layout, setting: RunContext, keys: RngKeys, policy: Any, state: Any, time: Any, step: Any
+) -> tuple[Segment, Int[Array, ""]]:
+    """The steps of a segment, and the state after them (S: the episode is over)."""
+    sim, last = setting.simulator, setting.problem.space.n_states
+    # First all random numbers of the segment at once, from (seed, time): outside the scan they are vectorised.
+    offsets = jnp.arange(layout.segment_length)
+    times, steps = time + offsets, step + offsets if layout.episodic else jnp.zeros_like(offsets)
+    env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
+    act_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(keys.act, times)
+    uniform = jax.vmap(sim.uniform)(env_keys[:, 0])
+    restart = (
+        jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
+    )
+
+    # The sequential part: state -> action -> next state. State S is an episode that is over; it keeps its place.
+    def move(state: Any, x: Any) -> tuple[Any, Any]:
+        act_key, u, step, fresh = x
+        at = jnp.minimum(state, last - 1) if layout.ends else state
+        outcome = sim.next_outcome(u, sim.cell(at, policy.act(act_key, at, step), step))
+        following = outcome
+        if layout.restarts:
+            following = jnp.where(outcome == last, fresh, outcome)
+        elif layout.ends:
+            following = jnp.where(state == last, last, outcome)
+        return following, (state, outcome)
+
+    state, (states, outcomes) = lax.scan(move, state, (act_keys, uniform, steps, restart))
+    # Everything else follows from the states. `act` is asked again, with the same keys: cheaper than to carry actions.
+    live = None
+    if layout.ends and not layout.restarts:
+        live, states = states < last, jnp.minimum(states, last - 1)
+    if layout.ragged:
+        live = times < layout.num_steps
+    actions = jax.vmap(policy.act)(act_keys, states, steps)
+    rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
+    if live is not None:
+        rewards = jnp.where(live, rewards, 0.0)
+    return Segment(steps, states, actions, rewards, outcomes, live), state
+
+
+def changing(belief: Any, like: Any) -> Any:
+    """The leaves of `belief` where `like`, a first part of `split_constants`, has one."""
+    present = jax.tree.map(lambda x: x is not None, like, is_leaf=lambda x: x is None)
+    return eqx.filter(belief, present)
+
+
+def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) -> Carry:
+    """The belief (or the agent's own state), the visits and the place in the episode after a segment."""
+    problem, agent = setting.problem, setting.agent
+    data, weight = _transitions(layout, problem, block)
+    carry = replace(carry, visits=carry.visits.at[data.cell(problem.space)].add(weight))
+    if carry.held is not None and not layout.episodic:
+        step = carry.held.step + layout.segment_length
+        if layout.ends:
+            step = jnp.where(block.outcome[-1] == problem.space.n_states, 0, step)
+        carry = replace(carry, held=replace(carry.held, step=step))
+    if layout.segment_length == 1:
+        data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
+    if isinstance(agent, LearnsFromEpisodes) and layout.whole_episodes:
+        return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
+    if isinstance(agent, Learner):
+        return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
+    whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
+    return replace(carry, belief=changing(whole, carry.belief))
+
+
+def _transitions(layout: Layout, problem: Problem, block: Segment) -> tuple[Transitions, Any]:
+    """The data of a segment and their weight."""
+    last = problem.space.n_states
+    terminated = block.outcome == last if layout.ends else None
+    following = jnp.minimum(block.outcome, last - 1) if layout.ends else block.outcome
+    step = block.step if layout.episodic else None
+    weight = 1.0 if block.live is None else block.live.astype(block.reward.dtype)
+    return Transitions(block.state, block.action, block.reward, following, terminated, None, step), weight
+
+
+def observe_block(agent: Learner, problem: Problem, state: Any, data: Transitions, weight: Any) -> Any:
+    """The agent's own state after transitions, one after the other."""
+    if jnp.ndim(data.state) == 0:
+        return agent.observe(problem, state, data, weight)
+    weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
+    return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]

@@ -1,0 +1,250 @@
+"""The arguments of `run` as one record, and the checks of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.common.replan import ReplanRule, rule_for
+from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.inference.draws.methods import Method
+from bayes_mdp.inference.route import METHODS
+from bayes_mdp.mdp import (
+    AverageReward,
+    CanUpdate,
+    Discounted,
+    Environment,
+    Episodic,
+    FirstExit,
+    Objective,
+    StateActionSpace,
+)
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import (
+    check_bool,
+    check_count,
+    check_key,
+    check_name,
+    check_not_negative,
+    check_type,
+    described,
+)
+
+REGRETS = ("objective", "average", "oracle_run", "bayes")
+SNAPSHOT_SECONDS = 10.0
+NUM_PARTICLES = 64
+_MOST_STEPS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `run` that seldom change.
+
+    Args:
+        space: what the agent knows of the environment; None: the space of the posterior that is the prior, or the
+            sizes of the environment, its legal actions, and whether it can end.
+        num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans, or of
+            trials).
+        progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
+        snapshot_seconds: at least so long between two snapshots.
+        worlds: a NumPyro program from which regret="bayes" draws the environments; None: `prior`. With another one,
+            what the agent believes is not how its environments came about.
+        method: how a prior program is inferred, as for `infer`.
+        num_particles: weighted draws in the belief of a seed, where a prior program is inferred by draws.
+        refit_every: rows (episodes or checkpoints) from one check of the effective sample size of a belief by weighted
+            draws to the next; None: about a hundred checks in a run. All seeds where it is low get a new belief from
+            all their data, in one compiled call.
+        target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
+        table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
+            listed (`SimulatedEnvironment`).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+    """
+
+    space: StateActionSpace | None = None
+    num_checkpoints: int = 100
+    progress: bool = True
+    snapshot_seconds: float = SNAPSHOT_SECONDS
+    worlds: Any = None
+    method: str | Method = "auto"
+    num_particles: int = NUM_PARTICLES
+    refit_every: int | None = None
+    target: Any = None
+    table_rows: int = 2**18
+
+    def __post_init__(self) -> None:
+        check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
+        for name in ("num_checkpoints", "num_particles", "table_rows"):
+            check_count(f"options.{name}", getattr(self, name))
+        if self.refit_every is not None:
+            check_count("options.refit_every", self.refit_every)
+        check_bool("options.progress", self.progress)
+        check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
+        if not isinstance(self.method, Method):
+            check_name("options.method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The arguments of `run`."""
+
+    agent: Any
+    env: Environment
+    objective: Objective
+    key: PRNGKeyArray
+    prior: Any
+    num_steps: int | None
+    num_episodes: int | None
+    num_seeds: int
+    asked_regret: str | None
+    options: RunOptions
+
+    @property
+    def regret(self) -> str:
+        """The definition asked for, or the default: "objective" for episodes, "average" for runs without an end."""
+        return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
+
+    @property
+    def horizon(self) -> int | None:
+        """Steps of an episode, or None."""
+        return self.objective.horizon if isinstance(self.objective, Episodic) else None
+
+    @property
+    def length(self) -> int:
+        """Number of episodes, or of steps (once checked)."""
+        return int((self.num_episodes if self.horizon or self.in_trials else self.num_steps) or 0)
+
+    @property
+    def in_trials(self) -> bool:
+        """Whether the run is measured in trials: episodes without a horizon."""
+        goes_on = isinstance(self.objective, (Discounted, FirstExit))
+        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, LearnsFromEpisodes))
+
+    @property
+    def own_world(self) -> bool:
+        """Whether every seed has an environment of its own."""
+        return self.regret == "bayes"
+
+    @property
+    def worlds(self) -> Any:
+        """What the environments of `own_world` are drawn from."""
+        return self.prior if self.options.worlds is None else self.options.worlds
+
+    @property
+    def rule(self) -> ReplanRule:
+        """When the agent plans."""
+        return rule_for(self.agent.replan, self.objective)
+
+    @property
+    def space(self) -> StateActionSpace:
+        """What the agent knows of the environment."""
+        if self.options.space is not None:
+            return self.options.space
+        own = getattr(self.prior, "space", None)
+        if isinstance(own, StateActionSpace):
+            return own
+        mdp = self.env.mdp
+        legal = None if mdp.legal is None else np.asarray(mdp.legal)
+        ends = mdp.end_probs is not None
+        return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+
+
+def check_case(case: RunConfig) -> None:
+    """Refuse what `run` cannot do.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault.
+    """
+    if not isinstance(case.env, Environment):
+        raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
+    check_request(case)
+    check_sizes(case)
+    if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
+        # The value of a policy that never ends is minus infinity.
+        raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
+    if case.own_world and (not callable(case.worlds) or isinstance(case.worlds, CanUpdate)):
+        name = "prior" if case.options.worlds is None else "options.worlds"
+        raise ValueError(f"{name} is no NumPyro program, expected one to draw environments from (regret='bayes')")
+    if case.options.worlds is not None and not case.own_world:
+        raise ValueError(f"options.worlds is given for regret={case.regret!r}, expected regret='bayes'")
+    _check_target(case)
+
+
+def check_agent(agent: Any, name: str = "agent") -> None:
+    """Raise a TypeError unless it is an agent."""
+    if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
+        raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
+
+
+def check_request(case: RunConfig) -> None:
+    """Refuse what no environment could do.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault.
+    """
+    check_agent(case.agent)
+    check_objective(case.objective)
+    check_key("key", case.key)
+    check_count("num_seeds", case.num_seeds)
+    check_type("options", case.options, RunOptions, "RunOptions")
+    _check_length(case)
+    check_name("regret", case.regret, REGRETS)
+    if case.prior is None and not isinstance(case.agent, Learner):
+        raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
+
+
+def _check_length(case: RunConfig) -> None:
+    names = ("num_steps", "num_episodes")
+    name, other = names[::-1] if case.horizon or case.in_trials else names
+    if getattr(case, other) is not None or getattr(case, name) is None:
+        kind, trials = type(case.objective).__name__, other == "num_episodes" and case.num_episodes is not None
+        why = f" (only agents that learn from trials count them, unlike {type(case.agent).__name__})"
+        why = why if trials and not isinstance(case.agent, LearnsFromEpisodes) else ""
+        raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other}{why}")
+    check_count(name, getattr(case, name))
+    steps = case.length * (case.horizon or 1)
+    if steps > _MOST_STEPS:
+        raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
+
+
+def _check_target(case: RunConfig) -> None:
+    if case.options.target is None:
+        return
+    target = np.asarray(case.options.target)
+    if target.dtype != bool or target.shape != case.space.shape:
+        raise ValueError(
+            f"options.target is {target.dtype} of shape {target.shape}, expected bool of shape {case.space.shape}"
+        )
+
+
+def check_sizes(case: RunConfig) -> None:
+    """Refuse an environment, a space and a prior that do not fit each other.
+
+    Raises:
+        ValueError: one sentence about the argument at fault.
+    """
+    mdp, space, objective = case.env.mdp, case.space, case.objective
+    for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
+        if owned is not None and owned != case.horizon:
+            raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
+    own = getattr(case.prior, "space", space)
+    check_space(own, "prior.space")
+    if own.shape != space.shape or own.ends != space.ends:
+        raise ValueError(
+            f"prior is a posterior of shape {own.shape} with ends={own.ends}, expected {space.shape} and {space.ends}"
+        )
+    if mdp.horizon is not None and space.horizon is None:
+        raise ValueError(f"space has no horizon, expected {mdp.horizon}, that of env")
+    if mdp.end_probs is not None and isinstance(objective, AverageReward):
+        raise ValueError("objective is AverageReward, expected another: env can end (see restart_at_ends)")
+    sizes = (space.n_states, space.n_actions)
+    if sizes != (mdp.n_states, mdp.n_actions):
+        raise ValueError(
+            f"space has {sizes} states and actions, expected {(mdp.n_states, mdp.n_actions)}, those of env"
+        )
+    if mdp.end_probs is not None and not space.ends:
+        raise ValueError("space has ends=False, expected True: transitions of env can end an episode")

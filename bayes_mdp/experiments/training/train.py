@@ -1,0 +1,296 @@
+"""`train`: a deep agent in an environment, many seeds, with checkpoints; the same call goes on from the last one."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jaxtyping import Array, PRNGKeyArray
+
+from bayes_mdp.agents.neural.contract import NeuralAgent, Values
+from bayes_mdp.experiments.describe import describe, describe_key, versions
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.results import save_result
+from bayes_mdp.experiments.resume import Checkpoints
+from bayes_mdp.experiments.training.host_training import HostEngine
+from bayes_mdp.experiments.training.train_options import TrainOptions
+from bayes_mdp.experiments.training.training_log import Log
+from bayes_mdp.experiments.training.training_loop import CompiledEngine, Engine
+from bayes_mdp.experiments.training.vector_env import HostEnv
+from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp.files import check_folder
+from bayes_mdp.mdp.validation import check_count, check_key, check_type
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+CURVES = "curves.nc"
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stops:
+    """Context manager. `asked` is the signal that came, or None; the second Ctrl-C interrupts at once.
+
+    Outside the main thread signals are none of its business.
+    """
+
+    def __init__(self) -> None:
+        self.asked: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stops":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.asked == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = number
+
+
+@dataclass(frozen=True)
+class Training:
+    """What `train` returns.
+
+    Args:
+        dataset: curves [seed, checkpoint] over environment steps: `score` and `length` of the episodes that ended
+            since the checkpoint before, `loss` and what else the agent watches; `episode_score`, `episode_step`,
+            `episode_length` [seed, episode], padded with nan; `evaluation_score` [seed, evaluation]; `visits`
+            [seed, frame, row, column] where the environment has a map. Attributes: configuration, versions, key.
+        learner: what was learnt, a tree of arrays [seed ...].
+        agent: who learnt it.
+        finished: False where it was asked to stop (SIGTERM): the same call goes on.
+    """
+
+    dataset: "xr.Dataset"
+    learner: Any
+    agent: NeuralAgent
+    finished: bool
+
+    def values(self, observation: Array, seed: int = 0) -> Values:
+        """Q, its standard deviation and u at observations [B ...], as the agent of one seed sees them."""
+        return self.agent.values(jax.tree.map(lambda x: x[seed], self.learner), observation)
+
+
+def train(
+    agent: NeuralAgent,
+    env: "ObservedEnvironment | HostEnv",
+    *,
+    num_steps: int,
+    num_seeds: int = 1,
+    key: PRNGKeyArray | None = None,
+    path: str | Path | None = None,
+    options: TrainOptions | None = None,
+    evaluation_env: HostEnv | None = None,
+) -> Training:
+    """Train a deep agent. Host side: compiled chunks, a progress bar, checkpoints between them.
+
+    Every number depends on the key and the number of iterations alone: a training that was killed and goes on from its
+    checkpoint ends bit for bit as one that was not. SIGTERM: the chunk under way is finished and kept, and `train`
+    returns; Ctrl-C: likewise, then KeyboardInterrupt.
+
+    Args:
+        agent: of `bayes_mdp.agents.neural`, or your own (`NeuralAgent`).
+        env: an `ObservedEnvironment` (`bayes_mdp.envs`), which is compiled with the agent; or what is stepped on the
+            host: `bayes_mdp.experiments.training.host_env` (Gymnasium), `atari`. Its number of environments is its own.
+        num_steps: environment steps of each seed, over all its environments (rounded up to whole iterations); with
+            more of them, a training that was finished goes on.
+        num_seeds: trained side by side; 1 on the host.
+        key: a typed key; None: `jax.random.key(0)`.
+        path: a folder for checkpoints and `curves.nc`; None: nothing is kept.
+        options: environments, replay, evaluation, device: see `TrainOptions`.
+        evaluation_env: on the host, the environments that are played in without learning.
+
+    Raises:
+        ValueError, TypeError: one sentence about the argument at fault; a reward that is not finite; a folder that
+            holds another training; a replay larger than the free memory. OSError: a checkpoint cannot be written (the
+            one before it stays).
+    """
+    options = TrainOptions() if options is None else options
+    check_type("options", options, TrainOptions, "TrainOptions")
+    check_type("path", path, (str, os.PathLike, type(None)), "the path of a folder or None")
+    key = jax.random.key(0) if key is None else key
+    _check(agent, env, num_steps, num_seeds, key)
+    if path is not None:
+        check_folder(path)
+    if isinstance(env, HostEnv):
+        _check_host(num_seeds, options, evaluation_env)
+        options = replace(options, num_envs=env.num_envs)
+    with jax.default_device(None if options.device is None else device_of(options.device)):
+        if isinstance(env, HostEnv):
+            engine: Engine = HostEngine(agent, env, evaluation_env, options, key)
+        else:
+            engine = CompiledEngine(agent, env, num_seeds, options, key)
+        return _Session(engine, agent, _Plan(num_steps, num_seeds, options), path, _configuration(locals())).run()
+
+
+def device_of(name: str) -> Any:
+    """The first device of that kind.
+
+    Raises:
+        ValueError: this JAX has none.
+    """
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError as error:
+        raise ValueError(f"device is {name!r}, expected one that this JAX has: {jax.default_backend()}") from error
+
+
+def _check(agent: Any, env: Any, num_steps: int, num_seeds: int, key: Any) -> None:
+    if not isinstance(agent, NeuralAgent):
+        raise TypeError(f"agent is {type(agent).__name__}, expected a deep agent (bayes_mdp.agents.neural)")
+    if not isinstance(env, (ObservedEnvironment, HostEnv)):
+        raise TypeError(
+            f"env is {type(env).__name__}, expected an ObservedEnvironment (see bayes_mdp.envs.OBSERVED), or host_env "
+            "of a Gymnasium environment"
+        )
+    check_count("num_steps", num_steps)
+    check_count("num_seeds", num_seeds)
+    check_key("key", key)
+
+
+def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv | None) -> None:
+    if num_seeds != 1:
+        raise ValueError(f"num_seeds is {num_seeds}, expected 1 for an environment on the host: call once for each key")
+    if options.evaluation is not None and evaluation_env is None:
+        raise ValueError("evaluation_env is None, expected the environments to evaluate in")
+
+
+def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON values of everything that the numbers depend on; how long it is trained is not among them."""
+    return {
+        "agent": describe(said["agent"], "agent"),
+        "env": describe_env(said["env"]),
+        "evaluation_env": None if said["evaluation_env"] is None else describe_env(said["evaluation_env"]),
+        "num_seeds": said["num_seeds"],
+        "options": describe(said["options"].without_rhythm()),
+        "key": describe_key(said["key"]),
+        "versions": versions(),
+    }
+
+
+def describe_env(env: Any) -> Any:
+    """JSON values of an environment."""
+    if not isinstance(env, HostEnv):
+        return describe(env, "env")
+    return {"name": env.name, "num_envs": env.num_envs, "rules": describe(env.rules._asdict()), "source": env.source}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    num_steps: int
+    num_seeds: int
+    options: TrainOptions
+
+    @property
+    def num_iterations(self) -> int:
+        return -(-self.num_steps // self.options.num_envs)
+
+    def evaluations_before(self, iteration: int) -> int:
+        """How many evaluations are due by then."""
+        plan = self.options.evaluation
+        return 0 if plan is None else iteration * self.options.num_envs // plan.every
+
+    @property
+    def chunk(self) -> int:
+        """Iterations of a compiled call: a hundredth of the run at most, and where it can be a divisor of what has to
+        be divided (each other length is another compilation)."""
+        longest = max(min(self.options.chunk, self.num_iterations // 100), 1)
+        plan = self.options.evaluation
+        whole = gcd(self.num_iterations, 0 if plan is None else plan.every // self.options.num_envs)
+        best = next(size for size in range(longest, 0, -1) if whole % size == 0)
+        return best if 4 * best >= longest else longest
+
+    def next_stop(self, done: int) -> int:
+        """Where the next chunk ends: it crosses no evaluation."""
+        end = min(done + self.chunk, self.num_iterations)
+        plan = self.options.evaluation
+        if plan is None:
+            return end
+        due = -(-(self.evaluations_before(done) + 1) * plan.every // self.options.num_envs)
+        return min(end, due)
+
+
+class _Session:
+    """One run of `train`: from the last checkpoint, or from the beginning, to the end or to a signal."""
+
+    def __init__(
+        self, engine: Engine, agent: NeuralAgent, plan: _Plan, path: str | Path | None, configuration: dict[str, Any]
+    ) -> None:
+        self._engine, self._agent, self._plan = engine, agent, plan
+        self._path, self._configuration = path, configuration
+        self._checkpoints = None if path is None else Checkpoints(path, configuration)
+        cells = 1
+        for size in engine.map_shape or (0,):
+            cells *= size
+        self._log = Log(plan.num_seeds, engine.spec.num_envs, plan.num_iterations, cells)
+        self._written = time.monotonic()
+
+    def run(self) -> Training:
+        total = self._plan.num_iterations
+        per_row = self._plan.num_seeds * self._plan.options.num_envs
+        bar = Progress(per_row, total, show=self._plan.options.progress)
+        with Stops() as stops, bar:
+            done, state = self._start()
+            bar.advance(done)
+            while done < total and stops.asked is None:
+                until = self._plan.next_stop(done)
+                state, seen = self._engine.chunk(state, done, until - done)
+                self._log.add(seen, done)
+                self._evaluate(state, done, until)
+                done = until
+                bar.advance(done)
+                if time.monotonic() - self._written >= self._plan.options.checkpoint_seconds:
+                    self._keep(state, done)
+            self._keep(state, done)
+        if stops.asked == signal.SIGINT:
+            raise KeyboardInterrupt
+        return self._result(state, done == total)
+
+    def _start(self) -> tuple[int, Any]:
+        newest = None if self._checkpoints is None else self._checkpoints.newest()
+        if self._checkpoints is None or newest is None:
+            return 0, self._engine.begin()
+        arrays = self._checkpoints.load(newest)
+        self._log.restore({name[4:]: x for name, x in arrays.items() if name.startswith("log ")})
+        return newest, self._engine.restore(arrays, str(self._path))
+
+    def _evaluate(self, state: Any, before: int, now: int) -> None:
+        number = self._plan.evaluations_before(now)
+        if number > self._plan.evaluations_before(before):
+            plan = self._plan.options.evaluation
+            assert plan is not None
+            self._log.evaluated(number * plan.every, self._engine.evaluate(state, number))
+
+    def _keep(self, state: Any, done: int) -> None:
+        if self._checkpoints is None or self._path is None:
+            return
+        log = {f"log {name}": x for name, x in self._log.arrays().items()}
+        self._checkpoints.save(done, self._engine.arrays(state) | log)
+        save_result(self._dataset(), Path(self._path) / CURVES)
+        self._written = time.monotonic()
+
+    def _dataset(self) -> "xr.Dataset":
+        named = ("key", "versions")
+        configuration = {name: x for name, x in self._configuration.items() if name not in named}
+        attributes = {"configuration": configuration, **{name: self._configuration[name] for name in named}}
+        return self._log.dataset(attributes, self._engine.map_shape)
+
+    def _result(self, state: Any, finished: bool) -> Training:
+        return Training(self._dataset(), self._engine.learner(state), self._agent, finished)

@@ -1,0 +1,307 @@
+"""Training and evaluation, compiled: act, step, remember, learn; for environments in JAX, seeds side by side.
+
+`iterate` is one step of every environment and what is learnt from it; a chunk is a scan of iterations; `CompiledEngine`
+runs chunks for all seeds. All random numbers depend on (key, iteration) alone: a training resumes in the same bits.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec
+from bayes_mdp.agents.neural.dqn import epsilon_greedy
+from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay
+from bayes_mdp.experiments.resume import fill, named_arrays
+from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_replay_fits
+from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
+
+
+class Episode(NamedTuple):
+    """The episodes under way: score and length so far."""
+
+    score: Float[Array, " E"]
+    length: Int[Array, " E"]
+
+
+class Now(NamedTuple):
+    """All that training needs to go on: a tree of arrays, of one seed.
+
+    Args:
+        learner: what the agent has learnt (`NeuralAgent.init`).
+        memory: what it needs to act.
+        replay: what it remembers.
+        world: state of every environment.
+        observation: what is seen in each.
+        started: where an episode begins.
+        episode: of every environment.
+    """
+
+    learner: Any
+    memory: Any
+    replay: Replay
+    world: Any
+    observation: Array
+    started: Bool[Array, " E"]
+    episode: Episode
+
+
+class Seen(NamedTuple):
+    """What one iteration reports.
+
+    Args:
+        ended: where an episode ended.
+        score, length: of the episodes so far, whole where they ended.
+        watched: numbers of the learner (`NeuralAgent.learn`).
+        cell: where the step began, in an environment that `HasCells`; else ().
+    """
+
+    ended: Bool[Array, " E"]
+    score: Float[Array, " E"]
+    length: Int[Array, " E"]
+    watched: dict[str, Float[Array, ""]]
+    cell: Any = ()
+
+
+def spec_of(env: ObservedEnvironment, num_envs: int) -> Spec:
+    """Shapes and numbers of actions and environments."""
+    return Spec(env.observation_shape, env.observation_dtype, env.n_actions, num_envs)
+
+
+def begin(key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, num_envs: int, num_rows: int) -> Now:
+    """Everything before the first iteration; the replay holds `num_rows` rows of `num_envs` environments.
+
+    `key` must be another one than that of `iterate`, which draws from it what is drawn here.
+    """
+    key_learner, key_memory, key_world = jax.random.split(key, 3)
+    spec = spec_of(env, num_envs)
+    learner, memory = agent.init(key_learner, spec), agent.begin(key_memory, spec)
+    world, observation = jax.vmap(env.reset)(jax.random.split(key_world, num_envs))
+    nought, no = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
+    kept = extra_of(agent, learner, memory, observation)
+    row = Row(observation, jnp.zeros(num_envs, jnp.int32), nought, no, no, kept)
+    episode = Episode(nought, jnp.zeros(num_envs, jnp.int32))
+    return Now(learner, memory, empty_replay(num_rows, row), world, observation, ~no, episode)
+
+
+def extra_of(agent: NeuralAgent, learner: Any, memory: Any, observation: Array) -> Any:
+    """Shapes and types of `ActionOutput.extra`."""
+
+    def choose() -> ActionOutput:
+        started = jnp.ones(len(observation), bool)
+        return agent.act(jax.random.key(0), learner, memory, observation, started, jnp.zeros((), jnp.int32))
+
+    return jax.eval_shape(choose).extra
+
+
+def iterate(
+    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: Now, iteration: Int[Array, ""]
+) -> tuple[Now, Seen]:
+    """One step of every environment, and what is learnt from it; random numbers depend on (key, iteration) alone."""
+    key_act, key_step, key_reset, key_learn = keys_of(key, iteration)
+    choice = agent.act(key_act, now.learner, now.memory, now.observation, now.started, iteration)
+    step, ended, world, observation = step_all((key_step, key_reset), env, now.world, choice.action)
+    cut = step.truncated & ~step.terminated  # an end is an end, whatever the clock says
+    row = Row(now.observation, choice.action, step.reward, step.terminated, cut, choice.extra)
+    replay = add(now.replay, iteration, row)
+    learner, watched = agent.learn(key_learn, now.learner, choice.memory, replay, iteration)
+    score, length = now.episode.score + step.score, now.episode.length + 1
+    episode = Episode(jnp.where(ended, 0.0, score), jnp.where(ended, 0, length))
+    later = Now(learner, choice.memory, replay, world, observation, ended, episode)
+    cell = jax.vmap(env.cell)(now.world) if isinstance(env, HasCells) else ()
+    return later, Seen(ended, score, length, watched, cell)
+
+
+def keys_of(key: PRNGKeyArray, iteration: Int[Array, ""]) -> PRNGKeyArray:
+    """The keys of an iteration: to act, step, reset, learn."""
+    return jax.random.split(jax.random.fold_in(key, iteration), 4)
+
+
+def step_all(
+    keys: tuple[PRNGKeyArray, PRNGKeyArray], env: ObservedEnvironment, world: Any, action: Int[Array, " E"]
+) -> tuple[TimeStep, Bool[Array, " E"], Any, Array]:
+    """One step of every environment, with a new episode where one ended.
+
+    Args:
+        keys: of the steps, of the new episodes.
+        env: the environment.
+        world: states, with an axis of environments.
+        action: of each.
+
+    Returns:
+        What the steps led to; where an episode ended; states and observations to go on from.
+    """
+    num_envs = len(action)
+    of_steps, of_resets = (jax.random.split(key, num_envs) for key in keys)
+    step = jax.vmap(env.step)(of_steps, world, action)
+    ended = step.terminated | step.truncated
+    world, observation = jax.tree.map(
+        lambda new, old: jnp.where(ended.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
+        jax.vmap(env.reset)(of_resets),
+        (step.state, step.observation),
+    )
+    return step, ended, world, observation
+
+
+def run_chunk(
+    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: Now, iterations: Int[Array, " T"]
+) -> tuple[Now, Seen]:
+    """Iterations in turn; of what is seen, a row each."""
+    return jax.lax.scan(lambda carry, i: iterate(key, agent, env, carry, i), now, iterations)
+
+
+def choose(
+    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, memory: Any, observation: Array, started: Any, epsilon: Any
+) -> tuple[Int[Array, " E"], Any]:
+    """Actions of an evaluation, and the memory of the agent; `epsilon` None: those that `act` takes."""
+    if epsilon is not None:
+        return epsilon_greedy(key, agent.values(learner, observation).q, epsilon), memory
+    late = jnp.asarray(jnp.iinfo(jnp.int32).max // max(len(started), 1))  # schedules have come to their end
+    choice = agent.act(key, learner, memory, observation, started, late)
+    return choice.action, choice.memory
+
+
+def play(
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    learner: Any,
+    env: ObservedEnvironment,
+    epsilon: Any,
+    shape: tuple[int, int],
+) -> tuple[Bool[Array, "T E"], Float[Array, "T E"]]:
+    """(where an episode ended, its score there) of T steps of E fresh environments, `shape` (T, E)."""
+    num_steps, num_envs = shape
+    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    memory = agent.begin(key_memory, spec_of(env, num_envs))
+    world, observation = jax.vmap(env.reset)(jax.random.split(key_world, num_envs))
+
+    def step(carry: Any, t: Int[Array, ""]) -> tuple[Any, tuple[Array, Array]]:
+        memory, world, observation, started, score = carry
+        key_act, key_step, key_reset = jax.random.split(jax.random.fold_in(key_steps, t), 3)
+        action, memory = choose(key_act, agent, learner, memory, observation, started, epsilon)
+        moved, ended, world, observation = step_all((key_step, key_reset), env, world, action)
+        score = score + moved.score
+        return (memory, world, observation, ended, jnp.where(ended, 0.0, score)), (ended, score)
+
+    start = (memory, world, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
+    return jax.lax.scan(step, start, jnp.arange(num_steps))[1]
+
+
+_play_seeds = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), static_argnums=5)
+
+
+def play_seeds(
+    keys: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: ObservedEnvironment, how: Evaluation
+) -> list[np.ndarray]:
+    """Scores of the episodes that ended, of each seed; keys and `learner` are [seed ...]. Compiled."""
+    shape = (-(-how.steps // how.num_envs), how.num_envs)
+    played = _play_seeds(keys, agent, learner, env, how.epsilon, shape)
+    ended, score = (np.asarray(x) for x in played)
+    return [one[over] for one, over in zip(score, ended, strict=True)]
+
+
+class Engine(Protocol):
+    """What `train` drives; `state` is a tree of arrays of its own choice, [seed ...]."""
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes and numbers of actions and environments."""
+        ...
+
+    @property
+    def map_shape(self) -> tuple[int, ...] | None:
+        """(rows, columns) of an environment with a map."""
+        ...
+
+    def begin(self) -> Any:
+        """Everything before the first iteration."""
+        ...
+
+    def chunk(self, state: Any, first: int, number: int) -> tuple[Any, Seen]:
+        """So many iterations, from `first` on; what is seen is [seed, iteration, ...]. `state` is used up."""
+        ...
+
+    def evaluate(self, state: Any, number: int) -> list[np.ndarray]:
+        """The scores of the episodes of the evaluation with this number, of each seed."""
+        ...
+
+    def learner(self, state: Any) -> Any:
+        """What was learnt."""
+        ...
+
+    def arrays(self, state: Any) -> dict[str, Any]:
+        """All of the state by name."""
+        ...
+
+    def restore(self, arrays: Mapping[str, Any], where: str) -> Any:
+        """The state that `arrays` gave; `where` is for the sentence of an error."""
+        ...
+
+
+class CompiledEngine:
+    """Iterations in one compiled scan, seeds vmapped.
+
+    Args:
+        agent, env: see `train`.
+        num_seeds, options: see `train`.
+        key: of everything.
+    """
+
+    def __init__(
+        self, agent: NeuralAgent, env: ObservedEnvironment, num_seeds: int, options: TrainOptions, key: PRNGKeyArray
+    ) -> None:
+        self._agent, self._env, self._options = agent, env, options
+        self._num_seeds = num_seeds
+        key_begin, key_run, self._key_play = jax.random.split(key, 3)
+        self._begin_keys, self._run_keys = (jax.random.split(k, num_seeds) for k in (key_begin, key_run))
+        self._chunk = jax.jit(jax.vmap(run_chunk, in_axes=(0, None, None, 0, None)), donate_argnums=3)
+
+    @property
+    def spec(self) -> Spec:
+        """Shapes and numbers of actions and environments."""
+        return spec_of(self._env, self._options.num_envs)
+
+    @property
+    def map_shape(self) -> tuple[int, ...] | None:
+        """(rows, columns) of an environment with a map."""
+        return self._env.map_shape if isinstance(self._env, HasCells) else None
+
+    def begin(self) -> Now:
+        """Everything before the first iteration; refuses a replay that does not fit."""
+        shapes = self._shapes()
+        row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), shapes.replay.rows)
+        check_replay_fits(self._options.num_rows, row, self._num_seeds)
+        return jax.jit(self._begin)(self._begin_keys)
+
+    def chunk(self, state: Now, first: int, number: int) -> tuple[Now, Seen]:
+        """So many iterations, from `first` on."""
+        return self._chunk(self._run_keys, self._agent, self._env, state, first + jnp.arange(number))
+
+    def evaluate(self, state: Now, number: int) -> list[np.ndarray]:
+        """The scores of the episodes of the evaluation with this number, of each seed."""
+        plan = self._options.evaluation
+        assert isinstance(plan, Evaluation)
+        keys = jax.random.split(jax.random.fold_in(self._key_play, number), self._num_seeds)
+        return play_seeds(keys, self._agent, state.learner, self._env, plan)
+
+    def learner(self, state: Now) -> Any:
+        """What was learnt."""
+        return state.learner
+
+    def arrays(self, state: Now) -> dict[str, Any]:
+        """All of the state by name."""
+        return named_arrays(state)
+
+    def restore(self, arrays: Mapping[str, Any], where: str) -> Now:
+        """The state that `arrays` gave."""
+        return fill(self._shapes(), arrays, where)
+
+    def _begin(self, keys: Any) -> Now:
+        options = self._options
+        return jax.vmap(lambda key: begin(key, self._agent, self._env, options.num_envs, options.num_rows))(keys)
+
+    def _shapes(self) -> Now:
+        return jax.eval_shape(self._begin, self._begin_keys)

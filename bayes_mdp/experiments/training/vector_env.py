@@ -1,0 +1,261 @@
+"""Any Gymnasium vector environment as the host-stepped loop sees it: checked, all autoreset modes alike. Host side."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayes_mdp.agents.neural.contract import Spec
+from bayes_mdp.agents.neural.replay import Stack
+from bayes_mdp.envs.gymnasium.registered import check_id
+from bayes_mdp.experiments.gymnasium.gymnasium_envs import autoreset_mode, describe_source
+from bayes_mdp.mdp.validation import check_count, first_index
+
+Mask = np.ndarray
+
+
+class HostStep(NamedTuple):
+    """One step of parallel environments: arrays with an entry for each.
+
+    Args:
+        observation: what is acted on next.
+        reward: what is learnt from.
+        score: what is reported: the reward without clipping.
+        terminated, truncated: as the replay keeps them. Truncated: the next row does not show what followed.
+        happened: false where the step only began a new episode.
+        ended: an episode of the environment is over.
+        started: for the learner an episode begins with `observation` (also where a life was lost).
+        fresh: for the environment one does: no earlier frame belongs to the stack of `observation`.
+    """
+
+    observation: np.ndarray
+    reward: np.ndarray
+    score: np.ndarray
+    terminated: Mask
+    truncated: Mask
+    happened: Mask
+    ended: Mask
+    started: Mask
+    fresh: Mask
+
+
+class Rules(NamedTuple):
+    """What is made of an environment's answers.
+
+    Args:
+        clip_rewards: learn from rewards clipped to [-1, 1]; scores are reported as they are.
+        lives: a life lost (`info["lives"]` fell, and is not 0) terminates for the learner; the game goes on.
+        stack: how frames are stacked, if observations are stacks; the replay keeps each frame once. None: as they are.
+    """
+
+    clip_rewards: bool = False
+    lives: bool = False
+    stack: Stack | None = None
+
+
+class HostEnv:
+    """See `host_env`; `source`: JSON values of what it was made of."""
+
+    def __init__(self, env: Any, name: str, rules: Rules, source: Any = None) -> None:
+        from gymnasium.vector import AutoresetMode
+
+        self.env, self.name, self.rules, self.source = env, name, rules, source
+        self.spec = _spec(env, name)
+        self.num_envs = self.spec.num_envs
+        self._first_action = int(env.single_action_space.start)
+        self.mode: Any = autoreset_mode(env)
+        self._modes = AutoresetMode
+        self._waiting = np.zeros(self.num_envs, bool)
+        self._lives = np.zeros(self.num_envs, np.int64)
+        self._last, self._steps = np.zeros(0), 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        """The first observation of an episode in every environment; environment i has the seed `seed` + i.
+
+        Raises:
+            ValueError, TypeError: see `host_env`.
+        """
+        seen, info = self.env.reset(seed=seed)
+        seen = self._checked(seen)
+        self._waiting[:] = False
+        if self.rules.lives:
+            if "lives" not in info:
+                raise ValueError(f"{self.name} gives no info['lives'], expected it where lives end episodes")
+            self._lives = np.array(info["lives"], np.int64)
+        self._check_stack(seen, np.ones(self.num_envs, bool))
+        self._last = seen
+        return seen
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """One step of all environments; those whose episode is over begin another.
+
+        Raises:
+            ValueError: a reward or an observation that is no number, an observation of another shape or type.
+        """
+        try:
+            seen, reward, terminated, truncated, info = self.env.step(np.asarray(action, np.int64) + self._first_action)
+        except ValueError as error:  # Gymnasium's own stacking of observations stumbles before they can be checked
+            kind = f"shape {self.spec.observation_shape} and type {self.spec.observation_dtype}"
+            why = " ".join(str(error).split())
+            raise ValueError(
+                f"{self.name} failed at step {self._steps} ({why}); every observation must have {kind}"
+            ) from error
+        seen, happened, waited = self._checked(seen), ~self._waiting, self._waiting.copy()
+        score = self._numbers(np.where(happened, reward, 0))
+        terminated, truncated = np.array(terminated, bool) & happened, np.array(truncated, bool) & happened
+        truncated &= ~terminated
+        ended = terminated | truncated
+        lost = self._lives_lost(info, ended)
+        if self.mode is self._modes.NEXT_STEP:
+            # The next row shows how the episode ended, whatever ended it; that row then leads nowhere.
+            self._waiting, cut, fresh = ended, waited, waited
+        else:
+            cut, fresh = truncated, ended
+            if self.mode is self._modes.DISABLED and ended.any():
+                seen = self._checked(self.env.reset(options={"reset_mask": ended})[0])
+        self._check_stack(seen, fresh)
+        self._last, self._steps = seen, self._steps + 1
+        reward = np.clip(score, -1, 1) if self.rules.clip_rewards else score
+        return HostStep(seen, reward, score, terminated | lost, cut, happened, ended, fresh | lost, fresh)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def _lives_lost(self, info: Any, ended: Mask) -> Mask:
+        if not self.rules.lives:
+            return np.zeros(self.num_envs, bool)
+        lives = np.array(info["lives"], np.int64)
+        lost = (lives < self._lives) & (lives > 0) & ~ended
+        self._lives = lives
+        return lost
+
+    def _numbers(self, reward: Any) -> np.ndarray:
+        score = np.asarray(reward, np.float32)
+        if not np.isfinite(score).all():
+            (worst,) = first_index(~np.isfinite(score)) or (0,)
+            raise ValueError(
+                f"the reward of environment {worst} of {self.name} at step {self._steps} is {score[worst]}, expected "
+                "a finite number"
+            )
+        return score
+
+    def _checked(self, observation: Any) -> np.ndarray:
+        """A copy of our own (the environment may write into its array again)."""
+        seen = np.array(observation)
+        expected = (self.num_envs, *self.spec.observation_shape)
+        if seen.shape != expected or seen.dtype != self.spec.observation_dtype:
+            raise ValueError(
+                f"the observations of {self.name} at step {self._steps} have shape {seen.shape} and type {seen.dtype}, "
+                f"expected {expected} and {self.spec.observation_dtype}"
+            )
+        if seen.dtype.kind == "f" and np.isnan(seen).any():
+            raise ValueError(
+                f"the observation of environment {(first_index(np.isnan(seen)) or (0,))[0]} of {self.name} at step "
+                f"{self._steps} holds nan, expected numbers"
+            )
+        return seen
+
+    def _check_stack(self, seen: np.ndarray, fresh: Mask) -> None:
+        stack = self.rules.stack
+        if stack is None or self._steps > 1000:
+            return
+        if seen.shape[1] != stack.size:
+            raise ValueError(f"an observation of {self.name} has shape {seen.shape[1:]}, expected {stack.size} frames")
+        filled = np.zeros_like(seen[:, :-1]) if stack.fill == "zeros" else np.repeat(seen[:, -1:], stack.size - 1, 1)
+        before = self._last[:, 1:] if len(self._last) else filled
+        lanes = (len(seen), *(1,) * (seen.ndim - 1))
+        wrong = (seen[:, :-1] != np.where(fresh.reshape(lanes), filled, before)).reshape(len(seen), -1).any(1)
+        if wrong.any():
+            raise ValueError(
+                f"environment {int(np.argmax(wrong))} of {self.name} shows at step {self._steps} frames that are not "
+                f"those before it, expected {stack.size} frames, the newest one last, after a reset {stack.fill!r}"
+            )
+
+
+def host_env(
+    env: Any,
+    num_envs: int | None = None,
+    *,
+    rules: Rules = Rules(),
+    name: str | None = None,
+    import_module: bool = False,
+) -> HostEnv:
+    """An environment of Gymnasium for deep agents, stepped on the host.
+
+    A vector environment keeps its autoreset mode. NEXT_STEP: the row of the step that only resets is marked truncated
+    (nothing is learnt from it), and a truncated transition is learnt from, as the row after it shows the final
+    observation. SAME_STEP and DISABLED: no row is lost, but a truncated transition is not learnt from.
+
+    Args:
+        env: a vector environment, an id, or functions that make an environment each (both run in this process, one
+            after the other; for many processes pass Gymnasium's `AsyncVectorEnv`).
+        num_envs: of an id.
+        rules: what is made of its answers.
+        name: for tables and files; None: that of its specification or class.
+        import_module: whether an id of the form "module:Env-v0" may import the module, which runs its code.
+
+    Raises:
+        TypeError: none of these; actions that are not discrete; observations that are not one array.
+        ValueError: an id that Gymnasium cannot make, or that would import a module; sub-environments with differing
+            spaces; an unknown autoreset mode.
+    """
+    import gymnasium
+
+    made = env
+    if isinstance(env, str):
+        made = _by_id(env, 1 if num_envs is None else num_envs, import_module)
+    elif isinstance(env, Sequence):
+        made = _side_by_side(env)
+    if not isinstance(made, gymnasium.vector.VectorEnv):
+        raise TypeError(
+            f"env is a {type(env).__name__}, expected a Gymnasium vector environment, an id, or functions that make one"
+        )
+    spec = getattr(made, "spec", None)
+    known = env if isinstance(env, str) else type(made.unwrapped).__name__
+    return HostEnv(made, name or (spec.id if spec is not None else known), rules, describe_source(env))
+
+
+def _by_id(name: str, num_envs: int, import_module: bool) -> Any:
+    import gymnasium
+
+    check_id("env", name, import_module=import_module, otherwise="import_module=True")
+    check_count("num_envs", num_envs)
+    mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    try:
+        return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=mode)
+    except (gymnasium.error.Error, ImportError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"env is {name!r}, expected an id that Gymnasium can make ({why})") from error
+
+
+def _side_by_side(makers: Sequence[Callable[[], Any]]) -> Any:
+    import gymnasium
+
+    if not makers:
+        raise ValueError("env is empty, expected a function that makes an environment for each")
+    envs = [make() for make in makers]
+    for i, env in enumerate(envs):
+        for what in ("observation_space", "action_space"):
+            ours, first = getattr(env, what), getattr(envs[0], what)
+            if ours != first:
+                raise ValueError(f"env[{i}]() has {what} {ours}, expected that of env[0](): {first}")
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    return gymnasium.vector.SyncVectorEnv([lambda made=made: made for made in envs], autoreset_mode=mode)
+
+
+def _spec(env: Any, name: str) -> Spec:
+    from gymnasium.spaces import Box, Discrete
+
+    actions, seen, num_envs = env.single_action_space, env.single_observation_space, int(env.num_envs)
+    if not isinstance(actions, Discrete):
+        raise TypeError(f"the actions of {name} are {actions}, expected a Discrete space")
+    if not isinstance(seen, Box):
+        raise TypeError(f"the observations of {name} are {seen}, expected a Box (one array of numbers)")
+    together = env.observation_space
+    if together.shape != (num_envs, *seen.shape) or together.dtype != seen.dtype:
+        raise ValueError(f"env.observation_space is {together}, expected {num_envs} times {seen}")
+    several = getattr(env.action_space, "nvec", np.full(num_envs, actions.n))
+    if np.shape(several) != (num_envs,) or (several != actions.n).any():
+        raise ValueError(f"env.action_space is {env.action_space}, expected {num_envs} times {actions}")
+    return Spec(seen.shape, np.dtype(seen.dtype), int(actions.n), num_envs)

@@ -1,0 +1,359 @@
+"""`CollapsedPosterior`: hyperparameters by weighted draws, the conjugate sites below them in closed form.
+
+p(h, sites | data) = p(h | data) p(sites | h, data). NUTS draws h_k from the first factor, the sites integrated out; the
+second is a `ConjugatePosterior` for each draw. New data d multiply the weight of draw k by p(d | h_k, data so far), a
+ratio of conjugate evidences.
+"""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.collapsed.collapse import collapsed_model
+from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
+from bayes_mdp.inference.collapsed.rejuvenation import moved
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
+from bayes_mdp.inference.draws.chains import Chains, run_chains
+from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
+from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.validation import check_count, is_concrete
+from bayes_mdp.random.resampling import systematic
+
+DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
+SHARE = 0.5
+LOW_SHARE = 0.5
+"""Effective sample size, as a share of the components, below which `problems` says so."""
+
+
+class CollapsedPosterior(MixturePosterior):
+    """A weighted mixture of conjugate posteriors that share what they have seen (built by `infer`).
+
+    Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
+    move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
+    has. When few of them carry the weight, `refit` draws anew.
+
+    Args:
+        seen: the statistics of all data; its prior parameters are not read.
+        values: for each prior parameter array [K G], the parameters of K components, one for each class.
+        index: for each of these arrays, the class of each entry.
+        log_weights: [K], up to a constant.
+        hyper: {site: [K ...]}, the draws of the hyperparameters.
+        stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.
+        mcmc: the chains behind the draws; None: draws from the prior, or thinned ones.
+        hierarchy: the program; None after `load`: such a posterior updates, and cannot be refitted.
+        options: of NUTS when it is refitted.
+        share: the effective sample size, as a share of K, below which it asks to be refitted.
+        moves: Metropolis steps of every component after each update (resampled first where they ask to be refitted);
+            0: none, weights alone.
+    """
+
+    seen: ConjugatePosterior
+    values: tuple[Float[Array, "K G"], ...]
+    index: tuple[Int[Array, "..."], ...]
+    log_weights: Float[Array, " K"]
+    hyper: dict[str, Array]
+    stream: Array
+    mcmc: Chains | None = None
+    hierarchy: Hierarchy | None = eqx.field(static=True, default=None)
+    options: NUTS = eqx.field(static=True, default=NUTS())
+    share: float = eqx.field(static=True, default=SHARE)
+    moves: int = eqx.field(static=True, default=0)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "collapsed"."""
+        return "collapsed"
+
+    @property
+    def space(self) -> StateActionSpace:  # type: ignore[override]
+        """Sizes, names, masks."""
+        return self.seen.space
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self.seen.rewards_by_outcome
+
+    @property
+    def components(self) -> ConjugatePosterior:  # type: ignore[override]
+        """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
+        return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    def component(self, k: Any) -> ConjugatePosterior:
+        """Component `k`, an integer or a traced one."""
+        leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
+        return with_prior_arrays(self.seen, leaves)
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
+
+        Empty where the draws are not those of its chains. Host side.
+        """
+        if self.mcmc is None or not self.mcmc.are_those_of(self.hyper, self.num_components):
+            return {}
+        prior = list(zip(self.values, self.index, strict=True))
+        return dict(of_conjugate_sites(self.seen, prior, (self.mcmc.num_chains, self.mcmc.num_samples)))
+
+    def problems(self) -> list[str]:
+        """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
+        found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
+        size = float(self.effective_sample_size())
+        if not size >= LOW_SHARE * self.num_components:
+            found.append(
+                f"the weights have an effective sample size of {size:.3g} of {self.num_components} components: new "
+                "data moved the posterior away from the draws of the hyperparameters; call refit(key)"
+            )
+        return found
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        chains = self.mcmc
+        drawn = "draws" if chains is None else f"{chains.num_chains} chains of {chains.num_samples} draws"
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"collapsed (hyperparameters by {drawn}, the rest in closed form)",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of the hyperparameters."""
+        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
+        return LatentSites(self.hyper, self.weights, True, ess, r_hat)
+
+    def visit_counts(self) -> Float[Array, "*H S A"]:
+        """Number of transitions seen from every pair."""
+        return self.seen.visit_counts()
+
+    def needs_refit(self) -> Bool[Array, ""]:
+        """Whether the effective sample size is below `share` of the number of components."""
+        return self.effective_sample_size() < self.share * self.num_components
+
+    def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "CollapsedPosterior":
+        """The posterior after one transition, a block, or `Counts`.
+
+        Components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`, components are
+        then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis steps on the
+        collapsed density.
+
+        Args:
+            transitions: data.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
+                that power.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        check_weighted(transitions, weight)
+        if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
+            self.check(transitions, weight)
+        gain = self._gain(transitions, weight)
+        log_weights = jnp.asarray(self.log_weights) + gain
+        after = replace(
+            self, seen=self.seen.update(transitions, weight), log_weights=log_weights - jnp.max(log_weights)
+        )
+        return after._rejuvenated(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+
+    def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
+        """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
+
+        Resampling and the steps keep the posterior: resampled weights are equal because the draws now stand as often as
+        they weighed, and the steps leave p(hyperparameters | data) invariant.
+
+        Args:
+            learnt: whether the update before taught anything; where it did not, nothing moves.
+        """
+        assert self.hierarchy is not None
+        # The data are in the weights: seeds that have seen different things move differently.
+        stream = jax.random.wrap_key_data(jnp.asarray(self.stream))
+        key = jax.random.fold_in(stream, jnp.sum(self.visit_counts()).astype(jnp.int32))
+        salt = jax.lax.bitcast_convert_type(jnp.asarray(self.log_weights, jnp.float32).sum(), jnp.int32)
+        key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
+        low, number = learnt & self.needs_refit(), self.num_components
+        chosen = jnp.where(low, systematic(key_resample, self.weights, number), jnp.arange(number))
+        log_weights = jnp.where(low, 0.0, self.log_weights)
+        resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyper.items()}
+        hyper = moved(key_move, self.hierarchy, self.seen, resampled, self.moves)
+        values = compress(self.hierarchy, self._classes(), hyper)
+        hyper, values = jax.tree.map(
+            lambda new, old: jnp.where(learnt, new.astype(old.dtype), old), (hyper, values), (self.hyper, self.values)
+        )
+        return replace(self, hyper=hyper, values=values, log_weights=log_weights)
+
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
+        self.seen.check(transitions, weight)
+
+    def _gain(self, transitions: Transitions | Counts, weight: Any) -> Float[Array, " K"]:
+        """log p(data | what was seen, component), up to a constant."""
+        if isinstance(transitions, Transitions) and np.size(self.index[0]) > DENSE:
+            return self._gain_by_rows(transitions, weight)
+        # The data alone, under the component's belief so far as the prior: their evidence is the predictive density.
+        block = forgotten(self.seen).update(transitions, weight)
+
+        def evidence(k: Any) -> Float[Array, ""]:
+            return with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence
+
+        return jax.vmap(evidence)(jnp.arange(self.num_components))
+
+    def _gain_by_rows(self, transitions: Transitions, weight: Any) -> Float[Array, " K"]:
+        """The same, one transition after the other, each by its own row and cell."""
+        block = jax.tree.map(jnp.atleast_1d, transitions)
+        weights = jnp.broadcast_to(jnp.asarray(weight, float), block.state.shape)
+
+        def see(loop: tuple[ConjugatePosterior, Array], x: tuple[Transitions, Array]) -> tuple[Any, None]:
+            seen, total = loop
+            return (seen.update(*x), total + replace(self, seen=seen)._gain_of_one(*x)), None
+
+        start = jax.tree.map(jnp.asarray, self.seen), jnp.zeros(self.num_components)
+        return lax.scan(see, start, (block, weights))[0][1]
+
+    def _gain_of_one(self, transition: Transitions, weight: Any) -> Float[Array, " K"]:
+        rows, rewards = self.seen.transition_probs, self.seen.reward_cells
+        cell, outcome = transition.cell(self.space), transition.outcome(self.space.n_states)
+        row, column = rows.place(cell, outcome)
+        prior = jnp.asarray(self.values[0])[:, jnp.asarray(self.index[0]).at[row].get(mode="clip")]
+        concentration = prior + jnp.asarray(rows.counts).at[row].get(mode="clip")
+        chosen, total = jnp.take(concentration, column, axis=-1, mode="clip"), concentration.sum(-1)
+        believed = (row < len(rows.prior)) & (column < prior.shape[-1]) & (weight > 0)
+        rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), weight) - log_rising(total, weight)
+        gain = jnp.where(believed, rising, 0.0)
+        if transition.reward is None or isinstance(rewards, KnownRewards):
+            return gain
+        weight, reward = transition.seen_rewards(weight)
+        leaf = rewards.leaf(cell, outcome)
+        leaves = [jnp.asarray(v)[:, i.at[leaf].get(mode="clip")] for v, i in self._reward_parameters()]
+        belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
+        belief = belief.after(jnp.asarray(rewards.data).at[leaf].get(mode="clip"))
+        density = belief.log_marginal(statistics(weight, reward, 0.0))
+        return gain + jnp.where((leaf < len(rewards.data)) & (weight > 0), density, 0.0)
+
+    def _reward_parameters(self) -> list[tuple[Array, Array]]:
+        return [(v, jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
+
+    def refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
+        """The same posterior with new draws of the hyperparameters, by NUTS on all that was seen. Traceable, and slow.
+
+        Raises:
+            ValueError: the program is not at hand (after `load`).
+        """
+        if self.hierarchy is None:
+            raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
+        if not is_concrete(key, self.log_weights, self.seen):
+            return self._refit(key)
+        wide = np.asarray(self.log_weights).dtype == np.float64
+        with jax.enable_x64(True) if wide else nullcontext():
+            # Copies: JAX may hold 32-bit versions of the arrays themselves.
+            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+
+    def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
+        assert self.hierarchy is not None
+        chains = run_chains(key, collapsed_model(self.hierarchy), self.seen, self.options)
+        fitted = from_draws(self.hierarchy, chains.draws, self.seen, self._classes(), self.num_components)
+        kept = {"options": self.options, "share": self.share, "moves": self.moves}
+        fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **kept)
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
+
+    def _classes(self) -> Classes:
+        first = tuple(_first(i, v.shape[-1]) for i, v in zip(self.index, self.values, strict=True))
+        return Classes(self.index, first)
+
+    def thinned(self, key: PRNGKeyArray, num: int, *, moves: int = 2) -> "CollapsedPosterior":
+        """The same posterior with `num` equally weighted components, to be carried through a compiled loop.
+
+        Args:
+            key: chooses among the components, by weight.
+            num: components kept, at least 8.
+            moves: see the class.
+        """
+        check_count("num", num, 8)
+        chosen = systematic(key, self.weights, num)
+        values, hyper = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyper))
+        options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
+        stream = jax.random.key_data(jax.random.fold_in(key, 1))
+        weights = jnp.zeros(num, jnp.asarray(values[0]).dtype)
+        return replace(
+            self,
+            values=values,
+            hyper=hyper,
+            log_weights=weights,
+            stream=stream,
+            mcmc=None,
+            options=options,
+            moves=moves,
+        )
+
+
+def from_draws(
+    hierarchy: Hierarchy,
+    draws: dict[str, Float[Array, "C N ..."]],
+    seen: ConjugatePosterior,
+    classes: Classes,
+    num_components: int | None = None,
+) -> CollapsedPosterior:
+    """The mixture of the draws of all chains (or of `num_components` of them, evenly spaced), weighted alike."""
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
+    total = len(next(iter(flat.values())))
+    if num_components is not None:
+        chosen = np.linspace(0, total - 1, num_components).astype(int)
+        flat, total = {name: x[chosen] for name, x in flat.items()}, num_components
+    values = compress(hierarchy, classes, flat)
+    return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+        seen=seen,
+        values=values,
+        index=classes.index,
+        log_weights=jnp.zeros(total),
+        hyper=flat,
+        stream=jnp.zeros(2, jnp.uint32),
+        hierarchy=hierarchy,
+    )
+
+
+@jax.jit
+def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
+    return posterior._refit(key)
+
+
+def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:
+    """What `posterior` believes, as a belief before any data."""
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    posterior = replace(posterior, transition_probs=rows.with_prior(rows.leaf_concentration))
+    if isinstance(rewards, RewardCells):
+        posterior = eqx.tree_at(lambda p: p.reward_cells.prior, posterior, rewards.leaf_belief)
+    return forgotten(posterior)
+
+
+def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
+    """`posterior` before any data."""
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    rows = replace(rows, counts=jnp.zeros(jnp.shape(rows.counts)))
+    if isinstance(rewards, RewardCells):
+        rewards = replace(rewards, data=jnp.zeros(jnp.shape(rewards.data)))
+    visits = None if posterior.visits is None else jnp.zeros(jnp.shape(posterior.visits))
+    return replace(posterior, transition_probs=rows, reward_cells=rewards, visits=visits, constant=jnp.zeros(()))
+
+
+def _first(index: Array, size: int) -> Array:
+    """One entry of each class."""
+    flat = jnp.ravel(jnp.asarray(index))
+    return jnp.zeros(size, jnp.int32).at[flat].set(jnp.arange(flat.size, dtype=jnp.int32))

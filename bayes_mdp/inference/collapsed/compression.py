@@ -1,0 +1,115 @@
+"""Large conjugate priors and large data in few numbers, for the collapsed model.
+
+Prior parameters: a hierarchical prior has few distinct numbers (a sticky prior two: beside and on the diagonal),
+however many entries its rows have. They are kept once for each class of entries that are always equal, which is read
+from the data flow of the program: the same operations on the same hyperparameters and constants.
+
+Counts: the log evidence of Dirichlet rows is a sum over the entries that were seen. A million transitions of a prior
+with a few distinct concentrations hold a few hundred different (concentration, count) pairs; each is weighed once.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, with_parameters
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+
+SMALL = 4096
+"""Arrays of up to so many entries are kept as they are: every entry its own class, every count by itself."""
+
+
+class Classes(NamedTuple):
+    """For every parameter array: the class of each entry [shape], and one entry (flat) of each class [G]."""
+
+    index: tuple[Any, ...]
+    first: tuple[Any, ...]
+
+
+def prior_arrays(posterior: ConjugatePosterior) -> list[Any]:
+    """The prior parameter arrays of a posterior: concentrations, then those of the rewards."""
+    rewards = posterior.reward_cells
+    belief = rewards.prior if isinstance(rewards, RewardCells) else None
+    return jax.tree.leaves((posterior.transition_probs.prior, belief))
+
+
+def with_prior_arrays(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
+    """`posterior` with other prior parameters, as `prior_arrays` lists them."""
+    rewards = posterior.reward_cells
+    belief = None
+    if isinstance(rewards, RewardCells):
+        belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])
+    return with_parameters(posterior, leaves[0], belief)
+
+
+def find_classes(hierarchy: Hierarchy) -> Classes:
+    """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side.
+
+    Where no array is large, every entry is a class of its own.
+    """
+    index = [np.arange(np.size(x), dtype=np.int32).reshape(np.shape(x)) for x in hierarchy.symbols]
+    if any(i.size > SMALL for i in index):
+        index = [i if i.size <= SMALL else _numbered(x) for i, x in zip(index, hierarchy.symbols, strict=True)]
+    first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
+    return Classes(tuple(index), first)
+
+
+def _numbered(symbols: np.ndarray) -> np.ndarray:
+    """0, 1, ... for the different symbols."""
+    return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
+
+
+def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -> tuple[Float[Array, "N G"], ...]:
+    """The parameters of each class at `values` {hyperparameter: [N ...]}. Traceable."""
+
+    def one(value: dict[str, Array]) -> tuple[Array, ...]:
+        leaves = jax.tree.leaves(hierarchy.parameters(value))
+        return tuple(leaf.ravel()[first] for leaf, first in zip(leaves, classes.first, strict=True))
+
+    large = sum(i.size for i in classes.index) > SMALL
+    return lax.map(one, values) if large else jax.vmap(one)(values)
+
+
+class Grouped(eqx.Module):
+    """What was seen, with the counts of the rows in groups.
+
+    Args:
+        seen: the statistics of all data.
+        entry: [U], a concentration (flat) of each group.
+        count: [U], the count of each group; 0: padding.
+        times: [U], how many entries it has.
+    """
+
+    seen: ConjugatePosterior
+    entry: Int[Array, " U"]
+    count: Float[Array, " U"]
+    times: Float[Array, " U"]
+
+    def log_evidence(self, posterior: ConjugatePosterior) -> Float[Array, ""]:
+        """The log evidence of `posterior`, which has seen the same under prior parameters of its own. Traceable."""
+        rows, rewards = posterior.transition_probs, posterior.reward_cells
+        prior = jnp.asarray(rows.prior)
+        seen = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
+        total = seen - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
+        return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
+
+
+def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | Grouped:
+    """`seen` with its counts in groups where it is large; the arrays are padded to a power of two. Host side."""
+    counts = np.asarray(seen.transition_probs.counts).ravel()
+    if counts.size <= SMALL:
+        return seen
+    place = np.flatnonzero(counts)
+    pairs = np.stack([np.asarray(classes.index[0]).ravel()[place].astype(float), counts[place]])
+    _, first, times = np.unique(pairs, axis=1, return_index=True, return_counts=True)
+    padding = (1 << max(len(first) - 1, 63).bit_length()) - len(first)
+    entry = np.append(place[first], np.full(padding, place[0] if len(place) else 0)).astype(np.int32)
+    count, times = (np.append(x, np.zeros(padding)) for x in (counts[place[first]], times.astype(float)))
+    return Grouped(seen, entry, count, times)  # type: ignore[arg-type]

@@ -1,0 +1,189 @@
+"""`Hierarchy`: a program whose sites are conjugate given hyperparameters, found and proven on the trace.
+
+Sites in the way of an exact posterior become hyperparameters, one after the other, until what is left is conjugate
+given them. What is proven, on the data flow: hyperparameters enter parameters of conjugate sites (and known noise)
+alone, never a law, so that the tables of the closed form (which element is where) are the same for all their values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.families import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.detection.dataflow import Entries
+from bayes_mdp.inference.detection.detect import Detected, check_sites, detect
+from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
+from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.models.tracing import traced_alone
+
+NUM_VALUES = 3
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Conjugate sites under hyperparameters. Compares by what the program computes.
+
+    Args:
+        program: the whole program.
+        hyperparameters: the latent sites that are not conjugate, in order.
+        detected: the closed form at some values of the hyperparameters.
+        symbols: for each parameter array of the stacked conjugate sites, a number for each entry: entries of one
+            number are equal whatever the hyperparameters are.
+    """
+
+    program: Program
+    hyperparameters: tuple[str, ...]
+    detected: Detected
+    symbols: tuple[np.ndarray, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.program, self.hyperparameters))
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Hierarchy) and self.program == other.program
+        return same and self.hyperparameters == other.hyperparameters  # type: ignore[union-attr]
+
+    @property
+    def prior(self) -> ConjugatePosterior:
+        """The belief before any data, given some values of the hyperparameters."""
+        posterior = self.detected.posterior
+        # The concentrations need not all be one at other values.
+        return replace(posterior, transition_probs=replace(posterior.transition_probs, unit_prior=False))
+
+    def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
+        """One draw of the hyperparameters from the prior. Traceable."""
+        return draw_sites(self.program, self.hyperparameters, key)
+
+    @traced_alone
+    def parameters(self, values: Values) -> tuple[Float[Array, "M K"], RewardBelief | None]:
+        """The parameters of the stacked conjugate sites at `values` of the hyperparameters. Traceable."""
+        detected = self.detected
+        # No parameter depends on a conjugate site (shown by `detect`), but for precisions that a Gamma site scales:
+        # where that is one they are their factor. The sites stay inside their support: elsewhere gradients can be nan.
+        with handlers.block():
+            read = self.program.evaluate({**values, **conjugate_inside(self.program, self.hyperparameters)})
+        concentration = jnp.asarray(detected.assembly.concentration(read["parameters"]), float)
+        return concentration, detected.assembly.belief(read["parameters"], read["reward"].get("precision"))
+
+    def at(self, values: Values) -> Detected:
+        """The closed form at `values` of the hyperparameters, as numbers. Host side."""
+        read = compiled(self.program.evaluate)({**values, **conjugate_inside(self.program, self.hyperparameters)})
+        read = jax.tree.map(np.asarray, read)
+        assembly = self.detected.assembly
+        belief = assembly.belief(read["parameters"], read["reward"].get("precision"))
+        prior = with_parameters(self.prior, assembly.concentration(read["parameters"]), belief)
+        return self.detected._replace(posterior=prior)
+
+    def given(self, values: Values, seen: ConjugatePosterior) -> ConjugatePosterior:
+        """The posterior of the conjugate sites after what `seen` has seen, given the hyperparameters. Traceable."""
+        return with_parameters(seen, *self.parameters(values))
+
+
+def with_parameters(
+    seen: ConjugatePosterior, concentration: Float[Array, "M K"], belief: RewardBelief | None
+) -> ConjugatePosterior:
+    """`seen` with other prior parameters."""
+    seen = replace(seen, transition_probs=seen.transition_probs.with_prior(concentration))
+    if belief is None or not isinstance(seen.reward_cells, RewardCells):
+        return seen
+    return eqx.tree_at(lambda p: p.reward_cells.prior, seen, belief)
+
+
+@traced_alone
+def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Array]:
+    """One draw of these sites from the prior program. Traceable; nothing else is computed once it is compiled."""
+    with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
+        program.prior(program.space)
+    return {name: jnp.asarray(trace[name]["value"]) for name in names}
+
+
+def conjugate_inside(program: Program, hyperparameters: tuple[str, ...]) -> dict[str, Array]:
+    """A value inside its support for every latent site that is no hyperparameter."""
+    return {site.name: inside(site) for site in program.latents if site.name not in hyperparameters}
+
+
+def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+    """The hierarchy of a program, and its closed forms at several draws of the hyperparameters. Host side.
+
+    Raises:
+        NotConjugate: no site is conjugate given the others; names the last site in the way.
+        ValueError: a parameter of a conjugate site is out of its range.
+    """
+    moved: dict[str, NotConjugate] = {}
+    while True:
+        try:
+            return _given(program, set(moved), rng)
+        except NotConjugate as error:
+            left = {site.name for site in program.latents} - set(moved)
+            if error.site in moved:  # what made it a hyperparameter says more
+                raise moved[error.site] from None
+            if error.site is None or error.site not in left or len(left) == 1:
+                raise
+            # The site in the way is drawn, not integrated out; what is left may be conjugate given it.
+            moved[error.site] = error
+
+
+def _given(
+    program: Program, hyperparameters: set[str], rng: np.random.Generator
+) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+    """The hierarchy with these hyperparameters, or what is in its way."""
+    names = tuple(site.name for site in program.latents if site.name in hyperparameters)
+    probe = Probe(program, names)
+    # Structure first, before anything is drawn or compiled.
+    check_sites(probe, alone=False)
+    if not names:
+        detect(probe)
+        raise NotConjugate(
+            "prior: no conjugate site has a hyperparameter, expected one to collapse; it has an exact posterior"
+        )
+    _check_proper(program, names)
+    draw = jax.jit(lambda key: draw_sites(program, names, key))
+    numbers = compiled(program.evaluate)
+    forms: list[tuple[Any, Detected]] = []
+    # The tables are read at several values: they come out the same (shown above), the parameters do not, and the
+    # certificate compares each with the program.
+    for _ in range(NUM_VALUES):
+        values = jax.tree.map(np.asarray, draw(jax.random.key(rng.integers(2**31))))
+        probe.numbers = jax.tree.map(np.asarray, numbers({**values, **conjugate_inside(program, names)}))
+        forms.append((values, detect(probe)))
+    symbols = parameter_symbols(probe, forms[0][1])
+    return Hierarchy(program, names, forms[0][1], symbols), forms
+
+
+def parameter_symbols(probe: Probe, detected: Detected) -> tuple[np.ndarray, ...]:
+    """For each parameter array of the stacked conjugate sites, a number for each entry (value numbering).
+
+    Entries of one number are always equal, whatever the hyperparameters are.
+    """
+    ids = {
+        site: {name: _symbols(entries) for name, entries in parameters.items()}
+        for site, parameters in probe.parameters_of.items()
+    }
+    precision = probe.reward.get("precision")
+    noise = None if precision is None or not precision.free else _symbols(precision)
+    # Numbers are stacked as the parameters are; the arithmetic on the way keeps different ones different.
+    with np.errstate(divide="ignore"):
+        return (detected.assembly.concentration(ids), *jax.tree.leaves(detected.assembly.belief(ids, noise)))
+
+
+def _symbols(entries: Entries) -> np.ndarray:
+    return np.asarray(entries.offset if entries.free else entries.coefficient)
+
+
+def _check_proper(program: Program, hyperparameters: tuple[str, ...]) -> None:
+    for site in program.latents:
+        if site.name in hyperparameters and site.family == "ImproperUniform":
+            raise NotConjugate(
+                f"prior: site {site.name!r} (ImproperUniform) cannot be normalised, so that there is no prior to draw "
+                "from; give it a proper distribution"
+            )

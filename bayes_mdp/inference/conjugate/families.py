@@ -1,0 +1,273 @@
+"""Conjugate beliefs about the parameters of the law of one reward, elementwise on arrays of one common shape.
+
+`statistics` are [..., 3]: count, mean, sum of squared deviations (see `reward_statistics`). Every variance is
+epistemic: of the *mean* reward. Every log marginal is the log density of the rewards as a sequence, less the
+`log_constant` of each of them, which does not depend on the belief.
+
+Sources: DeGroot (1970), *Optimal Statistical Decisions*, chapter 9; Murphy (2007), *Conjugate Bayesian analysis of the
+Gaussian distribution*, section 3.
+"""
+
+import abc
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.reward_statistics import Statistics, log_rising, split
+from bayes_mdp.mdp.validation import check_finite, check_positive
+from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
+from bayes_mdp.random import dirichlet, gamma, normal_gamma
+
+Cells = Float[Array, "*cells"]
+MIN_CONCENTRATION = 0.5
+"""The mean reward of a normal-gamma belief has an expectation above it only."""
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class RewardBelief(eqx.Module):
+    """What the four families share: the law of a reward, the names of its unknown parameters, what a reward must be."""
+
+    law: eqx.AbstractClassVar[type[dist.Distribution]]
+    parameters: eqx.AbstractClassVar[tuple[str, ...]]
+    has_constant: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def after(self, statistics: Statistics) -> "RewardBelief":
+        """The belief after data."""
+
+    @abc.abstractmethod
+    def mean(self) -> Cells:
+        """Expected mean reward; nan where it does not exist."""
+
+    @abc.abstractmethod
+    def variance(self) -> Cells:
+        """Epistemic variance of the mean reward; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
+        """One draw of the `parameters` of the law; the first is the mean reward."""
+
+    @abc.abstractmethod
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """Variance of one reward around its mean, for parameters as `sample` draws them."""
+
+    @abc.abstractmethod
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
+
+    def log_constant(self, reward: Cells) -> Cells:
+        """Part of the log density of a reward that no parameter enters (see `log_base_measure`)."""
+        return log_base_measure(self.law, reward)
+
+    def check_rewards(self, name: str, rewards: Any) -> None:
+        """Refuse rewards that the law cannot produce; the message calls them `name`.
+
+        Raises:
+            ValueError: names the first such reward.
+        """
+        check_reward_values(self.law, name, np.asarray(rewards))
+
+    def check(self, name: str) -> None:
+        """Refuse parameters that are no belief of this family; every one but `loc` is positive, all are finite.
+
+        Raises:
+            ValueError: `name.parameter[index]`, what was there.
+        """
+        for parameter, values in vars(self).items():
+            (check_finite if parameter == "loc" else check_positive)(f"{name}.{parameter}", values)
+
+
+class NormalGammaBelief(RewardBelief):
+    """Rewards Normal(mean, 1 / precision); precision ~ Gamma(concentration, rate),
+    mean | precision ~ Normal(loc, 1 / (pseudo_count precision)). All in units of the reward (rate: squared)."""
+
+    loc: Cells
+    pseudo_count: Cells
+    concentration: Cells
+    rate: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Normal
+    parameters: ClassVar[tuple[str, ...]] = ("mean", "precision")
+
+    def after(self, statistics: Statistics) -> "NormalGammaBelief":
+        """The belief after data."""
+        count, mean, ss = split(statistics)
+        total = self.pseudo_count + count
+        shift = (mean - self.loc) * (count / total)
+        rate = self.rate + 0.5 * (ss + self.pseudo_count * shift * (mean - self.loc))
+        return NormalGammaBelief(self.loc + shift, total, self.concentration + 0.5 * count, rate)
+
+    def mean(self) -> Cells:
+        """Expected mean reward, that of a Student-t; nan where concentration <= 1/2 (one degree of freedom)."""
+        return jnp.where(self.concentration > MIN_CONCENTRATION, self.loc, jnp.nan)
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward, that of a Student-t; inf where concentration <= 1."""
+        excess = self.concentration - 1.0
+        finite = excess > 0
+        return jnp.where(finite, self.rate / (self.pseudo_count * jnp.where(finite, excess, 1.0)), jnp.inf)
+
+    def noise(self) -> Cells:
+        """Expected 1 / precision; inf where concentration <= 1."""
+        return self.pseudo_count * self.variance()
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
+        """One draw of (mean, precision)."""
+        return normal_gamma(key, self.loc, self.pseudo_count, self.concentration, self.rate)
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """1 / precision."""
+        return 1.0 / drawn[1]
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`."""
+        count, posterior = statistics[..., 0], self.after(statistics)
+        growth = jnp.log1p((posterior.rate - self.rate) / self.rate)
+        return (
+            log_rising(self.concentration, 0.5 * count)
+            - self.concentration * growth
+            - 0.5 * count * (_LOG_2PI + jnp.log(posterior.rate))
+            - 0.5 * jnp.log1p(count / self.pseudo_count)
+        )
+
+
+class NormalBelief(RewardBelief):
+    """Rewards Normal(mean, noise_scale^2), noise known; mean ~ Normal(loc, scale^2). Units of the reward."""
+
+    loc: Cells
+    scale: Cells
+    noise_scale: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Normal
+    parameters: ClassVar[tuple[str, ...]] = ("mean",)
+
+    def _shrink(self, count: Cells) -> Cells:
+        return 1.0 / (1.0 + count * (self.scale / self.noise_scale) ** 2)
+
+    def after(self, statistics: Statistics) -> "NormalBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        shrink = self._shrink(count)
+        # The weight of the data is 1 - shrink, written without the cancellation for small counts.
+        weight = count * (self.scale / self.noise_scale) ** 2 * shrink
+        loc = self.loc + weight * (mean - self.loc)
+        return NormalBelief(loc, self.scale * jnp.sqrt(shrink), self.noise_scale)
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.loc
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        return self.scale**2
+
+    def noise(self) -> Cells:
+        """noise_scale^2."""
+        return jnp.asarray(self.noise_scale) ** 2
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (mean,)."""
+        loc = jnp.asarray(self.loc)
+        return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """noise_scale^2, which is known."""
+        return self.noise()
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`."""
+        count, mean, ss = split(statistics)
+        shrink = self._shrink(count)
+        square = (ss + shrink * count * (mean - self.loc) ** 2) / self.noise_scale**2
+        return -0.5 * (count * (_LOG_2PI + 2.0 * jnp.log(self.noise_scale)) - jnp.log(shrink) + square)
+
+
+class BetaBelief(RewardBelief):
+    """Rewards Bernoulli(probs); probs ~ Beta(concentration1, concentration0)."""
+
+    concentration1: Cells
+    concentration0: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.BernoulliProbs
+    parameters: ClassVar[tuple[str, ...]] = ("probs",)
+
+    def after(self, statistics: Statistics) -> "BetaBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        return BetaBelief(self.concentration1 + count * mean, self.concentration0 + count * (1.0 - mean))
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        total = self.concentration1 + self.concentration0
+        return (self.concentration1 / total) * (self.concentration0 / total) / (total + 1.0)
+
+    def noise(self) -> Cells:
+        """Expected probs (1 - probs)."""
+        return (self.concentration1 + self.concentration0) * self.variance()
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (probs,)."""
+        return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """probs (1 - probs)."""
+        return drawn[0] * (1.0 - drawn[0])
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log probability of the rewards behind `statistics`."""
+        count, mean, _ = split(statistics)
+        ones = log_rising(self.concentration1, count * mean)
+        zeros = log_rising(self.concentration0, count * (1.0 - mean))
+        return ones + zeros - log_rising(self.concentration1 + self.concentration0, count)
+
+
+class GammaBelief(RewardBelief):
+    """Rewards Poisson(rate of the law); that rate ~ Gamma(concentration, rate)."""
+
+    concentration: Cells
+    rate: Cells
+    law: ClassVar[type[dist.Distribution]] = dist.Poisson
+    parameters: ClassVar[tuple[str, ...]] = ("rate",)
+    has_constant: ClassVar[bool] = True
+
+    def after(self, statistics: Statistics) -> "GammaBelief":
+        """The belief after data."""
+        count, mean, _ = split(statistics)
+        return GammaBelief(self.concentration + count * mean, self.rate + count)
+
+    def mean(self) -> Cells:
+        """Expected mean reward."""
+        return self.concentration / self.rate
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        return self.concentration / self.rate**2
+
+    def noise(self) -> Cells:
+        """Expected rate."""
+        return self.mean()
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
+        """One draw of (rate,)."""
+        return (gamma(key, self.concentration) / self.rate,)
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """The rate."""
+        return drawn[0]
+
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log probability of the rewards behind `statistics`, less the log factorials."""
+        count, mean, _ = split(statistics)
+        total = count * mean
+        shrink = self.concentration * jnp.log1p(count / self.rate) + total * jnp.log(self.rate + count)
+        return log_rising(self.concentration, total) - shrink

@@ -1,0 +1,79 @@
+"""Merge posteriors that were inferred from disjoint data (shards) under one prior."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.reward_statistics import merge_statistics
+from bayes_mdp.mdp.validation import described
+
+
+def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
+    """The posterior given the data of all `posteriors`, which share space and prior and saw *disjoint* data.
+
+    Host side, in the width of their arrays. Counts are summed and reward statistics merged, so the prior enters once
+    and the order does not matter (but for rounding).
+
+    Raises:
+        ValueError: there is none, or their spaces, tables or priors differ.
+        TypeError: an entry is no conjugate posterior.
+    """
+    if not isinstance(posteriors, Sequence):
+        raise TypeError(f"posteriors is {described(posteriors)}, expected a list of posteriors")
+    if not posteriors:
+        raise ValueError("posteriors is empty, expected at least one posterior")
+    for i, posterior in enumerate(posteriors):
+        if not isinstance(posterior, ConjugatePosterior):
+            raise TypeError(f"posteriors[{i}] is a {type(posterior).__name__}, expected a ConjugatePosterior")
+    with jax.enable_x64(True):
+        first, *others = (posterior.unlisted() for posterior in posteriors)
+        for i, other in enumerate(others, start=1):
+            _check_same(first, other, i)
+            first = _add(first, other)
+        return jax.tree.map(np.asarray, first)
+
+
+def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
+    """Refuse two posteriors whose priors are not the same, leaf by leaf (tables and masks included)."""
+    for what, part in (("space", _space), ("prior", _prior)):
+        one, two = part(first), part(other)
+        same = jax.tree.structure(one) == jax.tree.structure(two) and all(
+            np.array_equal(a, b, equal_nan=True)
+            for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+        )
+        if not same:
+            raise ValueError(
+                f"posteriors[{i}] has another {what} than posteriors[0], expected shards inferred from one prior"
+            )
+
+
+def _space(posterior: ConjugatePosterior) -> Any:
+    return posterior.space
+
+
+def _prior(posterior: ConjugatePosterior) -> Any:
+    """What a posterior was before any data: everything but its data and masks."""
+    rows = eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0)
+    rewards = posterior.reward_cells
+    return rows, rewards if isinstance(rewards, KnownRewards) else eqx.tree_at(lambda r: r.data, rewards, 0.0)
+
+
+def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
+    counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
+    rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
+    rewards, others = one.reward_cells, two.reward_cells
+    if isinstance(rewards, RewardCells) and isinstance(others, RewardCells):
+        data = merge_statistics(jnp.asarray(rewards.data), jnp.asarray(others.data))
+        rewards = eqx.tree_at(lambda r: r.data, rewards, data)
+    visits = None if one.visits is None else _sum(one.visits, two.visits)
+    return type(one)(rows, rewards, one.space, visits, _sum(one.constant, two.constant))
+
+
+def _sum(one: Any, two: Any) -> Any:
+    return jnp.asarray(one) + jnp.asarray(two)

@@ -1,0 +1,85 @@
+"""Predictive densities of a conjugate posterior: of the next transition, in closed form.
+
+They are the marginal of one more observation: c / sum(c) for the outcome; Student-t, normal, Bernoulli or negative
+binomial for the reward (Murphy 2007, *Conjugate Bayesian analysis of the Gaussian distribution*).
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
+from bayes_mdp.mdp import Transitions, check_transitions
+from bayes_mdp.mdp.validation import check_type, is_concrete
+
+
+def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log-probability of the next state (or end) of each transition, each by itself; -inf where it is impossible.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    place = _place(posterior, transitions)
+    return jnp.log(posterior.transition_probs.mean()[place])
+
+
+def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of the reward of each transition, each by itself; zero where it is known, missing or not observed.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    *cell, outcome = _place(posterior, transitions)
+    rewards = posterior.reward_cells
+    if transitions.reward is None or isinstance(rewards, KnownRewards):
+        return jnp.zeros(jnp.shape(transitions.state))
+    seen = True if transitions.reward_observed is None else jnp.asarray(transitions.reward_observed)
+    reward = jnp.where(seen, jnp.asarray(transitions.reward, float), 0.0)
+    if is_concrete(reward):
+        rewards.prior.check_rewards("transitions.reward", np.asarray(reward))
+    belief, believed = rewards.belief_at(tuple(cell), outcome)
+    density = belief.log_marginal(statistics(1.0, reward, 0.0)) + rewards.prior.log_constant(reward)
+    return jnp.where(seen & believed, density, 0.0)
+
+
+def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
+    """Log density of outcome and reward of each transition, each by itself given the data of `posterior` alone.
+
+    Raises:
+        ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
+    """
+    return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
+
+
+def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any) -> Float[Array, ""]:
+    """By how much `posterior.update(transition, weight)` of one transition raises the log evidence. Checks nothing.
+
+    It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
+    """
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space.n_states)
+    weight = jnp.asarray(weight, float)
+    concentration = rows.concentration[cell]
+    seen, total = concentration[outcome], concentration.sum(-1)
+    rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
+    gain = jnp.where(seen > 0, rising, weight * jnp.log(rows.mean()[(*cell, outcome)]))
+    gain = jnp.where(weight != 0, gain, 0.0)
+    if transition.reward is None or isinstance(rewards, KnownRewards):
+        return gain
+    weight, reward = transition.seen_rewards(weight)
+    belief, believed = rewards.belief_at(cell, outcome)
+    density = belief.log_marginal(statistics(weight, reward, 0.0)) + weight * rewards.prior.log_constant(reward)
+    return gain + jnp.where(believed & (weight != 0), density, 0.0)
+
+
+def _place(posterior: ConjugatePosterior, transitions: Transitions) -> tuple[Any, ...]:
+    check_type("posterior", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    check_type("transitions", transitions, Transitions, "Transitions")
+    if is_concrete(transitions):
+        check_transitions(transitions, posterior.space)
+    outcome = transitions.outcome(posterior.space.n_states)
+    return (*transitions.cell(posterior.space), outcome)

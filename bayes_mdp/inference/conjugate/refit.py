@@ -1,0 +1,44 @@
+"""`refit`: a posterior after a log, on the host: validated, counted in one compiled call, exact in float64."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.mdp import Counts, Transitions
+
+MIN_BUFFER = 64
+
+
+def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
+    """`posterior` after `data`, its arrays numpy float64 (of counts: of the width that they have).
+
+    Raises:
+        ValueError, TypeError: data that the space or the prior cannot hold.
+    """
+    if not isinstance(data, Transitions):
+        return jax.tree.map(np.asarray, posterior.update(data))
+    posterior.check(data)
+    padded, weight = padded_log(data)
+    with jax.enable_x64(True):
+        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
+        after = _update(jax.tree.map(np.array, posterior), padded, weight)
+    return jax.tree.map(np.asarray, after)
+
+
+def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " M"]]:
+    """A log [N] in a buffer whose size M is a power of two, and the weights of its rows: one, and zero for padding.
+
+    Logs of many lengths then share a few compilations.
+    """
+    size = np.size(transitions.state)
+    place = np.arange(max(MIN_BUFFER, 1 << (size - 1).bit_length()))
+    padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
+    return padded, (place < size).astype(np.float64)
+
+
+@jax.jit
+def _update(posterior: ConjugatePosterior, transitions: Transitions, weight: Any) -> ConjugatePosterior:
+    return posterior.update(transitions, weight)

@@ -1,0 +1,121 @@
+"""Variances of one Bellman backup, r + discount V(next state), under Dirichlet rows and conjugate rewards.
+
+First of one row (the factor of the uncertainty Bellman equation, the variance of p . values), then of the backup.
+
+`worth` is discount V of the outcomes, broadcastable to the rows [*H S A O]. With pbar the mean row, c0 its total
+concentration, m and v mean and epistemic variance of the mean reward, noise the expected variance of a reward around
+its mean:
+
+* transition: Var_pbar(m + worth) / (c0 + 1), and where rewards belong to pairs Var_pbar(worth) / (c0 + 1).
+* Bellman: transition + E[p' Cov(reward) p]; exact for fixed `worth`.
+* predictive: Var_pbar(m + worth) + pbar . (v + noise): that of one observed transition.
+
+[UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
+Markou and Rasmussen, 2019.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.mdp.validation import check_name
+
+SPREAD_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
+
+Pairs = Float[Array, "*H S A"]
+Rows = Float[Array, "*H S A O"]
+Worth = Float[Array, "*H #S #A O"]
+Rewards = RewardCells | KnownRewards
+
+
+def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
+    """The factor of the local uncertainty that stands for an unknown Dirichlet row; zero where the row is known.
+
+    With c0 the sum and K the number of positive concentrations, pbar = c / c0:
+    "ratio" (K - 1) / (c0 + 1), "dirichlet" 1 / (c0 + 1), "printed" (1 - sum pbar^2) / (c0 + 1) ([UBE18], a bound for
+    values in an interval of the assumed length only), "twice" the double of it, "count" 1 / visits, and where nothing
+    was seen the "ratio" of the prior. Which of them bounds what: see `ConjugatePosterior.variance_factor`.
+
+    Raises:
+        ValueError: another form.
+    """
+    check_name("form", form, SPREAD_FORMS)
+    possible = (concentration > 0).sum(-1)
+    total = concentration.sum(-1)
+    unknown = possible > 1
+    inverse = jnp.where(unknown, 1.0 / (total + 1.0), 0.0)
+    if form == "dirichlet":
+        return inverse
+    ratio = (possible - 1.0) * inverse
+    if form == "ratio":
+        return ratio
+    if form == "count":
+        return jnp.where(unknown, jnp.where(visits > 0, 1.0 / jnp.maximum(visits, 1e-30), ratio), 0.0)
+    mean = concentration / jnp.where(total > 0, total, 1.0)[..., None]
+    return (2.0 if form == "twice" else 1.0) * (1.0 - (mean**2).sum(-1)) * inverse
+
+
+def row_variance(probs: Rows, inverse_total: Pairs, values: Rows) -> Pairs:
+    """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1).
+
+    `values` may have an axis of steps in front that `probs` has not: one step after the other, because all at once
+    would hold rows of every step.
+    """
+    if jnp.ndim(values) > jnp.ndim(probs):
+        return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
+    centred = values - (probs * values).sum(-1, keepdims=True)
+    return inverse_total * (probs * centred**2).sum(-1)
+
+
+def expected_square(probs: Rows, inverse_total: Pairs, variance: Rows, leaf: Int[Array, "*H S A O"] | None) -> Pairs:
+    """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for independent leaves m of the given `variance`.
+
+    `leaf` numbers the leaf of each outcome; None: all differ, so that E[p_i^2] = pbar_i (c_i + 1) / (c0 + 1) is enough.
+    """
+    # An outcome of probability zero contributes nothing, even where its variance is infinite.
+    variance = jnp.where(probs > 0, variance, 0.0)
+    alone = inverse_total * (probs * variance).sum(-1)
+    if leaf is None:
+        return alone + (1.0 - inverse_total) * (probs**2 * variance).sum(-1)
+    same = leaf[..., :, None] == leaf[..., None, :]
+    together = jnp.where(same, probs[..., None, :], 0.0).sum(-1)
+    return alone + (1.0 - inverse_total) * (probs * together * variance).sum(-1)
+
+
+def _targets(rewards: Rewards, worth: Worth) -> Worth:
+    """What a row multiplies: worth, and the mean reward where it depends on the outcome."""
+    return rewards.mean() + worth if rewards.by_outcome else worth
+
+
+def average(rows: DirichletRows, rewards: Rewards, cells: Float[Array, "*cells"]) -> Pairs:
+    """pbar . cells where rewards depend on the outcome; an outcome of probability zero counts nothing, even inf."""
+    probs = rows.mean()
+    return jnp.where(probs > 0, probs * cells, 0.0).sum(-1) if rewards.by_outcome else cells
+
+
+def transition_variance(rows: DirichletRows, rewards: Rewards, worth: Worth) -> Pairs:
+    """Variance that unknown rows cause, every mean reward at its expectation."""
+    return row_variance(rows.mean(), rows.inverse_total(), _targets(rewards, worth))
+
+
+def bellman_variance(rows: DirichletRows, rewards: Rewards, worth: Worth, variance: Float[Array, "*cells"]) -> Pairs:
+    """Variance of sum_o P(o | s, a) (r(s, a, o) + worth(o)); `variance` is that of the mean rewards."""
+    unknown_rows = transition_variance(rows, rewards, worth)
+    if not rewards.by_outcome:
+        return unknown_rows + variance
+    leaf = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
+    return unknown_rows + expected_square(rows.mean(), rows.inverse_total(), variance, leaf)
+
+
+def predictive_variance(rows: DirichletRows, rewards: Rewards, worth: Worth, variance: Float[Array, "*cells"]) -> Pairs:
+    """Variance of one observed reward + worth(outcome) under the posterior predictive."""
+    probs = rows.mean()
+    one_step = row_variance(probs, jnp.ones(()), _targets(rewards, worth))
+    return one_step + average(rows, rewards, variance + rewards.noise())
+
+
+def row_bound(rows: DirichletRows, rewards: Rewards, worth: Worth) -> Pairs:
+    """The largest |x(o)| of the possible outcomes, x what the row multiplies."""
+    return jnp.where(rows.mean() > 0, jnp.abs(_targets(rewards, worth)), 0.0).max(-1)

@@ -1,0 +1,279 @@
+"""A traced program as its data flow shows it: what its laws, parameters and densities are made of.
+
+Every latent site is one of three things here: *conjugate* (of a family that can be; its elements are followed one by
+one), a *hyperparameter* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are
+known). `detect` asks the questions; what it cannot prove is a `NotConjugate`, which names the site in the way.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+
+from bayes_mdp.inference.detection.dataflow import NONE, OPAQUE, Entries, Reader, elements_of, symbols_of
+from bayes_mdp.inference.detection.symbols import Symbols, compact
+from bayes_mdp.inference.detection.trace import KEY, KNOWN, Outputs, Program, Site
+from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
+
+POSITIVE: dict[str, Any] = {
+    "Dirichlet": True,
+    "NormalGamma": (False, True),
+    "Normal": False,
+    "Gamma": True,
+    "Beta": True,
+}
+"""Conjugate families, and whether their elements are positive (the last axis of a normal-gamma: mean, precision)."""
+
+
+class NotConjugate(ValueError):
+    """There is no closed form.
+
+    Args:
+        message: one sentence.
+        site: what is in the way, where it is one site.
+    """
+
+    def __init__(self, message: str, site: str | None = None) -> None:
+        super().__init__(message)
+        self.site = site
+
+
+def in_the_way(program: Program, name: str, why: str) -> NotConjugate:
+    """The error for site `name`; `why` continues "is in the way of an exact posterior: "."""
+    family = next((site.family for site in program.sites if site.name == name), "random numbers of no site")
+    message = (
+        f"prior: site {name!r} ({family}) is in the way of an exact posterior: {why}. "
+        "method='auto' samples what has no closed form"
+    )
+    return NotConjugate(message, name)
+
+
+def first(program: Program, names: Iterable[str]) -> str:
+    """The first of `names` in the order of the program."""
+    return next((site.name for site in program.sites if site.name in set(names)), next(iter(names)))
+
+
+class Layout(NamedTuple):
+    """All elements of the conjugate sites in one vector: site after site, each row-major.
+
+    Args:
+        shapes: shape of the value of each site.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        """N, the number of elements."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def elements(self, name: str) -> np.ndarray:
+        """Numbers of the elements of a site, in its shape."""
+        start = 0
+        for site, shape in self.shapes.items():
+            if site == name:
+                return start + np.arange(int(np.prod(shape))).reshape(shape)
+            start += int(np.prod(shape))
+        raise KeyError(name)
+
+    def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """{site: value} of one vector (views)."""
+        values, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            values[name] = flat[start:stop].reshape(shape)
+            start = stop
+        return values
+
+    def site(self, element: int) -> str:
+        """The site of an element."""
+        stops = np.cumsum([int(np.prod(shape)) for shape in self.shapes.values()])
+        return list(self.shapes)[int(np.searchsorted(stops, element, side="right"))]
+
+
+class Probe:
+    """The data flow of a program whose sites are conjugate, but for `hyperparameters` and `held`. Host side, float64.
+
+    Args:
+        program: the program.
+        hyperparameters: latent sites that do not count as conjugate; sites of other families do not anyway.
+        held: values of sites that count as known.
+        numbers: what `Program.evaluate` gives for the conjugate sites at `inside` and some values of the
+            hyperparameters, where there are some: parameters that are functions of them have no other numbers.
+        kept: reward sites that belong to the tables, used or not.
+
+    Raises:
+        ValueError: a law or a density depends on random numbers of no site, or a known reward on a latent site.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        hyperparameters: tuple[str, ...] = (),
+        held: Mapping[str, Any] | None = None,
+        numbers: dict[str, Any] | None = None,
+        kept: frozenset[str] = frozenset(),
+    ) -> None:
+        self.program, self.held, self.numbers, self.kept = program, dict(held or {}), numbers, kept
+        self.hyperparameters = tuple(site.name for site in program.latents if site.name in hyperparameters)
+        others = {*self.hyperparameters, *self.held}
+        self.sites = tuple(site for site in program.latents if site.name not in others)
+        conjugate = {site.name: site for site in self.sites if site.family in POSITIVE}
+        self.layout = Layout({name: site.shape for name, site in conjugate.items()})
+        self._depends: dict[int, tuple[Entries, frozenset[str]]] = {}
+        # What the support of an element tells is known of it: rules as sqrt(x^2) = x need no more.
+        positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in conjugate.values()]
+        unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in conjugate.values()]
+        none = np.zeros(0, bool)
+        reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
+        self.symbols: Symbols = reader.symbols
+        inputs = [self._input(name, reader) for name in sorted(program.values)]
+        # The densities of conjugate sites are those of their families: nobody asks what they are made of.
+        shown: Outputs = program.outputs
+        wanted = [True] * len(jax.tree.leaves(shown.laws))
+        for name in sorted(shown.densities):  # the order of a tree
+            wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
+        flat = reader.read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
+        read = [None if x is None else reader.entries(x) for x in flat]
+        outputs: Outputs = jax.tree.unflatten(jax.tree.structure(shown), read)
+        self.parameters_of: dict[str, dict[str, Entries]] = outputs.laws["parameters"]
+        self.transition: Entries = outputs.laws["transition"]
+        self.reward: dict[Any, Entries] = outputs.laws["reward"]
+        self.densities: dict[str, tuple[Entries, Any, Entries]] = {
+            name: parts for name, parts in outputs.densities.items() if name not in conjugate
+        }
+        self._check_learnt()
+
+    def _check_learnt(self) -> None:
+        """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
+        laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
+        parameters = {f"site {name!r}": tuple(entries.values()) for name, entries in self.parameters_of.items()}
+        densities = {f"site {n!r}": tuple(x for x in parts if x is not None) for n, parts in self.densities.items()}
+        subsampled = any(site.scaled for site in self.program.sites)
+        for name, arrays in (*laws.items(), *parameters.items(), *densities.items()):
+            if not subsampled and any(KEY in self.depends(x) for x in arrays):
+                raise ValueError(
+                    f"prior: {name} depends on random numbers that belong to no site, expected numpyro.sample for "
+                    "every draw"
+                )
+        depends = self.depends(self.reward["mean"]) - {KEY} if self.program.law.family == KNOWN else frozenset()
+        if depends and not self.held:
+            raise ValueError(
+                f"prior: the reward is an array that depends on site {first(self.program, depends)!r}, so that nothing "
+                "would be learnt from rewards; expected the law of one reward, such as dist.Normal(mean, scale), or "
+                "known numbers"
+            )
+
+    def _input(self, name: str, reader: Reader) -> Any:
+        value = self.program.values[name]
+        if name in self.held:
+            return np.asarray(self.held[name], value.dtype)
+        if name in self.layout.shapes:
+            return elements_of(self.layout.elements(name), name, reader.symbols)
+        return symbols_of(value.shape, name, reader.symbols)
+
+    def of(self, *families: str) -> tuple[Site, ...]:
+        """The conjugate sites of these families, in order."""
+        return tuple(site for site in self.sites if site.family in families)
+
+    def depends(self, entries: Entries) -> frozenset[str]:
+        """The latent sites that an array depends on."""
+        if id(entries) not in self._depends:
+            self._depends[id(entries)] = entries, self._sites_in(entries)
+        return self._depends[id(entries)][1]
+
+    def _sites_in(self, entries: Entries) -> frozenset[str]:
+        element = compact(entries.element).ravel()
+        if element.min(initial=0) <= OPAQUE:
+            return entries.sites
+        symbols = (entries.offset, entries.coefficient)
+        known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
+        others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
+        used = np.zeros(self.layout.size + 1, bool)
+        used[element] = True  # the last one stands for "none"
+        return others | {name for name in self.layout.shapes if used[self.layout.elements(name)].any()}
+
+    def parameters(self, site: Site) -> dict[str, np.ndarray]:
+        """Checked parameters of a conjugate site, in the shape of its rows; of one that an element scales, the factor.
+
+        Raises:
+            ValueError: a parameter that is not finite or, but for `loc`, not positive.
+        """
+        values = {}
+        for name, entries in self.parameters_of[site.name].items():
+            values[name] = self.number(entries, "parameters", site.name, name)
+            (check_finite if name == "loc" else check_positive)(f"prior: {site.name}.{name}", values[name])
+        return values
+
+    def number(self, entries: Entries, *place: Any) -> np.ndarray:
+        """The numbers of an array, or of its coefficients: known, or those at the values of the hyperparameters."""
+        ids = entries.offset if entries.free else entries.coefficient
+        if self.symbols.known(compact(ids)).all():
+            return np.array(self.symbols.values(ids))
+        if self.numbers is None:
+            what = " ".join(map(str, place[1:]))
+            raise NotConjugate(f"prior: what {what} is made of cannot be read as known numbers")
+        found: Any = self.numbers
+        for key in place:
+            found = found[key]
+        return np.asarray(found, np.float64)
+
+    def selects(self, entries: Entries) -> np.ndarray:
+        """Where an entry is one element itself, or a known number."""
+        symbols = self.symbols
+        element = (entries.element >= 0) & (entries.power == 1.0)
+        element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
+        known = (entries.element == NONE) & symbols.known(entries.offset)
+        return (element | known) & (entries.seen_through is None)
+
+    def multiples(self, entries: Entries) -> np.ndarray:
+        """Where an entry is a factor, free of conjugate sites, times one element."""
+        return (
+            (entries.element >= 0)
+            & (entries.power == 1.0)
+            & (entries.seen_through is None)
+            & self.symbols.known(entries.offset)
+            & self.symbols.equals(entries.offset, 0.0)
+        )
+
+    def select(self, law: str, entries: Entries) -> Int[np.ndarray, "*cells"]:
+        """The element in each entry of a law, -1 where it is known.
+
+        Raises:
+            NotConjugate: the law is no selection; names the site by which it is none.
+        """
+        index = first_index(~self.selects(entries))
+        if index is None:
+            return entries.element
+        depends = self.depends(entries)
+        others = depends - frozenset(self.layout.shapes)
+        if others and entries.free:
+            raise in_the_way(self.program, first(self.program, others), f"{law} depends on it")
+        name = first(self.program, others or depends)
+        raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
+
+    def known(self, entries: Entries) -> np.ndarray:
+        """The known numbers of a law; zero in place of elements."""
+        return np.where(entries.element == NONE, self.symbols.values(entries.offset), 0.0)
+
+    def cell(self, index: tuple[int, ...]) -> str:
+        """Words for an index into [*H S A] or [*H S A O]."""
+        space = self.program.space
+        words = ("state", "action", "outcome") if space.horizon is None else ("step", "state", "action", "outcome")
+        return ", ".join(f"{word} {i}" for word, i in zip(words, index, strict=False))
+
+    def refuse(self, name: str, why: str) -> NotConjugate:
+        """See `in_the_way`."""
+        return in_the_way(self.program, name, why)
+
+
+def inside(site: Site) -> Any:
+    """A value inside the support of a conjugate site; a precision is one, so that what it scales shows its factor."""
+    if site.family == "Dirichlet":
+        return jnp.full(site.shape, 1.0 / site.shape[-1])
+    if site.family == "NormalGamma":
+        return jnp.broadcast_to(jnp.array([0.0, 1.0]), site.shape)
+    return jnp.full(site.shape, {"Normal": 0.0, "Beta": 0.5}.get(site.family, 1.0))

@@ -1,0 +1,370 @@
+"""What a prior program says, read without running it: its sites, who depends on whom, its laws as a pure function.
+
+The program is traced abstractly (an eager trace would compile a sampler per site), in the caller's precision, with
+copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`).
+"""
+
+import hashlib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from numpyro import handlers
+
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.isolate import Isolated, isolated
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.mdp_spec import RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.normal_gamma_distribution import NormalGamma
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.tracing import traced_alone
+
+Parameters = Callable[[Any], dict[str, Any]]
+
+CONJUGATE: dict[type, Parameters] = {
+    dist.Dirichlet: lambda law: {"concentration": law.concentration},
+    NormalGamma: lambda law: {name: getattr(law, name) for name in NormalGamma.arg_constraints},
+    dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
+    dist.Gamma: lambda law: {"concentration": law.concentration, "rate": law.rate},
+    dist.Beta: lambda law: {"concentration1": law.concentration1, "concentration0": law.concentration0},
+}
+"""Families of conjugate sites, and their parameters. These types only: a subclass may change the density."""
+
+LAWS: dict[type, Parameters] = {
+    dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
+    dist.BernoulliProbs: lambda law: {"mean": law.probs},
+    dist.BernoulliLogits: lambda law: {"mean": jax.nn.sigmoid(law.logits)},
+    dist.Poisson: lambda law: {"mean": law.rate},
+}
+"""Reward laws that have a conjugate family, and the parameters that must select elements of its sites."""
+
+KNOWN = "known"
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Site(NamedTuple):
+    """What is fixed about a site: the family of its unwrapped distribution, its shape, and what bends its density."""
+
+    name: str
+    family: str
+    shape: tuple[int, ...]
+    observed: bool
+    scaled: bool
+    masked: bool
+
+
+class Law(NamedTuple):
+    """What is fixed about the reward law: its family ("known": numbers, no law), whether it depends on the outcome."""
+
+    family: str
+    by_outcome: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A traced prior. Two programs with the same `fingerprint` are the same computation.
+
+    Args:
+        prior, space: what was traced; `prior` holds its own copies of the user's arrays.
+        sites: every sample and param site, in order.
+        law: the reward law.
+        values: {latent site: shape and dtype of its value}.
+        closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
+        outputs: tree of the outputs of `closed`; see `Outputs`.
+        evaluate: {site: value} -> {"parameters": {site: {parameter: array}}, "transition": [*H S A O],
+            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jax.jit`).
+        supports: {discrete latent site of finite support: the values of one element}.
+        fingerprint: digest of all of the above.
+    """
+
+    prior: Isolated
+    space: StateActionSpace
+    sites: tuple[Site, ...]
+    law: Law
+    values: Mapping[str, jax.ShapeDtypeStruct] = field(repr=False)
+    closed: ClosedJaxpr = field(repr=False)
+    outputs: Any = field(repr=False)
+    evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
+    supports: Mapping[str, np.ndarray] = field(repr=False)
+    fingerprint: str
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self.fingerprint == other.fingerprint
+
+    @property
+    def latents(self) -> tuple[Site, ...]:
+        """The sites that are neither observed nor parameters."""
+        return tuple(site for site in self.sites if not site.observed)
+
+    @property
+    def drawable(self) -> bool:
+        """Whether running the program draws from the prior: no factor, observation, scale or mask bends it."""
+        return not any(site.observed or site.scaled or site.masked for site in self.sites)
+
+
+class Outputs(NamedTuple):
+    """What a traced prior shows.
+
+    Args:
+        laws: what `Program.evaluate` returns.
+        densities: {sample site: (log density, scale or None, whether the value is possible)}.
+    """
+
+    laws: dict[str, Any]
+    densities: dict[str, tuple[Any, Any, Any]]
+
+
+@lru_cache(maxsize=64)
+def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`Program.evaluate`, jitted: one compilation for all values, and sites at values that are no probabilities."""
+    return jax.jit(evaluate)
+
+
+KEY = "(key)"
+"""In place of a site: the random numbers that a program draws beside its sites."""
+
+
+@traced_alone
+def trace_program(prior: Any, space: StateActionSpace) -> Program:
+    """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn.
+
+    Raises:
+        ValueError: two sites have one name, the program is not the same function when it is run again.
+        TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
+    """
+    prior = isolated(prior)
+    facts: dict[str, Any] = {}
+
+    def evaluate(values: dict[str, Any]) -> dict[str, Any]:
+        return _evaluate(prior, space, values, {})
+
+    def again() -> tuple[ClosedJaxpr, Any]:
+        # A function of its own each time: JAX would give back the first trace.
+        def run(values: dict[str, Any], key: Any) -> Outputs:
+            laws = _evaluate(prior, space, values, facts, key)
+            return Outputs(laws, _densities(prior, space, values, key))
+
+        return jax.make_jaxpr(run, return_shape=True)(facts["values"], key)
+
+    key = jax.random.key(0)
+    with unique_names(), _explained():
+        jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
+        closed, outputs = again()
+        digests = [_digest(closed, space, facts), _digest(again()[0], space, facts)]
+    if digests[0] != digests[1]:
+        raise ValueError(
+            "prior: the program computes something else when it is run again (np.random, or a state that it changes?), "
+            "expected one that draws by numpyro.sample alone"
+        )
+    own = ClosedJaxpr(closed.jaxpr, [_own(x) for x in closed.consts])
+    return Program(
+        prior,
+        space,
+        facts["sites"],
+        facts["law"],
+        facts["values"],
+        own,
+        outputs,
+        evaluate,
+        facts["supports"],
+        digests[0],
+    )
+
+
+def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: dict[str, Any]) -> str:
+    supports = {name: (values.dtype, values.tolist()) for name, values in facts["supports"].items()}
+    return fingerprint(closed, space, (facts["sites"], facts["law"], supports))
+
+
+def _own(constant: Any) -> Any:
+    """A copy, of no meaning to JAX's caches; keys stay keys."""
+    is_key = isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended)
+    return constant if is_key else np.array(constant)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """JAX's errors about Python that looks at a traced value, as a sentence.
+
+    Raises:
+        TypeError: an `if`, a float() or numpy function of a value that is drawn.
+    """
+    try:
+        yield
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        where = traceback.extract_tb(error.__traceback__)
+        line = next(
+            (f"line {at.lineno} of {at.filename}" for at in reversed(where) if not _is_library(at.filename)), ""
+        )
+        raise TypeError(
+            f"prior: Python looks at the value of a draw ({line or 'an if, a float() or a numpy function'}), expected "
+            "jax.numpy in its place: jnp.where or lax.cond for an if, jnp for np"
+        ) from error
+
+
+def _is_library(filename: str) -> bool:
+    parts = PurePath(filename).parts
+    return any(name in parts for name in ("jax", "numpyro", "bayes_mdp", "equinox", "contextlib.py"))
+
+
+@contextmanager
+def unique_names() -> Iterator[None]:
+    """NumPyro's assertion that the sites of a program have names that differ, as a sentence.
+
+    Raises:
+        ValueError: two sites have one name.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        if "unique names" not in str(error):
+            raise
+        name = str(error).split("`")[1] if "`" in str(error) else "?"
+        raise ValueError(
+            f"the program has two sites called {name!r}, expected names that differ "
+            "(observed_next_state and observed_reward are the library's own)"
+        ) from error
+
+
+def density(message: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """All that the trace of a site says of its density: the log density, its scale, whether the value is possible.
+
+    The support has to be asked for: without NumPyro's validation, Uniform(0, 1) and Uniform(1, 2) have one log density.
+    """
+    law = message["fn"]
+    return law.log_prob(message["value"]), message["scale"], law.support(message["value"])
+
+
+def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any], key: Any) -> dict[str, Any]:
+    """The density of every sample site."""
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=values):
+        prior(space)
+    return {name: density(message) for name, message in trace.items() if message["type"] == "sample"}
+
+
+@traced_alone
+def _evaluate(
+    prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any], key: Any = 0
+) -> dict[str, Any]:
+    """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
+    somewhere = handlers.substitute(substitute_fn=improper_value)
+    given = handlers.substitute(data=values)
+    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
+        world = prior(space)
+    check_spec(world, space)
+    for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
+        if name in trace:
+            raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
+    messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
+    facts["sites"] = tuple(_site(message) for message in messages)
+    latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
+    facts["values"] = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
+    facts["supports"] = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
+    parameters = {name: _parameters(message) for name, message in latents.items()}
+    facts["law"], reward = _reward(reward_table(world, space))
+    return {"parameters": parameters, "transition": transition_table(world, space), "reward": reward}
+
+
+def _support(fn: dist.Distribution) -> np.ndarray | None:
+    """All values of one element of a discrete site of finite support; None: it is no such site, or they are traced."""
+    law: Any = unwrap(fn)
+    if not law.support.is_discrete or not law.has_enumerate_support or law.event_shape:
+        return None
+    with jax.ensure_compile_time_eval():
+        try:
+            values = np.asarray(law.enumerate_support(expand=False))
+        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, NotImplementedError):
+            return None
+    return values.reshape(-1)
+
+
+def improper_value(message: dict[str, Any]) -> Any:
+    """Some value for a site that has no draws, an improper one; None: it has a value, or draws its own."""
+    latent = message["type"] == "sample" and message["value"] is None
+    if not latent or not isinstance(unwrap(message["fn"]), dist.ImproperUniform):
+        return None
+    return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape()))
+
+
+def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
+    """The distribution inside expanded, independent and masked ones, and whether one of them masks."""
+    base, masked = unwrap(fn), False
+    while isinstance(base, dist.MaskedDistribution):
+        base, masked = unwrap(base.base_dist), True
+    return base, masked
+
+
+def _site(message: dict[str, Any]) -> Site:
+    if message["type"] == "param":
+        return Site(message["name"], "param", (), True, False, False)
+    law, masked = _unwrap(message["fn"])
+    observed, scaled = bool(message["is_observed"]), message["scale"] is not None
+    return Site(message["name"], _family(law, CONJUGATE), jnp.shape(message["value"]), observed, scaled, masked)
+
+
+def _family(distribution: Any, known: dict[type, Parameters]) -> str:
+    """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
+    kind = type(distribution)
+    impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
+    return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
+
+
+def _parameters(message: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a conjugate site, one row for each row of its value; of other sites nothing."""
+    law, _ = _unwrap(message["fn"])
+    if type(law) not in CONJUGATE:
+        return {}
+    shape = jnp.shape(message["value"])
+    rows = shape if type(law) is dist.Dirichlet else shape[: len(shape) - law.event_dim]
+    return {name: jnp.broadcast_to(value, rows) for name, value in CONJUGATE[type(law)](law).items()}
+
+
+def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
+    """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
+    law = table.law
+    if law is None:
+        return Law(KNOWN, table.by_outcome), {"mean": table.known}
+    parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
+    return Law(_family(law, LAWS), table.by_outcome), parameters
+
+
+def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str:
+    """A digest of what a traced program computes: equal programs share proofs and compiled code, others never.
+
+    The text of a jaxpr leaves out the values of arrays: they are added.
+    """
+    text = f"{space!r}\n{facts!r}\n{closed.jaxpr}"
+    digest = hashlib.sha256(ADDRESS.sub("", text).encode())
+    for constant in (*jax.tree.leaves(space), *constants(closed)):
+        array = np.asarray(constant)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def constants(closed: ClosedJaxpr) -> Iterator[Any]:
+    """The arrays that a jaxpr holds: its constants, those of closed inner jaxprs, and array literals."""
+    yield from closed.consts
+    yield from _inner(closed.jaxpr)
+
+
+def _inner(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield from (v.val for v in equation.invars if isinstance(v, Literal))
+        for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):
+            if isinstance(x, ClosedJaxpr):
+                yield from constants(x)
+            elif isinstance(x, Jaxpr):
+                yield from _inner(x)

@@ -1,0 +1,428 @@
+"""Running a NumPyro kernel, several chains side by side, and saying what is wrong with them."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpyro import handlers
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs, HMCGibbs, init_to_sample
+from numpyro.infer.mcmc import MCMCKernel
+
+from bayes_mdp.inference.detection.trace import unique_names
+from bayes_mdp.inference.draws import methods
+from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.models.tracing import traced_alone
+
+MAX_R_HAT = 1.01
+"""Vehtari et al. 2021, *Rank-normalization, folding, and localization: an improved R-hat*."""
+SETTLED_R_HAT = 1.1
+"""Above this chains disagree beyond doubt; a chain whose two halves agree to this has settled somewhere."""
+MIN_ESS = 100.0
+"""Below this the Monte Carlo error of a mean exceeds a tenth of the posterior standard deviation."""
+
+MOST_VALUES = 16
+"""A discrete site with more of them is looked at as a number."""
+
+Model = Callable[[Any], Any]
+NO_TABLES: Mapping[str, Scalars] = MappingProxyType({})
+
+
+class SamplingWarning(UserWarning):
+    """Draws that may not be draws of the posterior: what was seen, and what to do."""
+
+
+class Chains(eqx.Module):
+    """Draws of C chains, N of each (made by `run_chains`). The methods are for one run, on the host.
+
+    Args:
+        draws: site -> [C N ...], constrained draws of every latent site.
+        diverging: whether the trajectory of a draw diverged; None where the kernel does not tell.
+        accept_prob: its acceptance probability; None likewise.
+        num_steps: its leapfrog steps; None likewise.
+        log_density: of its unconstrained values, up to a constant; None likewise.
+        discrete: names of the sites with a discrete support of several values.
+    """
+
+    draws: dict[str, Array]
+    diverging: Bool[Array, "C N"] | None = None
+    accept_prob: Float[Array, "C N"] | None = None
+    num_steps: Int[Array, "C N"] | None = None
+    log_density: Float[Array, "C N"] | None = None
+    discrete: tuple[str, ...] = eqx.field(static=True, default=())
+
+    @property
+    def num_chains(self) -> int:
+        """C."""
+        return next(iter(self.draws.values())).shape[0]
+
+    @property
+    def num_samples(self) -> int:
+        """N, of one chain."""
+        return next(iter(self.draws.values())).shape[1]
+
+    def are_those_of(self, sites: Mapping[str, Any], number: int) -> bool:
+        """Whether the `number` draws [N ...] of these sites are those of the chains, one chain after the other."""
+        if self.num_chains * self.num_samples != number:
+            return False
+        return all(np.array_equal(np.ravel(self.draws[name]), np.ravel(x)) for name, x in sites.items())
+
+    def r_hat(self) -> dict[str, Float[np.ndarray, "..."]]:
+        """Split r-hat of every element of every site; nan where it does not vary, or with under 4 draws.
+
+        Of a discrete site: the largest of those of the indicators of its values, which are labels (as numbers, where
+        there are more than 16); infinite where no chain moves and they differ.
+        """
+        return {name: self._each(name, values, split_r_hat, np.fmax) for name, values in self._numbers().items()}
+
+    def ess(self) -> dict[str, Float[np.ndarray, "..."]]:
+        """Effective sample size of every element of every site; nan where it does not vary. Of a discrete site: the
+        least of those of its indicators.
+        """
+        return {name: self._each(name, values, effective_size, np.fmin) for name, values in self._numbers().items()}
+
+    def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
+        """What a person must know before these draws are used, one sentence each; empty: nothing was seen.
+
+        Args:
+            tables: what else follows from the draws, and must have mixed (`derived_tables` of a posterior).
+        """
+        stuck = _impossible(self)
+        return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
+
+    def notes(self, *, whole: bool = False) -> list[str]:
+        """What the draws cannot show: discrete sites that had one value in all draws of all chains. One sentence each.
+
+        Where the data leave no doubt about the value that is as it should be; chains that cannot leave the value that
+        they started from look the same. An element that is always the same but for the chain is in `problems`.
+
+        Args:
+            whole: only sites none of whose elements moved: there a branch of the program may have gone unseen.
+        """
+        found = []
+        for name in self.discrete:
+            values = np.asarray(self.draws[name]) if name in self.draws else np.zeros((1, 0))
+            still = ~_varies(values)
+            if still.all() if whole else still.any():
+                index = tuple(int(i) for i in np.argwhere(still)[0])
+                found.append(
+                    f"discrete site {_element(name, index)} did not move: it is {values[(0, 0, *index)]} in all "
+                    f"{self.num_chains * self.num_samples} draws ({still.sum()} of {still.size} elements did not); "
+                    "right where the data leave no doubt, which these draws cannot show"
+                )
+        return found
+
+    def _each(self, name: str, values: np.ndarray, statistic: Callable[[Any], Any], worst: Any) -> np.ndarray:
+        if name not in self.discrete:
+            return statistic(values)
+        levels = np.unique(values)
+        if len(levels) > MOST_VALUES:
+            return statistic(values)
+        return worst.reduce([statistic((values == level).astype(np.float64)) for level in levels])
+
+    def _numbers(self) -> dict[str, np.ndarray]:
+        return {k: np.asarray(x, np.float64) for k, x in self.draws.items()}
+
+    def _continuous(self) -> dict[str, np.ndarray]:
+        """Whole numbers of a site that is not discrete are a constant: the site can have one value only."""
+        sites = {k: np.asarray(x) for k, x in self.draws.items() if k not in self.discrete}
+        return {k: x.astype(np.float64) for k, x in sites.items() if not np.issubdtype(x.dtype, np.integer)}
+
+
+@traced_alone
+def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS) -> Chains:
+    """Draws from the posterior of `model(data)`. Traceable: jit it, vmap it over keys and data.
+
+    Discrete latent sites are updated by `DiscreteHMCGibbs` (Metropolised Gibbs, Liu 1996), alone or around NUTS, unless
+    they are marked `infer={"enumerate": "parallel"}`, which needs funsor.
+
+    Args:
+        key: a typed key.
+        model: a NumPyro program of one argument.
+        data: any pytree of arrays.
+        method: how long, how many chains, which kernel.
+
+    Raises:
+        ValueError: the program has no latent site, two sites of one name, or a discrete site that cannot be enumerated.
+        TypeError: `method.kernel` does not return a kernel.
+    """
+    discrete, continuous, fixed = latent_sites(model, data)
+    if not discrete and not continuous:
+        raise ValueError("the program has no latent site, expected something to sample")
+    kernel = _kernel(model, method, bool([site for site, enumerated in discrete.items() if not enumerated]))
+    mcmc = MCMC(
+        kernel,
+        num_warmup=method.num_warmup,
+        num_samples=method.num_samples,
+        num_chains=method.num_chains,
+        chain_method=_side_by_side(kernel),
+        progress_bar=False,
+    )
+    fields = _fields(kernel)
+    mcmc.run(key, data, extra_fields=tuple(fields.values()))
+    samples = mcmc.get_samples(group_by_chain=True)
+    extra = mcmc.get_extra_fields(group_by_chain=True)
+    seen = {name: extra.get(field) for name, field in fields.items()}
+    potential = seen.pop("potential_energy", None)
+    return Chains(
+        {name: samples[name] for name in (*discrete, *continuous) if name in samples},
+        **{name: seen.get(name, extra.get(name)) for name in ("diverging", "accept_prob", "num_steps")},
+        log_density=None if potential is None else -potential,
+        discrete=tuple(name for name in discrete if name not in fixed),
+    )
+
+
+@traced_alone
+def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, ...], frozenset[str]]:
+    """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, the continuous ones, and the
+    discrete ones that have one value only.
+
+    Traced abstractly: nothing is drawn.
+
+    Raises:
+        ValueError: two sites have one name, a discrete site has no finite list of values.
+    """
+    found: list[dict[str, Any]] = []
+
+    def program(key: PRNGKeyArray) -> None:
+        drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
+        found.extend(unique_trace(drawn, data).values())
+
+    jax.eval_shape(program, jax.random.key(0))
+    latents = [site for site in found if site["type"] == "sample" and not site["is_observed"]]
+    discrete, continuous, fixed = {}, [], set()
+    for site in latents:
+        if not site["fn"].support.is_discrete:
+            continuous.append(site["name"])
+            continue
+        if not site["fn"].has_enumerate_support:
+            family = type(site["fn"]).__name__
+            raise ValueError(
+                f"site {site['name']!r} is discrete ({family}) and has no finite list of values, expected a family "
+                "that has one (Categorical, Bernoulli, DiscreteUniform), or a kernel of your own"
+            )
+        discrete[site["name"]] = site["infer"].get("enumerate") == "parallel"
+        if _num_values(site["fn"]) == 1:
+            fixed.add(site["name"])
+    return discrete, tuple(continuous), frozenset(fixed)
+
+
+def _num_values(law: Any) -> int | None:
+    """How many values a discrete law has; None: that depends on what is traced."""
+    try:
+        return law.enumerate_support(expand=False).shape[0]
+    except NotImplementedError:
+        return None
+
+
+def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str, Any]]:
+    """The NumPyro trace of `program(*args)`.
+
+    Raises:
+        ValueError: two sites have one name.
+    """
+    with unique_names():
+        return handlers.trace(program).get_trace(*args)
+
+
+def warn_of(posterior: Any) -> None:
+    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side."""
+    chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
+    stuck = [] if chains is None else chains.notes(whole=True)
+    for problem in (*posterior.problems(), *stuck):
+        warnings.warn(problem, SamplingWarning, stacklevel=3)
+
+
+def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:
+    if method.kernel is None:
+        return DiscreteHMCGibbs(NUTS(model), modified=True) if discrete else NUTS(model)
+    kernel = method.kernel(model)
+    if not isinstance(kernel, MCMCKernel):
+        raise TypeError(
+            f"method.kernel returned a {type(kernel).__name__}, expected a NumPyro MCMCKernel, "
+            "as in NUTS(kernel=lambda model: numpyro.infer.HMC(model))"
+        )
+    return kernel
+
+
+def _side_by_side(kernel: MCMCKernel) -> Any:
+    """NumPyro's Gibbs kernels take one key: they are mapped from outside. HMC compiles faster from inside."""
+    return "vectorized" if isinstance(kernel, HMC) or kernel.is_ensemble_kernel else jax.vmap
+
+
+def _fields(kernel: MCMCKernel) -> dict[str, str]:
+    """Where the state of a kernel keeps what `Chains` wants to know beyond the kernel's default fields."""
+    names = ("diverging", "accept_prob", "num_steps", "potential_energy")
+    if isinstance(kernel, HMC):
+        return {name: name for name in names}
+    if isinstance(kernel, DiscreteHMCGibbs | HMCGibbs):
+        return {name: f"hmc_state.{name}" for name in names}
+    return {}
+
+
+def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+    """Split r-hat of every element, by NumPyro; nan where it does not vary, or with under 4 draws a chain."""
+    if values.shape[1] < 4:
+        return np.full(values.shape[2:], np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(_varies(values), split_gelman_rubin(values), np.nan)
+
+
+def effective_size(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."]:
+    """Effective sample size of every element, by NumPyro; nan where no chain moves, or with one draw a chain."""
+    if values.shape[1] < 2:
+        return np.full(values.shape[2:], np.nan)
+    moves = (values != values[:, :1]).any((0, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(moves, effective_sample_size(values), np.nan)
+
+
+def _varies(values: Float[np.ndarray, "C N ..."]) -> Bool[np.ndarray, "..."]:
+    return (values != values[:1, :1]).any((0, 1))
+
+
+def _impossible(chains: Chains) -> list[str]:
+    """Chains that never saw a finite log density, or whose draws are no numbers."""
+    bad = np.zeros(chains.num_chains, bool)
+    if chains.log_density is not None:
+        bad = ~np.isfinite(np.asarray(chains.log_density)).any(1)
+    if not bad.any():
+        lost = [name for name, values in chains._continuous().items() if not np.isfinite(values).all()]
+        return [f"site {name!r} has draws that are not finite: reparametrise, or start elsewhere" for name in lost]
+    where = "every chain" if bad.all() else f"chains {np.flatnonzero(bad).tolist()}"
+    return [
+        f"the log density is not finite at any draw of {where}: the data are impossible under the prior wherever it "
+        "looked; compare the rewards with the support of the reward law, the transitions with rows that hold zeros, "
+        "or start elsewhere (a kernel of your own with init_strategy=)"
+    ]
+
+
+def _unmoved(chains: Chains) -> list[str]:
+    sites = chains._continuous()
+    still = np.full(chains.num_chains, bool(sites) and chains.num_samples > 1)
+    for values in sites.values():
+        flat = values.reshape(*values.shape[:2], -1)
+        still &= (flat == flat[:, :1]).all((1, 2))
+    if not still.any():
+        return _stuck_labels(chains)
+    return [
+        f"{still.sum()} of {chains.num_chains} chains did not move (chains {np.flatnonzero(still).tolist()}): their "
+        "draws are one point; give more warm-up (num_warmup=), or a kernel of your own with a smaller step_size"
+    ]
+
+
+def _stuck_labels(chains: Chains) -> list[str]:
+    """Discrete sites that no chain ever changed, and that differ between chains."""
+    for name in chains.discrete:
+        values = np.asarray(chains.draws.get(name, np.zeros((1, 1))))
+        stuck = (values == values[:, :1]).all((0, 1)) & (values != values[:1, :1]).any((0, 1))
+        if stuck.any():
+            index = tuple(int(i) for i in np.argwhere(stuck)[0])
+            first = values[(slice(None), 0, *index)].tolist()
+            return [
+                f"discrete site {_element(name, index)} never changed within a chain and differs between them "
+                f"({first}, {stuck.sum()} of {stuck.size} elements): the draws do not show how probable these values "
+                'are; sum it out (infer={"enumerate": "parallel"}, needs funsor), or give each value a posterior of '
+                "its own and join them by bayes_mdp.inference.mixture"
+            ]
+    return []
+
+
+def _divergences(chains: Chains) -> list[str]:
+    if chains.diverging is None or not np.any(np.asarray(chains.diverging)):
+        return []
+    diverging = np.asarray(chains.diverging)
+    return [
+        f"{diverging.sum()} of {diverging.size} draws diverged ({diverging.mean():.1%}): the draws miss the narrow "
+        "parts of the posterior; reparametrise (a scale above its sites: numpyro.infer.reparam.LocScaleReparam), or "
+        "take smaller steps: NUTS(kernel=lambda model: numpyro.infer.NUTS(model, target_accept_prob=0.95))"
+    ]
+
+
+def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
+    # Where no chain moves an infinite r-hat has been said already.
+    r_hat = {name: np.where(np.isinf(each), np.nan, each) for name, each in chains.r_hat().items()}
+    worst, high, total = _worst(r_hat, _measured(chains, tables, split_r_hat), MAX_R_HAT)
+    if worst is None:
+        return []
+    name, index, value = worst
+    what, each = _values_of(chains, tables, name, index)
+    text = f"r-hat of {what} is {value:.3f} ({high} of {total} elements above {MAX_R_HAT}): "
+    means = ", ".join(f"{mean:.3g}" for mean in each.mean(1))
+    if name in chains.discrete:
+        return [
+            text + f"the chains disagree on how probable its values are (means {means}); give more draws "
+            "(num_samples=), or give each value a posterior of its own and join them by bayes_mdp.inference.mixture"
+        ]
+    settled = [split_r_hat(chain[None]) for chain in each]
+    if value > SETTLED_R_HAT and not np.any(np.asarray(settled) > SETTLED_R_HAT):
+        return [
+            text + f"each chain has settled, on another value (means {means}): the posterior has several modes, which "
+            "more warm-up will not join; where labels can be swapped (components of a mixture), order them in the "
+            "prior, or read only what does not depend on the labels"
+        ]
+    return [
+        text + "the chains have not yet mixed; give more warm-up and more draws (num_warmup=, num_samples=), or "
+        "reparametrise"
+    ]
+
+
+def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
+    sizes = chains.ess(), _measured(chains, tables, effective_size)
+    sites, others = ({name: -each for name, each in found.items()} for found in sizes)
+    worst, low, total = _worst(sites, others, -MIN_ESS)
+    if worst is None:
+        return []
+    name, index, value = worst
+    return [
+        f"the effective sample size of {_values_of(chains, tables, name, index)[0]} is {max(-value, 1.0):.0f} of "
+        f"{chains.num_chains * chains.num_samples} draws ({low} of {total} elements below {MIN_ESS:.0f}): give more "
+        "draws (num_samples=), or reparametrise"
+    ]
+
+
+def _measured(
+    chains: Chains, tables: Mapping[str, Scalars], statistic: Callable[[Any], Any]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    number = chains.num_chains * chains.num_samples
+    return {name: table.measure(statistic, number) for name, table in tables.items() if name not in chains.draws}
+
+
+def _values_of(
+    chains: Chains, tables: Mapping[str, Scalars], name: str, index: tuple[int, ...]
+) -> tuple[str, Float[np.ndarray, "C N"]]:
+    """A scalar in words, and its draws."""
+    if name in chains.draws:
+        values = np.asarray(chains.draws[name], np.float64)[(slice(None), slice(None), *index)]
+        return f"site {_element(name, index)}", values
+    place = tables[name].index[index]
+    return f"{name}{list(tables[name].element(int(place)))}", tables[name].steady(np.array([place]))[..., 0]
+
+
+def _worst(
+    sites: dict[str, np.ndarray], tables: dict[str, np.ndarray], limit: float
+) -> tuple[tuple[str, tuple[int, ...], float] | None, int, int]:
+    """(name, index, value) of the largest element if it exceeds `limit`, how many do, of how many.
+
+    That of a site, where one does: what follows from it need not be named.
+    """
+    worst, above, total = None, 0, 0
+    for values in (sites, tables):
+        known = worst is not None
+        for name, each in values.items():
+            above, total = above + int((each > limit).sum()), total + each.size
+            if known or not (each > limit).any():
+                continue
+            index = tuple(int(i) for i in np.unravel_index(np.nanargmax(each), each.shape))
+            if worst is None or each[index] > worst[2]:
+                worst = (name, index, float(each[index]))
+    return worst, above, total
+
+
+def _element(name: str, index: tuple[int, ...]) -> str:
+    return f"{name!r}{list(index) if index else ''}"

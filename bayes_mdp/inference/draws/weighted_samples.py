@@ -1,0 +1,173 @@
+"""A posterior that is given by draws: hypotheses, each with a weight."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
+
+Pairs = Float[Array, "*H S A"]
+
+
+class WeightedSamples(eqx.Module):
+    """What every posterior that is given by weighted hypotheses can do.
+
+    `mdps` is an MDP whose arrays have a leading axis N, `weights` are non-negative and sum to one.
+    """
+
+    mdps: eqx.AbstractVar[MDP]
+    weights: eqx.AbstractVar[Float[Array, " N"]]
+
+    @property
+    def independent_rows(self) -> bool:
+        """False: draws cannot show that rows are independent."""
+        return False
+
+    @property
+    def ties(self) -> str:
+        """Why rows do not count as independent."""
+        return "draws do not show which rows are independent"
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """False: a draw holds the expected reward of a pair."""
+        return False
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Hypotheses drawn from the sample by weight, with replacement."""
+        index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
+
+    def mean_mdp(self) -> MDP:
+        """Weighted mean of probabilities and rewards; masks and initial distribution are those of the first draw."""
+        mdps = self.mdps
+        ends = None if mdps.end_probs is None else self._mean(mdps.end_probs)
+        legal, initial = (None if x is None else jnp.asarray(x)[0] for x in (mdps.legal, mdps.initial))
+        rows = self._mean(mdps.transition_probs)
+        # Means of many draws in float32 add to one but for 1e-5 or so.
+        total = rows.sum(-1) + (0.0 if ends is None else ends)
+        total = jnp.where(total > 0, total, 1.0)
+        ends = None if ends is None else ends / total
+        return MDP(rows / total[..., None], self._mean(mdps.reward), end_probs=ends, legal=legal, initial=initial)
+
+    def reward_variance(self) -> Pairs:
+        """Variance of the expected reward of one step over the draws."""
+        return self._variance(self.mdps.reward)
+
+    def expected_reward_variance(self) -> Pairs:
+        """As `reward_variance`: a draw holds the expected reward of a pair."""
+        return self.reward_variance()
+
+    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""
+        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(discount * (self.mdps.transition_probs * worth).sum(-1))
+
+    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """The largest |values| of the states that some draw can reach."""
+        del discount
+        worth = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
+        return jnp.where(self._mean(self.mdps.transition_probs) > 0, worth, 0.0).max(-1)
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; an end is worth nothing.
+
+        `values` [S] or [H S]: `values[h]` is the worth of the states that step h leads to.
+        """
+        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(self.mdps.reward + discount * (self.mdps.transition_probs * worth).sum(-1))
+
+    def variance_factor(self, form: str) -> Pairs:
+        """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
+
+        "ratio" is a bound of what a row adds for any |values| <= q_max; "printed" only for values in an interval of
+        length q_max. Draws do not show independent rows, so neither is a bound of the variance of the value.
+
+        Raises:
+            ValueError: another form; the others are theorems about Dirichlet rows.
+        """
+        if form not in ("ratio", "printed"):
+            raise ValueError(f'form is {form!r}, expected "ratio" or "printed": the others need Dirichlet rows')
+        mdps = self.mdps
+        rows = mdps.transition_probs
+        if mdps.end_probs is not None:
+            rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
+        variance, mean = self._variance(rows), self._mean(rows)
+        if form == "printed":
+            return variance.sum(-1)
+        return jnp.where(mean > 0, variance / jnp.where(mean > 0, mean, 1.0), 0.0).sum(-1)
+
+    def _mean(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
+        values = jnp.asarray(values)  # about the first draw: what all draws agree on has no spread, also in float32
+        return values[0] + jnp.tensordot(jnp.asarray(self.weights), values - values[0], axes=1)
+
+    def _variance(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
+        return self._mean((values - self._mean(values)) ** 2)
+
+
+class PosteriorSamples(WeightedSamples):
+    """A weighted sample of hypotheses as a posterior (built by `posterior_samples`).
+
+    Args:
+        mdps: an MDP whose arrays have a leading axis N.
+        weights: [N], non-negative, summing to one.
+    """
+
+    mdps: MDP
+    weights: Float[Array, " N"]
+
+
+class CountedSamples(PosteriorSamples):
+    """`PosteriorSamples` that know how often every pair was visited."""
+
+    visits: Pairs
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        return jnp.asarray(self.visits)
+
+
+def posterior_samples(mdps: MDP | SparseMDP, *, weights: Any = None, visits: Any = None) -> PosteriorSamples:
+    """A posterior from hypotheses.
+
+    Args:
+        mdps: an MDP (or SparseMDP) whose arrays have a leading axis N, as `sample(key, (N,))` returns it.
+        weights: [N], non-negative; normalised here. None: all equal.
+        visits: [*H S A], how often every pair was visited, where that is known.
+
+    Raises:
+        ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
+    """
+    check_mdp(mdps, "mdps")
+    size = jnp.shape(mdps.transition_probs if isinstance(mdps, MDP) else mdps.probability)
+    # Three axes are rows of one MDP; so are four where the mask or the initial distribution has no axis of draws.
+    single = len(size) == 3 or any(
+        part is not None and jnp.ndim(part) == axes for part, axes in ((mdps.legal, 2), (mdps.initial, 1))
+    )
+    if single:
+        raise ValueError(
+            f"mdps has rows of shape {size}, those of one MDP, expected an axis of draws before: sample(key, (N,))"
+        )
+    if isinstance(mdps, SparseMDP):
+        mdps = jax.vmap(SparseMDP.to_dense)(mdps)
+    number, *pairs = mdps.reward.shape
+    if weights is not None:
+        check_not_negative("weights", weights)
+    weights = jnp.full(number, 1.0 / number) if weights is None else jnp.asarray(weights, float)
+    check_shape("weights", weights, (number,), "draw")
+    if is_concrete(weights):
+        array = np.asarray(weights)
+        if array.sum() <= 0:
+            raise ValueError("weights sum to 0, expected a positive sum")
+    weights = weights / weights.sum()
+    if visits is None:
+        return PosteriorSamples(mdps, weights)
+    check_not_negative("visits", visits)
+    check_shape("visits", jnp.asarray(visits), tuple(pairs), "(step,) state, action")
+    return CountedSamples(mdps, weights, jnp.asarray(visits, float))

@@ -1,0 +1,172 @@
+"""`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.predictive_density import log_gain
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
+
+
+class Mixture(MixturePosterior):
+    """A mixture of posteriors of one kind (built by `mixture` and `infer`); see `MixturePosterior` for what it can do.
+
+    Args:
+        components: a `ConjugatePosterior` whose arrays have a leading axis K.
+        log_weights: [K], of the components, up to a constant.
+        space: sizes, names, masks.
+        log_prior: [K], log probabilities of the components before any data; None: not known.
+        hyper: {site: [K ...]}, the values of the discrete latent sites that make the components.
+        program: the prior program; None after `load`, and of `mixture`.
+    """
+
+    components: ConjugatePosterior
+    log_weights: Float[Array, " K"]
+    space: StateActionSpace
+    log_prior: Float[Array, " K"] | None = None
+    hyper: dict[str, Array] = eqx.field(default_factory=dict)
+    program: Callable[..., Any] | None = eqx.field(static=True, default=None)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "mixture"."""
+        return "mixture"
+
+    @property
+    def log_evidence(self) -> Any:
+        """log p(next states, rewards | states, actions) of all data, the components summed out: exact.
+
+        Raises:
+            ValueError: the probabilities of the components before any data are not known.
+        """
+        if self.log_prior is None:
+            raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
+        if is_concrete(self):
+            each = [self.component(k).log_evidence for k in range(self.num_components)]
+            return float(
+                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, each, -np.inf))
+            )
+        each = jax.vmap(lambda component: component.log_evidence)(self.components)
+        return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, each, -jnp.inf))
+
+    @property
+    def _possible(self) -> Any:
+        """Components that the data have not ruled out."""
+        return self.log_weights > -jnp.inf if not is_concrete(self) else np.asarray(self.log_weights) > -np.inf
+
+    def problems(self) -> list[str]:
+        """What a person must know before this is used: nothing, it is exact."""
+        return []
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def notes(self) -> list[str]:
+        """Nothing: there are no chains."""
+        return []
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many components carry the weight, for `describe`."""
+        of = f", exact, over the values of {', '.join(map(repr, self.hyper))}" if self.hyper else ""
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"mixture of {self.num_components} posteriors in closed form{of}",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
+        return LatentSites(self.hyper, self.weights, False, {}, {})
+
+    def component(self, k: Any) -> ConjugatePosterior:
+        """Component `k`."""
+        pick = (lambda leaf: leaf[k]) if isinstance(k, int) else (lambda leaf: jnp.asarray(leaf)[k])
+        return jax.tree.map(pick, self.components)
+
+    def update(self, transitions: Transitions, weight: Any = 1.0) -> "Mixture":
+        """The mixture after one transition or a block: components by conjugacy, weights by predictive likelihood.
+
+        Args:
+            transitions: data; a block is taken one transition after the other.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
+                that power.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        check_weighted(transitions, weight)
+        if is_concrete(transitions, weight, self.log_weights):
+            self.check(transitions, weight)
+        if jnp.ndim(transitions.state) == 0:
+            return self._see(transitions, weight)
+        weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        start, block = jax.tree.map(jnp.asarray, (self, transitions))
+        return lax.scan(lambda belief, x: (belief._see(*x), None), start, (block, weights))[0]
+
+    def _see(self, transition: Transitions, weight: Any) -> "Mixture":
+        def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
+            return component.update(transition, weight), log_gain(component, transition, weight)
+
+        components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
+        log_weights = self.log_weights + gain
+        return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
+
+
+def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) -> Mixture:
+    """A mixture of posteriors over one space. Host side.
+
+    Args:
+        posteriors: of one kind, one for each value of the discrete hyperparameter.
+        weights: [K], positive; normalised here. None: by `log_evidence` (Bayes' rule, values equally likely at first).
+
+    Raises:
+        ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive, a
+            log evidence that is not finite.
+    """
+    if not isinstance(posteriors, Sequence):
+        kind = type(posteriors).__name__
+        raise TypeError(f"posteriors is a {kind}, expected a list of posteriors, one for each component")
+    for i, posterior in enumerate(posteriors):
+        check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
+    if not posteriors:
+        raise ValueError("posteriors is empty, expected at least one posterior")
+    first = posteriors[0]
+    _require_alike(posteriors)
+    if weights is None:
+        log_weights = np.array([posterior.log_evidence for posterior in posteriors])
+        require(
+            ~np.isfinite(log_weights), "log_evidence", log_weights, "a finite number for each posterior, or weights"
+        )
+    else:
+        array = as_real("weights", weights, "a finite number greater than 0")
+        check_shape("weights", array, (len(posteriors),), "posterior")
+        require(~(np.isfinite(array) & (array > 0)), "weights", array, "a finite number greater than 0")
+        log_weights = np.log(array)
+    components = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *posteriors)
+    log_weights = log_weights - np.logaddexp.reduce(log_weights)
+    return Mixture(components, log_weights, first.space)
+
+
+def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:
+    outlines = [
+        (jax.tree.structure(posterior), [np.shape(leaf) for leaf in jax.tree.leaves(posterior)])
+        for posterior in posteriors
+    ]
+    for index, outline in enumerate(outlines):
+        if outline != outlines[0]:
+            raise ValueError(
+                f"posteriors[{index}] differs from posteriors[0] in its space, laws or shapes, "
+                "expected posteriors of one kind (the same program with other numbers)"
+            )

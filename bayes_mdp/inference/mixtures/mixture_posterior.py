@@ -1,0 +1,192 @@
+"""What every weighted mixture of conjugate posteriors can do: component by component, then total variance."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.information import divergence
+from bayes_mdp.inference.summary import PairMoments
+from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.validation import is_concrete
+
+Pairs = Float[Array, "*H S A"]
+NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
+
+
+class MixturePosterior(eqx.Module):
+    """A mixture of conjugate posteriors over one space, with weights.
+
+    Its rows are not independent, but those of each component may be: what theorems say of independent rows holds
+    component by component, and the law of total variance joins them.
+    """
+
+    components: eqx.AbstractVar[ConjugatePosterior]
+    log_weights: eqx.AbstractVar[Float[Array, " K"]]
+    space: eqx.AbstractVar[StateActionSpace]
+
+    @abc.abstractmethod
+    def component(self, k: Any) -> ConjugatePosterior:
+        """Component `k`, an integer or a traced one."""
+
+    @property
+    def weights(self) -> Float[Array, " K"]:
+        """Probabilities of the components."""
+        return jax.nn.softmax(jnp.asarray(self.log_weights))
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.log_weights) > 1
+
+    def effective_sample_size(self) -> Float[Array, ""]:
+        """1 / sum of the squared weights, from 1 to K: how many components carry the mixture."""
+        return 1.0 / jnp.sum(self.weights**2)
+
+    @property
+    def independent_rows(self) -> bool:
+        """False: what is seen of one row tells which component holds, and so of the others."""
+        return False
+
+    @property
+    def ties(self) -> str | None:
+        """What is tied within a component, in words; None: nothing, the mixture can be taken component by component."""
+        first = self.component(0)
+        return None if first.independent_rows else first.ties
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        draw = self._draw
+        for _ in sample_shape:
+            draw = jax.vmap(draw)
+        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+    def _draw(self, key: PRNGKeyArray) -> MDP:
+        key_component, key_mdp = jax.random.split(key)
+        return self.draw_component(key_component).sample(key_mdp)
+
+    def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
+        """A component, by weight."""
+        return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
+
+    def mean_mdp(self) -> MDP:
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist in a component (normal-gamma concentration <= 1/2); inside a
+                trace it is nan.
+        """
+        mdp = self.average(lambda component: component.mean_mdp())
+        if is_concrete(self, mdp.reward) and np.isnan(np.asarray(mdp.reward)).any():
+            for k in range(self.num_components):
+                self.component(k).mean_mdp()
+        return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)
+
+    def visit_counts(self) -> Pairs:
+        """Number of transitions seen from every pair."""
+        return self.component(0).visit_counts()
+
+    def reward_variance(self) -> Pairs:
+        """Epistemic variance of the expected reward of one step.
+
+        Raises:
+            ValueError: it does not exist in a component (normal-gamma concentration <= 1).
+        """
+        return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
+
+    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+        """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
+
+        Args and errors: as `ConjugatePosterior.bellman_variance`.
+        """
+        self._refuse_infinite()
+
+        def worth(component: ConjugatePosterior) -> Pairs:
+            mdp = component.mean_mdp()
+            return mdp.reward + discount * (mdp.transition_probs * jnp.expand_dims(values, (-3, -2))).sum(-1)
+
+        values = jnp.asarray(values)
+        mean = self.average(worth)
+        return self.average(lambda c: c.bellman_variance(values, discount) + (worth(c) - mean) ** 2)
+
+    def expected_information(self) -> Pairs:
+        """Nats that one more transition is expected to tell: about its row, and about which component holds.
+
+        The mutual information of the outcome and the component together with its rows: sum_k w_k (I_k + KL(pbar_k ||
+        pbar)), which is more than the weighted I_k. Of other rows it tells only through the component. Rewards apart.
+        """
+        mean = self.average(lambda component: component.transition_probs.mean())
+
+        def one(component: ConjugatePosterior) -> Pairs:
+            return component.expected_information() + divergence(component.transition_probs.mean(), mean)
+
+        return self.average(one)
+
+    def _refuse_infinite(self) -> None:
+        """Let the first component whose variance of a mean reward does not exist say so (not inside a trace)."""
+        if is_concrete(self):
+            infinite = jax.vmap(lambda c: jnp.isinf(c.reward_cells.variance()).any())(self.components)
+            for k in np.flatnonzero(infinite):
+                self.component(int(k)).expected_reward_variance()
+
+    @property
+    def num_components(self) -> int:
+        """K."""
+        return self.log_weights.shape[0]
+
+    def average(self, function: Callable[[ConjugatePosterior], Any]) -> Any:
+        """The weighted mean over the components of a function with arrays as answer."""
+        size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
+        if size <= NUMBERS_AT_ONCE:
+            answers = jax.vmap(function)(self.components)
+            return jax.tree.map(lambda x: jnp.tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
+
+        def add(total: Any, k: Any) -> tuple[Any, None]:
+            answer = function(self.component(k))
+            return jax.tree.map(lambda t, x: t + self.weights[k].astype(x.dtype) * x, total, answer), None
+
+        shapes = jax.eval_shape(lambda: function(self.component(0)))
+        zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return lax.scan(add, zero, jnp.arange(self.num_components))[0]
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair, by the laws of total expectation and variance. Traceable."""
+
+        def first(component: ConjugatePosterior) -> tuple[Array, Array, Array]:
+            one = component.pair_moments()
+            return one.probs, one.reward, one.prior_share
+
+        probs, reward, share = self.average(first)
+
+        def second(component: ConjugatePosterior) -> tuple[Array, Array]:
+            one = component.pair_moments()
+            # E[variance] + variance of the mean, component by component
+            return one.probs_variance + (one.probs - probs) ** 2, one.reward_variance + (one.reward - reward) ** 2
+
+        probs_variance, reward_variance = self.average(second)
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        return self.component(0).rewards_seen()
+
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
+
+        What is impossible in one component alone only tells that it does not hold.
+        """
+        refusals: list[Exception] = []
+        for k in np.flatnonzero(np.isfinite(self.log_weights)):
+            try:
+                return self.component(int(k)).check(transitions, weight)
+            except (ValueError, TypeError) as error:
+                refusals.append(error)
+        raise refusals[0]

@@ -1,0 +1,84 @@
+"""`sampled_fit`: the sampled route, with the data as arguments."""
+
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.conjugate.refit import padded_log
+from bayes_mdp.inference.draws.methods import Method
+from bayes_mdp.inference.sampled.conditioned_program import Seen, see, with_room
+from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.tracing import tracing
+
+
+def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
+    """Inference of any program by NUTS, variational inference or Laplace. Host side; nothing is compiled yet.
+
+    Programs that compute the same share one fit.
+
+    Args:
+        prior: a NumPyro program, space -> `MDPSpec`.
+        space: what is known before any data.
+        method: `NUTS(...)`, `SVI(...)` or `Laplace(...)`.
+
+    Raises:
+        ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
+        TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
+    """
+    with tracing():
+        return _fit_of(recipe_for(isolated(prior), space, method))
+
+
+@lru_cache(maxsize=64)
+def _fit_of(recipe: Recipe) -> Fit:
+    def infer(key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
+        return posterior_after(recipe, key, seen)
+
+    nothing = jax.jit(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
+
+    def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
+        if data is None:
+            data = _none()
+            if recipe.drawable:
+                return jax.tree.map(np.asarray, nothing(key, seen_on_host(recipe, data)))
+        return jax.tree.map(np.asarray, after_on_host(recipe, key, seen_on_host(recipe, data)))
+
+    return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)
+
+
+def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
+    """`recipe.summarise(data)`, checked, and counted by a program that logs of many lengths share.
+
+    Where single rewards are kept the buffer is filled up to a power of two, so that their algorithms are shared too.
+
+    Raises:
+        ValueError, TypeError: data that the space or the prior cannot hold.
+    """
+    if not isinstance(data, Transitions):
+        return recipe.summarise(data)
+    # The data are no arguments here: their values are looked into, and nothing is computed.
+    with tracing():
+        shapes = jax.eval_shape(lambda: recipe.summarise(data))
+    empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    if not np.size(data.state):
+        return empty
+    padded, weight = padded_log(data)
+    return _see(recipe, with_room(empty, len(weight)), padded, weight)
+
+
+@partial(jax.jit, static_argnums=0)
+def _see(recipe: Recipe, seen: Seen, transitions: Transitions, weight: Any) -> Seen:
+    return see(seen, transitions, weight, recipe.space, recipe.statistics_law)
+
+
+def _none() -> Transitions:
+    """No transitions."""
+    whole = np.zeros(0, int)
+    return Transitions(whole, whole, np.zeros(0), whole, step=whole)

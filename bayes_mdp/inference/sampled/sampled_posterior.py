@@ -1,0 +1,368 @@
+"""`SampledPosterior`: weighted draws of a whole program, which new data weigh anew."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
+from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, Seen, outcome_counts, see, with_room
+from bayes_mdp.inference.sampled.recipe import Recipe
+from bayes_mdp.inference.sampled.sampler_output import Drawn
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
+from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
+from bayes_mdp.models.sufficient_statistics import check_rewards
+from bayes_mdp.random.resampling import systematic
+
+SHARE = 0.5
+
+
+class SampledPosterior(WeightedSamples):
+    """Draws of all latent sites, each with a weight (built by `infer`).
+
+    New data multiply the weight of a draw by their likelihood under it, whatever the reward law: exact for the draws
+    that it has. When few of them carry the weight, `refit` draws anew from all that was seen.
+
+    Args:
+        sites: {site: [N ...]}, draws of every latent site.
+        transition_probs: [N *H S A O], the rows of each draw.
+        rewards: the reward law of each draw: its arrays have a leading axis N.
+        log_weights: [N], up to a constant.
+        seen: all data: statistics, or counts and single rewards where the law has no statistics.
+        mcmc: the chains behind the draws; None: other algorithms, draws from the prior, thinned ones.
+        losses: of the optimiser; None likewise.
+        recipe: how to infer anew.
+        share: the effective sample size, as a share of N, below which it asks to be refitted.
+    """
+
+    sites: dict[str, Array]
+    transition_probs: Float[Array, "N *H S A O"]
+    rewards: RewardTable
+    log_weights: Float[Array, " N"]
+    seen: Seen
+    mcmc: Chains | None
+    losses: Float[Array, " K"] | None
+    recipe: Recipe = eqx.field(static=True)
+    share: float = eqx.field(static=True, default=SHARE)
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "nuts", "svi" or "laplace"."""
+        return self.recipe.name
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes, names, masks."""
+        return self.recipe.space
+
+    @property
+    def num_draws(self) -> int:
+        """N."""
+        return self.log_weights.shape[0]
+
+    @property
+    def weights(self) -> Float[Array, " N"]:  # type: ignore[override]
+        """Probabilities of the draws."""
+        return jax.nn.softmax(jnp.asarray(self.log_weights))
+
+    @property
+    def mdps(self) -> MDP:  # type: ignore[override]
+        """The hypothesis of every draw, with a leading axis N on every array.
+
+        Raises:
+            ValueError: a reward law without a mean (see `bayes_mdp.models.mdp_spec.check_mean`).
+        """
+        check_mean(self.rewards, self.space, draws=True)
+        return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
+
+    def _mdp(self, rows: Float[Array, "*H S A O"], rewards: RewardTable) -> MDP:
+        reward = (rows * rewards.mean).sum(-1) if rewards.by_outcome else rewards.mean
+        return to_mdp(MDPSpec(rows, reward), self.space)
+
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+        """Hypotheses drawn from the draws by weight, with replacement.
+
+        Raises:
+            ValueError: as `mdps`.
+        """
+        check_mean(self.rewards, self.space, draws=True)
+        index = jax.random.categorical(key, jnp.asarray(self.log_weights), shape=sample_shape)
+        make = self._mdp
+        for _ in sample_shape:
+            make = jax.vmap(make)
+        return make(*jax.tree.map(lambda x: jnp.asarray(x)[index], (self.transition_probs, self.rewards)))
+
+    def visit_counts(self) -> Float[Array, "*H S A"]:
+        """Number of transitions seen from every pair."""
+        return jnp.asarray(outcome_counts(self.seen)).sum(-1)
+
+    def effective_sample_size(self) -> Float[Array, ""]:
+        """1 / sum of the squared weights, from 1 to N: how many draws carry the belief.
+
+        What the chains' own autocorrelation costs comes on top: `mcmc.ess()`.
+        """
+        return 1.0 / jnp.sum(self.weights**2)
+
+    def needs_refit(self) -> Bool[Array, ""]:
+        """Whether the effective sample size of the weights is below `share` of the draws. Traceable."""
+        # Not "<": weights that are not numbers ask for it too.
+        return ~(self.effective_sample_size() >= self.share * self.num_draws)
+
+    def refit(self, key: PRNGKeyArray) -> "SampledPosterior":
+        """The same belief inferred anew from all that was seen: same shapes and dtypes, equal weights.
+
+        Traceable, and slow. It keeps the chains or losses of its run where this belief has some (see `rerun`).
+
+        Raises:
+            ValueError: the buffer of rewards has overflowed (see `reserve`); inside a trace the weights are nan.
+        """
+        if not is_concrete(key, self.log_weights, self.seen):
+            return self._refit(key)
+        with _room(self):
+            return jax.tree.map(np.asarray, jax.tree.map(np.array, self)._refit(key))
+
+    def _refit(self, key: PRNGKeyArray) -> "SampledPosterior":
+        key_run, key_thin = jax.random.split(key)
+        fresh = self.rerun(key_run)
+        if (self.mcmc is None and self.losses is None) or fresh.num_draws != self.num_draws:
+            fresh = fresh.thinned(key_thin, self.num_draws)
+        if jax.tree.structure(fresh) != jax.tree.structure(self):
+            raise ValueError("the chains of this belief are not those of its method, expected what infer returned")
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fresh, self)
+
+    def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
+        """As `refit`, in the size that the method has, with its diagnostics. Traceable."""
+        run = after_on_host if is_concrete(key, self.seen) else posterior_after
+        fresh = run(self.recipe, key, self.seen)
+        if isinstance(self.seen, Rows):
+            lost = self.seen.used > self.seen.capacity
+            if is_concrete(lost) and lost:
+                raise ValueError(self._overflow())
+            fresh = replace(fresh, log_weights=jnp.where(lost, jnp.nan, fresh.log_weights))
+        return replace(fresh, share=self.share)
+
+    def thinned(self, key: PRNGKeyArray, num: int) -> "SampledPosterior":
+        """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable."""
+        check_count("num", num)
+        index = systematic(key, self.weights, num)
+        tables = (self.sites, self.transition_probs, self.rewards)
+        sites, rows, rewards = jax.tree.map(lambda x: jnp.asarray(x)[index], tables)
+        log_weights = jnp.zeros(num, jnp.asarray(self.log_weights).dtype)
+        return replace(
+            self,
+            sites=sites,
+            transition_probs=rows,
+            rewards=rewards,
+            log_weights=log_weights,
+            mcmc=None,
+            losses=None,
+        )
+
+    def reserve(self, num_transitions: int) -> "SampledPosterior":
+        """The same belief with room for so many transitions more; needed where a compiled loop updates it.
+
+        Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+        """
+        check_count("num_transitions", num_transitions, 0)
+        return replace(self, seen=with_room(self.seen, num_transitions))
+
+    def update(self, transitions: Transitions, weight: Any = 1.0) -> "SampledPosterior":
+        """The belief after one transition or a block: every draw weighed by its likelihood.
+
+        Args:
+            transitions: data; a reward of None, or not observed, teaches nothing about rewards.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
+                that power.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        check_weighted(transitions, weight)
+        weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
+        if not is_concrete(transitions, weight, self.log_weights):
+            return self._learn(transitions, weight)
+        roomy = self.reserve(int(np.size(weight)))
+        roomy.check(transitions, weight)
+        with _room(self):
+            after = _learn(*jax.tree.map(np.array, (roomy, transitions, weight)))
+            return jax.tree.map(np.asarray, after)
+
+    def _learn(self, transitions: Transitions, weight: Float[Array, "*K"]) -> "SampledPosterior":
+        gain = self._log_likelihoods(transitions, weight).reshape(self.num_draws, -1).sum(1)
+        old = jnp.asarray(self.log_weights)
+        new = old + gain.astype(old.dtype)
+        top = jnp.max(new)
+        seen = see(self.seen, transitions, weight, self.space, self.recipe.statistics_law)
+        return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), seen=seen)
+
+    def _log_likelihoods(self, transitions: Transitions, weight: Float[Array, "*K"]) -> Float[Array, "N *K"]:
+        """Weight times log density of each transition under each draw; 0 where the weight is 0."""
+        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
+        kept = weight != 0
+
+        def one(rows: Float[Array, "*H S A O"], rewards: RewardTable) -> Float[Array, "*K"]:
+            density = jnp.where(kept, weight * jnp.log(rows[(*cell, outcome)]), 0.0)
+            if transitions.reward is None or rewards.law is None:
+                return density
+            seen, reward = transitions.seen_rewards(weight)
+            return density + RewardRows(rewards.at(cell, outcome), seen).log_prob(reward)
+
+        return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)
+
+    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+        """Refuse transitions that the space or every draw rules out, but for those of weight zero. Host side.
+
+        Raises:
+            ValueError, TypeError: one sentence that names the first one (see `check_transitions`), a likelihood of zero
+                under every draw, a full buffer of rewards.
+        """
+        check_transitions(transitions, self.space, weight)
+        kept = unmasked(transitions, weight)
+        if kept is None:
+            return
+        check_rewards(self.recipe.law, kept)
+        densities = _densities(self, kept, jnp.ones(jnp.shape(kept.state)))
+        index = first_index(~np.isfinite(np.asarray(densities).max(0)))
+        if index is not None:
+            raise ValueError(
+                f"transitions{list(index) if index else ''} has likelihood zero under each of the {self.num_draws} "
+                "draws, expected an outcome and a reward that the prior can give"
+            )
+        if isinstance(self.seen, Rows) and transitions.reward is not None:
+            size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
+            if int(self.seen.used) + size > self.seen.capacity:
+                raise ValueError(self._overflow())
+
+    def _overflow(self) -> str:
+        seen: Any = self.seen
+        return (
+            f"the belief has room for {seen.capacity} rewards and holds {int(seen.used)} (a "
+            f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected more room: "
+            "posterior.reserve(num_transitions) before it is used in a compiled loop"
+        )
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the arrays have extra leading axes (under `vmap`)."""
+        return np.ndim(self.log_weights) > 1
+
+    def pair_moments(self) -> PairMoments:
+        """What `table` shows of every pair: moments of the draws. Traceable."""
+        weights, rewards = self.weights, self.rewards
+        means = jax.vmap(lambda each: each.mean)(rewards)
+
+        def moments(values: Array) -> tuple[Array, Array]:
+            mean = jnp.tensordot(weights, values, axes=1)
+            return mean, jnp.tensordot(weights, (values - mean) ** 2, axes=1)
+
+        probs, probs_variance = moments(self.transition_probs)
+        reward, reward_variance = moments((self.transition_probs * means).sum(-1) if rewards.by_outcome else means)
+        share = jnp.full(self.space.shape, jnp.nan)
+        return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
+
+    def rewards_seen(self) -> float | None:
+        """Number of rewards that it learnt from; None where all rewards are known."""
+        if self.rewards.law is None:
+            return None
+        seen = self.seen
+        number = (np.asarray(seen.weight) != 0) if isinstance(seen, Rows) else np.asarray(seen.counts.reward_count)
+        return float(number.sum())
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """`transition_probs` and `reward_mean` in each draw of its chains.
+
+        Empty where the draws are not those of its chains. Host side.
+        """
+        if self.mcmc is None or not self.mcmc.are_those_of(self.sites, self.num_draws):
+            return {}
+        split = (self.mcmc.num_chains, self.mcmc.num_samples)
+        rewards = np.asarray(jax.vmap(lambda each: each.mean)(self.rewards))
+        rows = np.asarray(self.transition_probs)
+        return {"transition_probs": of_array(rows, split), "reward_mean": of_array(rewards, split)}
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        chains = self.mcmc
+        approximate = ", an approximation" if self.method in ("svi", "laplace") else ""
+        drawn = f"{self.num_draws} draws{approximate}"
+        if chains is not None:
+            drawn = f"{chains.num_chains} chains of {chains.num_samples} draws"
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"{self.method} ({drawn})",
+            "weights": f"effective sample size {size:.4g} of {self.num_draws}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of all latent sites."""
+        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
+        return LatentSites(self.sites, self.weights, True, ess, r_hat)
+
+    def problems(self) -> list[str]:
+        """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
+        found = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
+        size = float(self.effective_sample_size())
+        if not size >= 2.0 and self.num_draws > 1:
+            found.append(
+                f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
+                "the posterior away from the draws; call refit(key)"
+            )
+        if isinstance(self.seen, Rows) and int(self.seen.used) > self.seen.capacity:
+            found.append(self._overflow())
+        return found
+
+
+def posterior_after(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
+    """The posterior after `seen`, by the method of `recipe`. Traceable."""
+    return from_draws(recipe, recipe.draw(key, seen), seen)
+
+
+def _room(posterior: SampledPosterior) -> AbstractContextManager[Any]:
+    """The precision in which a posterior was inferred (`infer` works in float64). What enters is copied: JAX may hold
+    32-bit versions of the arrays themselves.
+    """
+    wide = np.asarray(posterior.log_weights).dtype == np.float64
+    return jax.enable_x64(True) if wide else nullcontext()
+
+
+@partial(jax.jit, static_argnums=0)
+def after_on_host(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
+    """`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
+    return posterior_after(recipe, key, seen)
+
+
+def from_draws(recipe: Recipe, drawn: Drawn, seen: Seen) -> SampledPosterior:
+    """Equally weighted draws as a posterior. Traceable."""
+    rows, rewards = recipe.tables(drawn.sites)
+    equal = jnp.zeros(rows.shape[0])
+    return SampledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+        drawn.sites, rows, rewards, equal, seen, drawn.mcmc, drawn.losses, recipe
+    )
+
+
+@jax.jit
+def _learn(posterior: SampledPosterior, transitions: Transitions, weight: Any) -> SampledPosterior:
+    return posterior._learn(transitions, weight)
+
+
+@jax.jit
+def _densities(posterior: SampledPosterior, transitions: Transitions, weight: Any) -> Float[Array, "N *K"]:
+    return posterior._log_likelihoods(transitions, weight)

@@ -1,0 +1,261 @@
+"""`MDPSpec`: what a prior program returns, its contract, and what follows from it."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from bayes_mdp.mdp import MDP, StateActionSpace
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
+from bayes_mdp.mdp.validation import (
+    as_real,
+    check_finite,
+    check_probability_rows,
+    check_type,
+    first_index,
+    is_concrete,
+)
+from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
+
+
+def _array(name: str, x: object) -> Any:
+    """Lists become arrays, everything else stays what it is."""
+    if isinstance(x, list | tuple):
+        return as_real(name, x) if is_concrete(x) else jnp.asarray(x)
+    return x
+
+
+class MDPSpec(eqx.Module):
+    """What a prior program returns: the law of one transition.
+
+    H is there only where the space has a horizon, and O counts the next states and, where episodes can end, the end.
+
+    Args:
+        transition_probs: broadcastable to Float[*H S A O]; rows sum to one.
+        reward: the law of one reward: a NumPyro distribution of scalars with a batch shape broadcastable to [*H S A],
+            or with event shape [O] (`.to_event(1)`) where rewards depend on the outcome; or an array, broadcastable
+            to [*H S A] or to [*H S A O], where they are known.
+    """
+
+    transition_probs: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_array, "transition_probs"))
+    reward: dist.Distribution | RealLike = eqx.field(converter=partial(_array, "reward"))
+
+
+class RewardTable(eqx.Module):
+    """The law of one reward in every cell of a space; itself the `RewardLaw` of an `Environment`.
+
+    Args:
+        law: a distribution of scalars whose parameters have the shape [*H S A], or [*H S A O] where `by_outcome`;
+            None where rewards are known.
+        known: Float[*cells], the known rewards, of that shape; None where there is a law.
+        by_outcome: whether rewards depend on the outcome.
+    """
+
+    law: dist.Distribution | None
+    known: Float[Array, "*cells"] | None
+    by_outcome: bool = eqx.field(static=True)
+
+    @property
+    def mean(self) -> Float[Array, "*cells"]:
+        """Expected reward of every cell; nan where the law has none (see `check_mean`)."""
+        return self.known if self.law is None else law_mean(self.law)
+
+    def at(self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"]) -> dist.Distribution | Float[Array, "..."]:
+        """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
+        index = (*cell, outcome) if self.by_outcome else cell
+        return self.known[index] if self.law is None else law_at(self.law, index)
+
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
+        """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
+        law = self.at(cell, outcome)
+        return law if self.law is None else jnp.asarray(law.sample(key), dtype=float)
+
+
+def check_spec(world: object, space: StateActionSpace) -> None:
+    """Refuse what is no `MDPSpec` of this space: one sentence. Values are looked into only where they are concrete.
+
+    Raises:
+        TypeError: not a `MDPSpec`, or a reward that is neither a distribution nor an array.
+        ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
+    """
+    check_space(space)
+    if not isinstance(world, MDPSpec):
+        raise TypeError(f"the prior returned a {type(world).__name__}, expected a MDPSpec(transition_probs, reward)")
+    probs, full = world.transition_probs, (*space.shape, space.n_outcomes)
+    if not _is_array(probs):
+        raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
+    if not _broadcasts(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
+        raise ValueError(
+            f"transition_probs has shape {jnp.shape(probs)}, expected one that broadcasts to {full} "
+            f"({_axes(space, by_outcome=True)})"
+        )
+    if is_concrete(probs):
+        check_probability_rows("transition_probs", _legal_rows(np.asarray(probs), space))
+    if isinstance(world.reward, dist.Distribution):
+        _check_law(world.reward, space)
+    elif not _is_array(world.reward):
+        raise TypeError(
+            f"reward is a {type(world.reward).__name__}, expected a NumPyro distribution over (state, action) "
+            "or an array of known rewards"
+        )
+    else:
+        _known_by_outcome(jnp.shape(world.reward), space)
+        if is_concrete(world.reward):
+            check_finite("reward", world.reward)
+
+
+def _check_types(world: object, space: object) -> None:
+    check_type("world", world, MDPSpec, "a MDPSpec(transition_probs, reward)")
+    check_space(space)
+
+
+def transition_table(world: MDPSpec, space: StateActionSpace) -> Float[Array, "*H S A O"]:
+    """The transition probabilities of every row, ties broadcast. TypeError: no world, no space."""
+    _check_types(world, space)
+    return jnp.broadcast_to(world.transition_probs, (*space.shape, space.n_outcomes))
+
+
+def reward_table(world: MDPSpec, space: StateActionSpace) -> RewardTable:
+    """The reward law of every cell, ties broadcast, `to_event` and `expand` undone. TypeError: no world, no space."""
+    _check_types(world, space)
+    if isinstance(world.reward, dist.Distribution):
+        by_outcome = len(world.reward.event_shape) == 1
+        return RewardTable(tabulate(world.reward, _cells(space, by_outcome)), None, by_outcome)
+    by_outcome = _known_by_outcome(jnp.shape(world.reward), space)
+    known = jnp.broadcast_to(jnp.asarray(world.reward, dtype=float), _cells(space, by_outcome))
+    return RewardTable(None, known, by_outcome)
+
+
+def to_mdp(world: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP:
+    """The hypothesis that `world` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
+
+    Raises:
+        ValueError: as `MDP`; a law without a mean (see `check_mean`).
+    """
+    rows, rewards = transition_table(world, space), reward_table(world, space)
+    check_mean(rewards, space)
+    mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
+    ends = rows[..., -1] if space.ends else None
+    return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal, initial=initial)
+
+
+def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = False) -> None:
+    """Refuse a law without a mean, where a legal pair has one: Cauchy, StudentT with df <= 1, Pareto with alpha <= 1.
+
+    A value is an expected reward: there is none. In a trace, where parameters have no values, only families that never
+    have a mean are refused.
+
+    Args:
+        rewards: the table.
+        space: of its cells.
+        draws: whether the arrays of the law have an axis of draws in front of the cells.
+
+    Raises:
+        ValueError: names the law and the first pair.
+    """
+    if rewards.law is None or not may_lack_mean(rewards.law):
+        return
+    # A law of draws has the batch shape of one of them.
+    mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
+    if is_concrete(mean):
+        missing = np.isnan(np.asarray(mean))
+    elif never_has_mean(rewards.law):
+        missing, draws = np.ones((*space.shape, 1) if rewards.by_outcome else space.shape, bool), False
+    else:
+        return
+    missing = missing.any(-1) if rewards.by_outcome else missing
+    index = first_index(missing if space.legal is None else missing & np.asarray(space.legal))
+    if index is not None:
+        *step, state, action = index[1:] if draws else index
+        where = f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
+        where = where + (f", step {step[0]}" if step else "") + (f", in draw {index[0]}" if draws else "")
+        raise ValueError(
+            f"reward of {where} has a {type(unwrap(rewards.law)).__name__} law whose mean does not exist, or is not "
+            "known, expected a law that has one (StudentT: df > 1): values are expected rewards"
+        )
+
+
+def broadcast_to_cells(
+    name: str, values: RealLike, space: StateActionSpace, by_outcome: bool
+) -> Float[AnyArray, "..."]:
+    """`values` in every cell: Float[*H S A], or [*H S A O]. A numpy array where they are concrete, in a trace too.
+
+    Args:
+        name: of the argument, for the message.
+
+    Raises:
+        ValueError: the shape does not broadcast.
+    """
+    shape = _cells(space, by_outcome)
+    if not _broadcasts(np.shape(values), shape):
+        raise ValueError(
+            f"{name} has shape {np.shape(values)}, expected one that broadcasts to {shape} ({_axes(space, by_outcome)})"
+        )
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    if is_concrete(values):
+        return np.broadcast_to(np.asarray(values, dtype), shape)
+    return jnp.broadcast_to(jnp.asarray(values, dtype), shape)
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, (jax.Array, np.ndarray, np.generic, int, float))
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(full), strict=False)
+    return len(shape) <= len(full) and all(size in (1, target) for size, target in pairs)
+
+
+def _axes(space: StateActionSpace, by_outcome: bool) -> str:
+    lead = "state, action" if space.horizon is None else "step, state, action"
+    return lead + ", outcome" * by_outcome
+
+
+def _cells(space: StateActionSpace, by_outcome: bool) -> tuple[int, ...]:
+    return (*space.shape, space.n_outcomes) if by_outcome else space.shape
+
+
+def _legal_rows(probs: np.ndarray, space: StateActionSpace) -> np.ndarray:
+    """`probs` with every illegal row replaced by one that sums to one."""
+    if space.legal is None:
+        return probs
+    certain = np.eye(1, space.n_outcomes, dtype=probs.dtype)[0]
+    return np.where(space.legal[..., None], np.broadcast_to(probs, (*space.shape, space.n_outcomes)), certain)
+
+
+def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
+    if unwrap(law).event_shape or not _broadcasts(law.batch_shape, space.shape) or len(law.event_shape) > 1:
+        hint = "; where rewards depend on the outcome, call .to_event(1)" if len(law.batch_shape) > 2 else ""
+        raise ValueError(
+            f"reward has batch shape {law.batch_shape} and event shape {law.event_shape}, expected a law of one number "
+            f"with a batch shape that broadcasts to {space.shape} ({_axes(space, by_outcome=False)}){hint}"
+        )
+    if law.event_shape not in ((), (1,), (space.n_outcomes,)):
+        raise ValueError(f"reward has event shape {law.event_shape}, expected () or ({space.n_outcomes},) (outcome)")
+
+
+def _known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
+    """Whether known rewards of this shape depend on the outcome: read from the number of axes, then from the sizes."""
+    lead = len(space.shape)
+    fits = {
+        by_outcome: _broadcasts(shape, _cells(space, by_outcome)) and len(shape) in (2 + by_outcome, lead + by_outcome)
+        for by_outcome in (False, True)
+    }
+    fits[False] |= not shape
+    if fits[False] and fits[True]:
+        raise ValueError(
+            f"reward has shape {shape}, which fits both ({_axes(space, False)}) and (state, action, outcome), "
+            "expected one that fits one of them: give it all its axes, of size 1 where it does not vary"
+        )
+    if not (fits[False] or fits[True]):
+        raise ValueError(
+            f"reward has shape {shape}, expected one that broadcasts to {_cells(space, False)} ({_axes(space, False)}) "
+            f"or to {_cells(space, True)} ({_axes(space, True)})"
+        )
+    return fits[True]

@@ -1,0 +1,65 @@
+"""`environment`: a world, drawn from a prior or written down, as something that can be simulated."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+from numpyro import handlers
+
+from bayes_mdp.mdp import Environment, StateActionSpace
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.validation import check_key, described
+from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_table, to_mdp
+from bayes_mdp.models.tracing import traced_alone
+
+
+def environment(
+    world: MDPSpec, space: StateActionSpace, initial: ArrayLike, *, name: str = "environment"
+) -> Environment:
+    """The environment that `world` states: its rows, and its reward law whatever its family. Traceable, vmappable.
+
+    Args:
+        world: what a prior program returned, for instance under `numpyro.handlers.seed`.
+        space: the space it was written for.
+        initial: Float[S], distribution of the first state.
+        name: for tables and files.
+
+    Raises:
+        TypeError, ValueError: not a `MDPSpec` of this space; `initial` is no distribution over states.
+    """
+    check_spec(world, space)
+    law: Any = reward_table(world, space)
+    return Environment(to_mdp(world, space, initial), law, name=name)
+
+
+@traced_alone
+def random_environment(
+    key: PRNGKeyArray,
+    prior: Callable[[StateActionSpace], MDPSpec],
+    space: StateActionSpace,
+    *,
+    initial: ArrayLike | None = None,
+) -> Environment:
+    """An environment drawn from a prior program. Traceable, vmappable.
+
+    PriorMDP (Markou and Rasmussen 2019; SPEC 1.11 of the project) is `random_environment(key,
+    dirichlet_normal_gamma(reward_concentration=4, rate=4, rewards_on="outcome"), StateActionSpace(4, 2))`.
+
+    Args:
+        key: a typed key; the same draw for the same key.
+        prior: space -> MDPSpec, for instance one of `bayes_mdp.models`.
+        space: its sizes, masks and ends.
+        initial: Float[S], distribution of the first state; None: state 0.
+
+    Raises:
+        TypeError, ValueError: no typed key; `prior` is no program, or returns no `MDPSpec` of this space; `initial` is
+            no distribution over states.
+    """
+    check_key("key", key)
+    check_space(space)
+    if not callable(prior):
+        raise TypeError(f"prior is {described(prior)}, expected a function space -> MDPSpec")
+    world: Any = handlers.seed(prior, key)(space)
+    return environment(world, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")

@@ -1,0 +1,42 @@
+"""Draws from the normal-gamma law of an unknown mean and precision."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Key
+
+from bayes_mdp.random.elementary import normal_and_exponential
+from bayes_mdp.random.gamma import NORMAL_STREAM, lanes, loggamma
+from bayes_mdp.random.threefry import key_words, threefry_blocks
+
+
+def normal_gamma(
+    key: Key[Array, ""],
+    loc: Float[Array, "*#shape"],
+    pseudo_count: Float[Array, "*#shape"],
+    concentration: Float[Array, "*#shape"],
+    rate: Float[Array, "*#shape"],
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    """Draw `(mean, precision)`: Gamma(concentration, rate), then N(loc, 1 / (pseudo_count precision)) given it.
+
+    The scale of the mean is formed on the log scale, so a small concentration gives a wide mean, never nan; a precision
+    that is too small for the dtype comes out as 0 and its mean saturates at the largest finite number.
+
+    Raises:
+        TypeError: if `key` is no typed threefry key.
+    """
+    loc, pseudo_count, concentration, rate = jnp.broadcast_arrays(loc, pseudo_count, concentration, rate)
+    dtype = jnp.result_type(loc, pseudo_count, concentration, rate)
+    log_precision = loggamma(key, concentration.astype(dtype)) - jnp.log(rate).astype(dtype)
+    normal = _normal(key_words(key), loc.shape, dtype)
+    largest = jnp.finfo(dtype).max
+    spread = jnp.exp(-0.5 * (log_precision + jnp.log(pseudo_count)))
+    mean = loc + jnp.clip(normal * spread, -largest, largest)
+    return jnp.clip(mean, -largest, largest), jnp.exp(log_precision)
+
+
+def _normal(words: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "*shape"]:
+    lane = lanes(shape)
+    counters = [(jnp.zeros_like(lane) + NORMAL_STREAM + np.uint32(part), lane) for part in range(2)]
+    blocks = threefry_blocks(words, counters if dtype == jnp.float64 else counters[:1])
+    return normal_and_exponential(blocks)[0]

@@ -1,0 +1,63 @@
+"""Policies to judge: greedy in the mean MDP, and what the log did."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
+from tests.inference.policy_problems import ISLANDS, N_STATES, OnlySamples, dense_value, posterior, weighted
+
+
+def test_greedy_is_optimal_in_the_mean_mdp():
+    belief = posterior()
+    rows = belief.weight / belief.weight.sum(-1, keepdims=True)
+    grid = np.stack(np.meshgrid(*[[0, 1]] * N_STATES), -1).reshape(-1, N_STATES)
+    values = [dense_value(rows, belief.reward, np.eye(2)[policy], Discounted(0.9)) for policy in grid]
+    np.testing.assert_array_equal(greedy(belief, Discounted(0.9)), grid[np.argmax(values)])
+    assert greedy(belief, Episodic(3)).shape == (3, N_STATES)
+    with pytest.raises(
+        TypeError, match="greedy needs a posterior that has mean_mdp, got a OnlySamples without mean_mdp"
+    ):
+        greedy(OnlySamples(belief), Discounted(0.9))  # pyright: ignore[reportArgumentType]
+
+
+def test_greedy_refuses_an_average_reward_without_one_gain():
+    with pytest.raises(ValueError, match="greedy: no single gain was found in the mean MDP"):
+        greedy(ISLANDS, AverageReward())
+    with pytest.raises(ValueError, match=r"end_probs\[0, 0\] is .*, expected 0: .* never ends \(see restart_at_ends\)"):
+        greedy(posterior(ends=True), AverageReward())
+
+
+def test_greedy_refuses_first_exit_without_an_exit():
+    never = weighted([[[1, 0, 0]], [[0, 1, 0]]], [[-1.0], [-1.0]], True)
+    with pytest.raises(ValueError, match="every policy never ends from state 0, expected a proper policy"):
+        greedy(never, FirstExit())
+    free = weighted([[[1, 0, 0], [0, 1, 0]], [[1, 0, 0], [0, 0, 1]]], [[0, 0], [0, 1]], True)
+    np.testing.assert_array_equal(greedy(free, FirstExit()), [1, 1])  # idling costs nothing, and is not the answer
+    rich = weighted([[[1, 0, 0], [0, 1, 0]], [[1, 0, 0], [0, 0, 1]]], [[1, 0], [0, 1]], True)
+    with pytest.raises(ValueError, match="rewards are unbounded"):
+        greedy(rich, FirstExit())
+
+
+def test_behaviour_is_how_often(caplog):
+    data = Transitions(np.array([0, 0, 0, 2]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 2, 2]))
+    log = Log(data, ("x", "y", "z"), ("a", "b"))
+    with caplog.at_level(logging.WARNING):
+        probs = behaviour_policy(log)
+    np.testing.assert_allclose(probs, [[1 / 3, 2 / 3], [0.5, 0.5], [1.0, 0.0]])
+    assert "states never seen: y" in caplog.text
+    names: Any = {"states": ("x", "y", "z"), "actions": ("a", "b")}
+    space = StateActionSpace(3, 2, **names, legal=[[True, True], [False, True], [True, True]])
+    np.testing.assert_allclose(behaviour_policy(log, space=space)[1], [0.0, 1.0])
+    space = StateActionSpace(3, 2, **names, legal=[[False, True], [True, True], [True, True]])
+    with pytest.raises(ValueError, match=r"log\.transitions.action\[2\] is 'a', expected .* legal in state 'x'"):
+        behaviour_policy(log, space=space)
+    with pytest.raises(TypeError, match="log is a Transitions, expected a Log"):
+        behaviour_policy(data)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"log\.states are 'x', 'y', 'z', expected those of the space: 0, 1"):
+        behaviour_policy(log, space=StateActionSpace(2, 2))
+    with pytest.raises(ValueError, match=r"log\.actions are 'a', 'b', expected those of the space: 'b', 'a'"):
+        behaviour_policy(log, space=StateActionSpace(3, 2, states=("x", "y", "z"), actions=("b", "a")))

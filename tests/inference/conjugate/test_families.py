@@ -1,0 +1,150 @@
+# pyright: reportArgumentType=false
+"""Conjugate families against numerical integration of prior times likelihood, to 1e-9 in float64."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+
+REAL = np.array([0.7, -1.2, 3.1, 0.4, 0.9])
+BINARY = np.array([1.0, 0.0, 1.0, 1.0])
+COUNTS = np.array([2.0, 0.0, 5.0, 1.0])
+
+
+def _statistics(rewards):
+    return np.array([len(rewards), rewards.mean(), ((rewards - rewards.mean()) ** 2).sum()])
+
+
+def _line(density, low, high):
+    """Evidence, mean and variance by adaptive quadrature of an unnormalised density."""
+    moments = [
+        integrate.quad(lambda x, k=k: x**k * density(x), low, high, epsabs=0, epsrel=1e-12, limit=400)[0]
+        for k in range(3)
+    ]
+    mean = moments[1] / moments[0]
+    return np.log(moments[0]), mean, moments[2] / moments[0] - mean**2
+
+
+def _normal_gamma():
+    belief = NormalGammaBelief(*np.array([0.5, 0.8, 2.5, 1.5]))
+    log_tau = np.linspace(-9, 5, 1501)[:, None]
+    z = np.linspace(-12, 12, 1201)
+    tau = np.exp(log_tau)
+    spread = (tau * (belief.pseudo_count + len(REAL))) ** -0.5
+    mu = (belief.pseudo_count * belief.loc + REAL.sum()) / (belief.pseudo_count + len(REAL)) + spread * z
+    log = stats.gamma.logpdf(tau, belief.concentration, scale=1 / belief.rate) + log_tau + np.log(spread)
+    log = log + stats.norm.logpdf(mu, belief.loc, (belief.pseudo_count * tau) ** -0.5)
+    log = log + sum(stats.norm.logpdf(r, mu, tau**-0.5) for r in REAL)
+    weight = np.exp(log) * np.diff(z)[0] * np.diff(log_tau[:, 0])[0]
+    mean = (weight * mu).sum() / weight.sum()
+    return belief, REAL, (np.log(weight.sum()), mean, (weight * (mu - mean) ** 2).sum() / weight.sum())
+
+
+def _normal():
+    belief = NormalBelief(*np.array([0.5, 1.7, 0.6]))
+
+    def density(m):
+        return np.exp(stats.norm.logpdf(m, 0.5, 1.7) + stats.norm.logpdf(REAL, m, 0.6).sum())
+
+    return belief, REAL, _line(density, -1.5, 3.0)
+
+
+def _beta():
+    belief = BetaBelief(*np.array([1.3, 2.2]))
+    ones = BINARY.sum()
+    return (
+        belief,
+        BINARY,
+        _line(lambda p: stats.beta.pdf(p, 1.3, 2.2) * p**ones * (1 - p) ** (len(BINARY) - ones), 0.0, 1.0),
+    )
+
+
+def _gamma():
+    belief = GammaBelief(*np.array([1.5, 0.7]))
+    return (
+        belief,
+        COUNTS,
+        _line(
+            lambda rate: stats.gamma.pdf(rate, 1.5, scale=1 / 0.7) * stats.poisson.pmf(COUNTS, rate).prod(), 0.0, 40.0
+        ),
+    )
+
+
+@pytest.mark.parametrize("build", [_normal_gamma, _normal, _beta, _gamma])
+def test_evidence_and_posterior_by_quadrature(x64, build):
+    belief, rewards, (log_evidence, mean, variance) = build()
+    posterior = belief.after(_statistics(rewards))
+    ours = belief.log_marginal(_statistics(rewards)) + belief.log_constant(rewards).sum()
+    np.testing.assert_allclose(ours, log_evidence, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(posterior.mean(), mean, rtol=1e-9)
+    np.testing.assert_allclose(posterior.variance(), variance, rtol=1e-8)
+
+
+@pytest.mark.parametrize("build", [_normal_gamma, _normal, _beta, _gamma])
+def test_no_data_teach_nothing(x64, build):
+    belief, _, _ = build()
+    nothing = np.zeros(3)
+    assert float(belief.log_marginal(nothing)) == 0.0
+    for one, two in zip(jax.tree.leaves(belief.after(nothing)), jax.tree.leaves(belief), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("belief", "moments"),
+    [
+        (NormalGammaBelief(*np.array([0.5, 0.8, 6.0, 1.5])), ("mean", "precision")),
+        (BetaBelief(*np.array([1.3, 2.2])), ("probs",)),
+        (GammaBelief(*np.array([1.5, 0.7])), ("rate",)),
+        (NormalBelief(*np.array([0.5, 1.7, 0.6])), ("mean",)),
+    ],
+)
+def test_draws_have_the_moments_of_the_belief(belief, moments):
+    """False alarm: |z| > 6 in two statistics, below 1e-8. Catches 3 % of a standard deviation."""
+    number = 40_000
+    batch = jax.tree.map(lambda x: np.full(number, x, np.float32), belief)
+    drawn = jax.jit(type(belief).sample)(batch, jax.random.key(1))
+    assert belief.parameters == moments and len(drawn) == len(moments)
+    mean = np.asarray(drawn[0], float)
+    variance = float(belief.variance())
+    squares = (mean - float(belief.mean())) ** 2
+    assert abs(mean.mean() - float(belief.mean())) < 6 * np.sqrt(variance / number)
+    assert abs(squares.mean() - variance) < 6 * squares.std() / np.sqrt(number)
+
+
+def test_evidence_does_not_cancel_at_huge_concentration(x64):
+    """gammaln(a + n) - gammaln(a) would be 0 at a = 1e17; the truth is n log a."""
+    rows = BetaBelief(np.array(1e17), np.array(1e17))
+    np.testing.assert_allclose(rows.log_marginal(np.array([4.0, 0.5, 1.0])), -4 * np.log(2.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("belief", "reward", "sentence"),
+    [
+        (NormalBelief(0.0, 1.0, 1.0), np.inf, r"x\[1\] is inf, expected a finite number \(the reward law is Normal\)"),
+        (BetaBelief(1.0, 1.0), 0.5, r"x\[1\] is 0.5, expected 0 or 1 \(the reward law is BernoulliProbs\)"),
+        (GammaBelief(1.0, 1.0), 0.5, r"x\[1\] is 0.5, expected 0, 1, 2, ... \(the reward law is Poisson\)"),
+        (GammaBelief(1.0, 1.0), np.inf, r"x\[1\] is inf, expected 0, 1, 2, ..."),
+    ],
+)
+def test_rewards_that_the_law_cannot_give_are_refused(belief, reward, sentence):
+    belief.check_rewards("x", np.array([0.0, 1.0]))
+    with pytest.raises(ValueError, match=sentence):
+        belief.check_rewards("x", np.array([1.0, reward]))
+
+
+@pytest.mark.parametrize(
+    ("belief", "sentence"),
+    [
+        (
+            NormalGammaBelief(np.zeros(2), np.array([1.0, 0.0]), np.ones(2), np.ones(2)),
+            r"reward.pseudo_count\[1\] is 0",
+        ),
+        (NormalBelief(np.array([np.nan]), np.ones(1), np.ones(1)), r"reward.loc\[0\] is nan"),
+        (GammaBelief(np.ones(1), np.array([-1.0])), r"reward.rate\[0\] is -1"),
+    ],
+)
+def test_what_is_no_belief_is_refused(belief, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        belief.check("reward")

@@ -1,0 +1,58 @@
+# pyright: reportArgumentType=false
+"""Tables of the rewards: ties, known cells, what is refused."""
+
+import numpy as np
+import pytest
+
+from bayes_mdp.inference.conjugate.families import BetaBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+
+pytestmark = pytest.mark.numerics
+
+
+def _beta(size):
+    return BetaBelief(np.full(size, 2.0), np.full(size, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("cell", "by_outcome", "independent", "distinct"),
+    [
+        (np.arange(4).reshape(2, 2), False, True, True),
+        (np.array([[0, 0], [1, 2]]), False, False, False),
+        (np.arange(4).reshape(1, 2, 2), True, True, True),
+        (np.array([[[0, 0], [1, 1]]]), True, True, False),
+        (np.array([[[0, 1], [0, 1]]]), True, False, False),
+    ],
+)
+def test_ties_are_seen(cell, by_outcome, independent, distinct):
+    cells = reward_cells(_beta(cell.max() + 1), cell.shape, by_outcome=by_outcome, cell=cell)
+    assert (cells.independent, cells.distinct) == (independent, distinct)
+    assert (cells.cell is None) == distinct
+
+
+def test_known_cells_keep_their_reward_and_have_no_belief(x64):
+    cells = reward_cells(_beta(3), (2, 2), cell=[[0, -1], [1, 2]], known=[[0.0, 7.0], [0.0, 0.0]])
+    np.testing.assert_allclose(cells.mean(), [[2 / 3, 7.0], [2 / 3, 2 / 3]])
+    np.testing.assert_allclose(cells.variance(), [[1 / 18, 0.0], [1 / 18, 1 / 18]])
+    np.testing.assert_array_equal(np.isnan(cells.belief.concentration1), [[False, True], [False, False]])
+
+
+def test_parameters_broadcast():
+    belief = NormalGammaBelief(*(np.asarray(x) for x in (np.zeros((2, 3)), 1.0, 2.0, 1.0)))
+    assert reward_cells(belief, (2, 3)).belief.rate.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: reward_cells(BetaBelief(np.ones(2), np.array([1.0, 0.0])), (1, 2)), r"concentration0\[1\] is 0"),
+        (lambda: reward_cells(_beta(2), (1, 2), cell=[[0, 2]]), "cell holds the leaf index 2"),
+        (lambda: reward_cells(_beta(2), (1, 2), cell=[0, 1]), r"cell has shape \(2,\), expected \(1, 2\)"),
+        (lambda: reward_cells(_beta(3), (1, 2)), r"prior has 3 leaves, expected 2"),
+        (lambda: reward_cells(_beta(0), (1, 2), cell=[[-1, -1]], known=[[0.0, 0.0]]), "prior has 0 leaves, expected"),
+        (lambda: known_rewards([[np.inf]]), r"reward\[0, 0\] is inf"),
+    ],
+)
+def test_what_cannot_be_is_refused(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build()
