@@ -26,8 +26,8 @@ from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
-from bayes_mdp.experiments.rollout.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 
 SEEDS, TRIALS, REPEATS = 100, 1000, 5

@@ -11,8 +11,8 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, prepare
-from bayes_mdp.experiments.rollout.sweep_run import run_trials
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_agent, check_case
+from bayes_mdp.experiments.sweep_run import run_trials
 from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.envs import bsuite_deep_sea, chain
-from bayes_mdp.envs import one_hot_observations as one_hot
+from bayes_mdp.envs import bsuite_deep_sea, chain, one_hot
 from bayes_mdp.mdp import MDP, Environment, NormalReward
 
 
