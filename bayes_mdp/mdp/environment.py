@@ -113,7 +113,7 @@ class Environment(eqx.Module):
 
 
 def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, ""] | None = None) -> Int[Array, ""]:
-    """Index drawn from `row` by inversion; K stands for the end. An entry of probability zero is never drawn."""
+    """Index drawn from `row` by inversion; K is the end. An entry of probability zero is never drawn."""
     cumulative = jnp.cumsum(row)
     if end_prob is None:
         cumulative, total = cumulative[:-1], cumulative[-1]

@@ -25,16 +25,16 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_moments(
-    moments: Moments, add: Callable[[AnyArray], Array], spread: Callable[[AnyArray], Array]
+    moments: Moments, add: Callable[[AnyArray], Array], expand: Callable[[AnyArray], Array]
 ) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 
     Args:
         moments: of the samples; a single number x is (1, x, 0).
         add: sums over the samples of each group.
-        spread: hands the value of each group to its samples.
+        expand: gives the value of each group to its samples.
     """
     count, mean, ss = moments
     total = add(count)
     centre = add(count * mean) / jnp.where(total > 0, total, 1.0)
-    return total, centre, add(ss + count * (mean - spread(centre)) ** 2)
+    return total, centre, add(ss + count * (mean - expand(centre)) ** 2)

@@ -107,6 +107,7 @@ def _improve(
 
 def _eliminate(system: Float[Array, "S T *B"], n: int) -> Float[Array, "S *B"]:
     """Solve [M | b] without pivoting: I - discount P is strictly diagonally dominant by rows."""
+    # Unrolled, every entry a vector over the batch: forward elimination, then back substitution.
     r = [[system[i, j] for j in range(n + 1)] for i in range(n)]
     for k in range(n):
         inverse = 1 / r[k][k]

@@ -16,7 +16,7 @@ Table = Float[np.ndarray, "H S A"]
 
 
 class VaporProgram(NamedTuple):
-    """What the solver says.
+    """The solver's answer.
 
     Args:
         occupancy: [H S A], as feasible as the solver left it.
@@ -92,8 +92,8 @@ def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarra
 
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
     """D of `planning.vapor` at `values`."""
-    following = np.concatenate([values[1:], np.zeros_like(values[:1])])
-    x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, following) - values[..., None]
+    next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
+    x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
     sigma = np.asarray(problem.sigma, float)
     y = x / np.where(sigma > 0, sigma, 1.0)
     root = np.hypot(y, 2.0)

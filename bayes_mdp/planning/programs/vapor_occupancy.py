@@ -121,7 +121,7 @@ class VaporPlan(eqx.Module):
 
     @property
     def gap(self) -> Float[Array, ""]:
-        """bound - value: what an optimal occupancy may be worth more, at most."""
+        """bound - value: an optimal occupancy is better by at most this."""
         return jnp.maximum(self.bound - self.value, 0.0)
 
 
@@ -143,7 +143,7 @@ def solve_vapor(
     Args:
         problem: rewards, scales, initial distribution.
         expected_next: (values of the next states, step) -> sum_s' P(s' | s, a) values(s') [S A]; it must be linear in
-            the values, and an end is worth nothing.
+            the values, and zero at an end.
         start: [H S A], a policy to start from; None: uniform over legal actions.
         num_iterations: at most so many backward passes.
         tolerance: the gap that is enough, in units of `problem.scale()`.
@@ -232,7 +232,7 @@ def _depth(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return jnp.sqrt(-2.0 * jnp.log(jnp.clip(occupancy, _tiny(occupancy), 1.0)))
 
 
-def _slope(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _gradient(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """phi'(d) = t - 1 / t, finite at d = 0 and d = 1."""
     t = jnp.sqrt(-2.0 * jnp.log(jnp.clip(occupancy, _tiny(occupancy), 1.0 - jnp.finfo(occupancy.dtype).eps)))
     return t - 1.0 / t
@@ -248,8 +248,8 @@ def _attained(advantage: Float[Array, "*n"], sigma: Float[Array, "*n"]) -> tuple
 def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Float[Array, " S"]) -> Float[Array, " S"]:
     """v at which the d of the actions add up to `mass`: Newton's method on the logarithm, kept within a bracket."""
     mass = jnp.clip(mass, _tiny(mass), 1.0 - jnp.finfo(mass.dtype).eps)
-    low = jnp.max(q + sigma * _slope(mass)[:, None], -1)
-    high = jnp.max(q + sigma * _slope(mass / q.shape[-1])[:, None], -1)
+    low = jnp.max(q + sigma * _gradient(mass)[:, None], -1)
+    high = jnp.max(q + sigma * _gradient(mass / q.shape[-1])[:, None], -1)
     target = jnp.log(mass)
 
     def step(_: IntScalar, bracket: tuple[Values, Values, Values]) -> tuple[Values, Values, Values]:
@@ -257,11 +257,11 @@ def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Flo
         t, root = _attained(q - v[:, None], sigma)
         logs = -0.5 * t**2
         excess = jax.nn.logsumexp(logs, -1) - target
-        # d log(d) / dv = -t^2 / (sigma hypot(y, 2)); an illegal action has weight zero and an infinite slope
+        # d log(d) / dv = -t^2 / (sigma hypot(y, 2)); an illegal action has weight zero and an infinite derivative
         weight = jax.nn.softmax(logs, -1)
-        slope = jnp.sum(jnp.where(weight > 0, weight * t**2 / (sigma * root), 0.0), -1)
+        derivative = jnp.sum(jnp.where(weight > 0, weight * t**2 / (sigma * root), 0.0), -1)
         low, high = jnp.where(excess > 0, v, low), jnp.where(excess > 0, high, v)
-        new = v + excess / slope
+        new = v + excess / derivative
         return low, high, jnp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
 
     return lax.fori_loop(0, _NEWTON_STEPS, step, (low, high, high))[2]
@@ -301,8 +301,8 @@ def _line_search(searched: VaporProblem, here: Float[Array, "H S A"], there: Flo
     def halve(_: IntScalar, bracket: tuple[Number, Number]) -> tuple[Number, Number]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        slope = searched.reward + searched.sigma * _slope(here + middle * direction)
-        rising = jnp.sum(jnp.where(direction == 0, 0.0, direction * slope)) > 0
+        gradient = searched.reward + searched.sigma * _gradient(here + middle * direction)
+        rising = jnp.sum(jnp.where(direction == 0, 0.0, direction * gradient)) > 0
         return jnp.where(rising, middle, low), jnp.where(rising, high, middle)
 
     zero = jnp.zeros((), here.dtype)
