@@ -107,7 +107,7 @@ class Transitions(eqx.Module):
             return self.next_state
         return jnp.where(self.terminated, n_states, self.next_state)
 
-    def seen_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
         count = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
         return count, jnp.where(count != 0, jnp.asarray(self.reward, count.dtype), 0.0)
@@ -162,8 +162,8 @@ class Counts(eqx.Module):
             number, mean and sum of squared deviations of the observed rewards.
 
     Raises:
-        ValueError: shapes that disagree; a count, or a squared deviation of observed rewards, that is negative or not finite
-            in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
+        ValueError: shapes that disagree; a count, or a squared deviation of observed rewards, that is negative or not
+            finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
     """
 
     transitions: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
@@ -198,7 +198,7 @@ class Counts(eqx.Module):
         zero = jnp.zeros((*space.shape, space.n_outcomes) if by_outcome else space.shape)
         if transitions.reward is None:
             return cls(n, zero, zero, zero)
-        moments = (*transitions.seen_rewards(weight), jnp.zeros_like(weight))
+        moments = (*transitions.observed_rewards(weight), jnp.zeros_like(weight))
         return cls(n, *pool_moments(moments, zero.at[where].add, lambda x: x[where]))
 
     def merge(self, other: "Counts") -> "Counts":

@@ -18,6 +18,7 @@ Groups = Float[Array, "*groups"]
 def merge_moments(one: Moments, other: Moments) -> Moments:
     """The moments of both samples together, cell by cell; a mean without count must be finite."""
     (count, mean, ss), (more, their_mean, their_ss) = one, other
+    # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
     total = count + more
     share = more / jnp.where(total > 0, total, 1.0)
     shift = their_mean - mean
@@ -36,5 +37,6 @@ def pool_moments(
     """
     count, mean, ss = moments
     total = add(count)
+    # Two passes: the mean of the group, then squares around it.
     centre = add(count * mean) / jnp.where(total > 0, total, 1.0)
     return total, centre, add(ss + count * (mean - expand(centre)) ** 2)

@@ -114,6 +114,7 @@ class NormalGamma(dist.Distribution):
         """Draws of (mean, precision); a precision that underflows is the smallest positive number."""
         key_precision, key_mean = jax.random.split(key)
         shape = (*sample_shape, *self.batch_shape)
+        # The precision first, then the mean given it.
         precision = jax.random.gamma(key_precision, self.concentration, shape) / self.rate
         precision = jnp.maximum(precision, jnp.finfo(precision.dtype).tiny)
         noise = jax.random.normal(key_mean, shape, precision.dtype)
@@ -124,6 +125,7 @@ class NormalGamma(dist.Distribution):
     def log_prob(self, value: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch"]:
         """Log density of (mean, precision) with respect to their product Lebesgue measure."""
         mean, precision = value[..., 0], value[..., 1]
+        # log Gamma(precision) + log Normal(mean), the powers of the precision collected in one term.
         gamma = self.concentration * jnp.log(self.rate) - gammaln(self.concentration) - self.rate * precision
         normal = jnp.log(self.pseudo_count / (2 * jnp.pi)) - self.pseudo_count * precision * (mean - self.loc) ** 2
         return gamma + (self.concentration - 0.5) * jnp.log(precision) + 0.5 * normal

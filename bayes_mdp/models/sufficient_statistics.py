@@ -244,21 +244,25 @@ def _times_log(count: AnyArray, prob: AnyArray) -> Array:
 
 
 def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+    # sum (r - loc)^2 = sum (r - mean)^2 + n (mean - loc)^2: no cancellation.
     squares = deviations + count * (mean - law.loc) ** 2
     return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
 
 
 def _bernoulli_probs(law: dist.BernoulliProbs, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+    # n mean ones and n (1 - mean) zeros.
     del deviations
     return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
 
 
 def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+    # log p = logit - softplus(logit), log (1 - p) = -softplus(logit).
     del deviations
     return count * (mean * law.logits - jax.nn.softplus(law.logits))
 
 
 def _poisson(law: dist.Poisson, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+    # sum r log(rate) - n rate; the factorials are in the base measure.
     del deviations
     return _times_log(count * mean, law.rate) - count * law.rate
 

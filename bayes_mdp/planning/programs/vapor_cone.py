@@ -55,8 +55,10 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> V
     inflow: list[Any] = [initial]
     for h in range(horizon - 1):
         inflow.append(rows[h].reshape(-1, n_states).T @ cp.reshape(d[h], (n_states * n_actions,), order="C"))
+    # Flow: what leaves a state at step h is what came into it; its dual variables are the values V.
     flow = [cp.sum(d[h], axis=1) - inflow[h] == 0 for h in range(horizon)]
     closed = [d[h][~legal] == 0 for h in range(horizon)] if not legal.all() else []
+    # Only unknown pairs have cones: reward alone counts for the others.
     flat: Any = cp.hstack([cp.reshape(x, (n_states * n_actions,), order="C") for x in d])
     unknown = np.flatnonzero((sigma > 0) & legal)
     gain, cones = _uncertain(flat[unknown]) if unknown.size else (0.0, [])
@@ -76,6 +78,7 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
     import cvxpy as cp
 
     entropy, root = cp.Variable(d.shape), cp.Variable(d.shape)
+    # w^2 <= d e as a second-order cone: |(2 w, d - e)| <= d + e.
     cone = cp.SOC(d + entropy, cp.vstack([2.0 * root, d - entropy]))
     return np.sqrt(2.0) * root, [entropy <= cp.entr(d), cone]
 
