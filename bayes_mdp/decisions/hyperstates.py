@@ -18,7 +18,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
 
-Codes = UInt64[np.ndarray, "N W"]
+Codes = UInt64[np.ndarray, "_N W"]
 Word = UInt64[np.ndarray, " W"]
 Layer = list[Codes]
 WORD_BITS = 64

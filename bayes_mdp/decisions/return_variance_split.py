@@ -174,7 +174,7 @@ def _split_draws(
     return jax.vmap(one)(keys)
 
 
-def next_values(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[Array, "*H O"]:
+def next_values(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[AnyArray, "*H O"]:
     """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
     if values.ndim == 2:
@@ -186,7 +186,7 @@ def one_step_variance(
     rows: Float[Array, "*H S A O"],
     mean: Float[Array, "*cells"],
     noise: Float[Array, "*cells"],
-    values: Float[Array, "*H O"],
+    values: Float[AnyArray, "*H O"],
 ) -> Float[Array, "*H S A"]:
     """Variance of reward + values(outcome) given the rows and the law of the rewards."""
     by_outcome = mean.ndim == rows.ndim

@@ -185,7 +185,13 @@ class Counts(eqx.Module):
     def of(
         cls, transitions: Transitions, space: "StateActionSpace", *, by_outcome: bool = False, weight: ArrayLike = 1.0
     ) -> "Counts":
-        """Count `transitions` in `space`; `weight` (scalar or [N]) masks (where it is zero) or weighs. Traceable.
+        """Count `transitions` in `space`. Traceable.
+
+        Args:
+            transitions: the data.
+            space: of the data.
+            by_outcome: whether reward statistics are kept for every outcome, [*H S A O].
+            weight: scalar or [N]; masks (where it is zero) or weighs.
 
         Raises:
             ValueError, TypeError: as `check_transitions`.

@@ -26,7 +26,7 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_moments(
-    moments: Moments, add: Callable[[AnyArray], Array], expand: Callable[[AnyArray], Array]
+    moments: Moments, add: Callable[[AnyArray], Array], expand: Callable[[AnyArray], AnyArray]
 ) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 

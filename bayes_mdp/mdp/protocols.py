@@ -273,7 +273,14 @@ class Agent(Protocol[P_contra]):
         ...
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: P_contra) -> tuple[Policy, PyTree]:
-        """A policy and the next state."""
+        """A policy and the next state.
+
+        Args:
+            key: for agents that draw.
+            problem: what is known of the MDP before any data.
+            state: the agent's own, from `init` or the last plan.
+            belief: with the abilities that the agent needs.
+        """
         ...
 
 

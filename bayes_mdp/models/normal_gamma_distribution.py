@@ -20,7 +20,7 @@ class _MeanPrecision(constraints.ParameterFreeConstraint):
 
     event_dim = 1
 
-    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> Bool[Array, "*batch"]:
+    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> Bool[AnyArray, "*batch"]:
         return (x[..., 0] == x[..., 0]) & (x[..., 1] > 0)
 
     def feasible_like(self, prototype: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:
@@ -51,7 +51,7 @@ class MeanPrecisionTransform(ParameterFreeTransform):
 
     def log_abs_det_jacobian(
         self, x: Float[AnyArray, "*batch 2"], y: Float[AnyArray, "*batch 2"], intermediates: None = None
-    ) -> Float[Array, "*batch"]:
+    ) -> Float[AnyArray, "*batch"]:
         """log |d(mean, precision) / d(u, v)| = v."""
         return x[..., 1]
 
@@ -122,7 +122,7 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([mean, precision], axis=-1)
 
     @validate_sample
-    def log_prob(self, value: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*batch 2"]) -> Float[AnyArray, "*batch"]:
         """Log density of (mean, precision) with respect to their product Lebesgue measure."""
         mean, precision = value[..., 0], value[..., 1]
         # log Gamma(precision) + log Normal(mean), the powers of the precision collected in one term.

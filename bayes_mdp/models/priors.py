@@ -35,6 +35,14 @@ def dirichlet_normal_gamma(
 
     Site `reward`: [..., 2], mean and precision.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        loc: prior mean of the mean reward, in units of the reward.
+        pseudo_count: prior weight of `loc`, in rewards.
+        reward_concentration: shape of the Gamma prior of the precision.
+        rate: of that prior, in squared units of the reward.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: a hyperparameter out of its range (which, and where); an unknown `rewards_on`.
     """
@@ -67,6 +75,12 @@ def dirichlet_normal(
 
     Site `reward`: the mean.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        loc, scale: prior mean and standard deviation of the mean reward, in units of the reward.
+        noise_scale: known standard deviation of a reward around its mean.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
     """
@@ -94,6 +108,11 @@ def dirichlet_bernoulli(
 
     Site `reward`: the probability.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        concentration1, concentration0: prior pseudo-counts of rewards 1 and 0.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
     """
@@ -119,6 +138,12 @@ def dirichlet_poisson(
     """Rewards 0, 1, 2, ... of unknown Poisson rate ~ Gamma(reward_concentration, rate).
 
     Site `reward`: the rate.
+
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        reward_concentration: prior sum of rewards (shape of the Gamma prior).
+        rate: prior number of rewards.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
 
     Raises:
         ValueError: as `dirichlet_normal_gamma`.

@@ -102,7 +102,13 @@ class Statistics(eqx.Module):
     def of(
         cls, transitions: Transitions, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
     ) -> "Statistics":
-        """Statistics of `transitions` for a reward law of this type (None: known rewards). Traceable.
+        """Statistics of `transitions` for a reward law of this type. Traceable.
+
+        Args:
+            transitions: the data.
+            space: of the data.
+            law: type of the reward law; None: known rewards.
+            by_outcome: whether its parameters depend on the outcome.
 
         Raises:
             ValueError, TypeError: transitions that the space or the law cannot hold (not inside a trace).
@@ -157,6 +163,12 @@ def check_reward_values(
     law: type[dist.Distribution], name: str, reward: np.ndarray, observed: ArrayLike = True
 ) -> None:
     """The same for an array of rewards that the message calls `name`; those that were not `observed` are not checked.
+
+    Args:
+        law: type of the reward law.
+        name: for the message.
+        reward: [N].
+        observed: Bool[N], or True: all.
 
     Raises:
         ValueError: names the first one.
@@ -237,37 +249,37 @@ def _check_moments(counts: Counts, law: type[dist.Distribution] | None, name: st
         require(bad, f"{name}.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
 
 
-def _times_log(count: AnyArray, prob: AnyArray) -> Array:
+def _times_log(count: AnyArray, prob: AnyArray) -> AnyArray:
     """count * log(prob), and 0 with gradient 0 where the count is 0."""
     seen = count > 0
     return jnp.where(seen, count * jnp.log(jnp.where(seen, prob, 1.0)), 0.0)
 
 
-def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # sum (r - loc)^2 = sum (r - mean)^2 + n (mean - loc)^2: no cancellation.
     squares = deviations + count * (mean - law.loc) ** 2
     return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
 
 
-def _bernoulli_probs(law: dist.BernoulliProbs, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+def _bernoulli_probs(law: dist.BernoulliProbs, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # n mean ones and n (1 - mean) zeros.
     del deviations
     return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
 
 
-def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # log p = logit - softplus(logit), log (1 - p) = -softplus(logit).
     del deviations
     return count * (mean * law.logits - jax.nn.softplus(law.logits))
 
 
-def _poisson(law: dist.Poisson, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> Array:
+def _poisson(law: dist.Poisson, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # sum r log(rate) - n rate; the factorials are in the base measure.
     del deviations
     return _times_log(count * mean, law.rate) - count * law.rate
 
 
-_LOG_DENSITY: dict[type[dist.Distribution], Callable[..., Array]] = {
+_LOG_DENSITY: dict[type[dist.Distribution], Callable[..., AnyArray]] = {
     dist.Normal: _normal,
     dist.BernoulliProbs: _bernoulli_probs,
     dist.BernoulliLogits: _bernoulli_logits,

@@ -44,7 +44,7 @@ def random_environment(
 ) -> Environment:
     """An environment drawn from a prior program. Traceable, vmappable.
 
-    PriorMDP (Markou and Rasmussen 2019; SPEC 1.11 of the project) is `random_environment(key,
+    PriorMDP of [BMRL19] is `random_environment(key,
     dirichlet_normal_gamma(reward_concentration=4, rate=4, rewards_on="outcome"), StateActionSpace(4, 2))`.
 
     Args:

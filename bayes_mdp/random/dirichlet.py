@@ -78,8 +78,10 @@ def dirichlet_expectation(
     """Draw a fresh row from Dirichlet(prior + counts) and return the expectation of `values` under it, for every row.
 
     With `unit_prior` the rows are never in memory: the weights are summed as they are drawn. The variance of the answer
-    over draws is `Var_mean_row(values) / (sum(prior + counts) + 1)`. Arguments as in `dirichlet_split`; `values` is
-    shared by all rows, or one row of values each.
+    over draws is `Var_mean_row(values) / (sum(prior + counts) + 1)`.
+    Args:
+        key, prior_concentration, counts, successor, unit_prior: as in `dirichlet_split`.
+        values: of the outcomes; shared by all rows, or one row of values each.
 
     Raises:
         TypeError: if `key` is no typed threefry key.

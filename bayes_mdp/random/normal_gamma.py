@@ -22,6 +22,12 @@ def normal_gamma(
     The scale of the mean is formed on the log scale, so a small concentration gives a wide mean, never nan; a precision
     that is too small for the dtype comes out as 0 and its mean saturates at the largest finite number.
 
+    Args:
+        key: typed threefry key.
+        loc: prior mean of the mean.
+        pseudo_count: weight of `loc`, greater than 0.
+        concentration, rate: of the Gamma law of the precision, greater than 0.
+
     Raises:
         TypeError: if `key` is no typed threefry key.
     """

@@ -95,7 +95,7 @@ def polished(problem, v, discount=GAMMA):
 
 
 def by_heap(problem, discount, threshold, together):
-    """SPEC 2.20 with a binary heap, state by state: values and the number of backups, all states backed up first.
+    """The algorithm of [WS98] with a binary heap, state by state: values and number of backups, after one of each.
 
     The same conventions as ours: a state that waits goes on waiting; of equals the one of smaller number comes first;
     `together` predecessors of one state are backed up at once.

@@ -1,7 +1,7 @@
 """The convex programs of K-learning: (11) as an exponential cone program, and its dual (27). Host-side, through cvxpy.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021.
-`agents.temperature` solves the same problem in milliseconds and for more steps; this is its check by another route.
+`agents.k_learning.temperature` solves the same problem in milliseconds and for more steps; this checks it.
 
 With lambda >= 0 for K >= B(tau, K) and (8) for every softmax, the terms of the Lagrangian in K vanish where lambda is
 an occupancy of the mean MDP. What is left is, with lambda(s) = sum_a lambda(s, a),
@@ -188,7 +188,7 @@ def _run(problem: "cp.Problem", solver: str | None) -> str:
     try:
         problem.solve(solver=solver)
     except cp.SolverError as error:
-        raise RuntimeError(f"the solver gave up ({error}): take fewer steps, or `agents.temperature`") from error
+        raise RuntimeError(f"the solver gave up ({error}): take fewer steps") from error
     if problem.status not in ("optimal", "optimal_inaccurate"):
         raise RuntimeError(f"the solver ended with status {problem.status!r}, expected 'optimal'")
     return problem.status

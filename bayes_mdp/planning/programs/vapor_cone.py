@@ -1,4 +1,4 @@
-"""VAPOR's program by a cone solver: the oracle of `planning.vapor`. Host-side, for small problems."""
+"""VAPOR's program by a cone solver: an oracle for `planning.programs.vapor_occupancy`. Host-side, small problems."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +34,7 @@ class VaporProgram(NamedTuple):
 
 
 def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> VaporProgram:
-    """Solve VAPOR's program ([VAPOR23], see `planning.vapor`) with cvxpy: an exponential and a quadratic cone a pair.
+    """Solve VAPOR's program ([VAPOR23], see `vapor_occupancy`) with cvxpy: an exponential and a quadratic cone a pair.
 
     d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
 
@@ -94,7 +94,7 @@ def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarra
 
 
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
-    """D of `planning.vapor` at `values`."""
+    """D of `planning.programs.vapor_occupancy` at `values`."""
     next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
     x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
     sigma = np.asarray(problem.sigma, float)
