@@ -1,4 +1,4 @@
-"""Decisions under a posterior: policies and their values, what is optimal and how sure that is, what data are worth."""
+"""Decisions under a posterior: policies and their values, probability of being optimal, value of information."""
 
 import lazy_loader
 

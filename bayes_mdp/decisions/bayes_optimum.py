@@ -7,12 +7,12 @@ solved by backward induction (Martin 1967, *Bayesian Decision Problems and Marko
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, overload
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from bayes_mdp.decisions.hyperstates import (
     Branch,
@@ -31,7 +31,9 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.mdp.validation import check_count, check_initial
+from bayes_mdp.models.joint import Prior
 
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed
@@ -45,7 +47,7 @@ class BayesOptimal(eqx.Module):
         v: Float64[S], expected reward of an episode that starts in a state; nan where none can.
         q: Float64[S A], of one that starts with an action; -inf where it is illegal.
         num_hyperstates: different hyper-states in which a decision is taken, over all steps (counts that no later step
-            uses are not told apart).
+            uses are not distinguished).
         horizon: steps of an episode.
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
@@ -61,11 +63,17 @@ class BayesOptimal(eqx.Module):
     initial_given: bool
     space: StateActionSpace
 
-    def share(self, value: Any) -> Any:
+    @overload
+    def share(self, value: float) -> float: ...
+
+    @overload
+    def share(self, value: Float[AnyArray, "*values"]) -> Float[np.ndarray, "*values"]: ...
+
+    def share(self, value: RealLike) -> float | Float[np.ndarray, "*values"]:
         """The share of the optimum that `value` (a number or an array) is.
 
         Raises:
-            ValueError: the optimum is not positive: a share of it says nothing.
+            ValueError: the optimum is not positive: a share of it has no meaning.
         """
         if not self.value > 0:
             raise ValueError(f"the optimum is {self.value:.9g}, expected a positive one to take a share of")
@@ -85,28 +93,28 @@ class BayesOptimal(eqx.Module):
 
 
 def bayes_optimal(
-    prior: Any,
+    prior: Prior | ConjugatePosterior,
     space: StateActionSpace | None = None,
     *,
     objective: Objective,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    initial: ArrayLike | None = None,
     max_hyperstates: int = MAX_HYPERSTATES,
     max_bytes: int | None = None,
 ) -> BayesOptimal:
     """The Bayes-optimal value: the best expected reward of one episode, learning within it included. Host side.
 
     V_t(s, counts) = max_a sum over outcomes o and rewards r of their predictive probability times (r + V_{t+1}(s',
-    counts after)); nothing is worth anything after an end or the last step. Exact up to rounding (float64). Rewards are
+    counts after)); the value is zero after an end and after the last step. Exact up to rounding (float64). Rewards are
     known or Bernoulli.
 
     Args:
         prior: a NumPyro program with an exact posterior, or a `ConjugatePosterior` (with its data, if any).
         space: of a program; None with a posterior, which has one.
         objective: `Episodic(horizon)`.
-        initial: distribution of the first state; None: uniform, and the answer says so.
+        initial: distribution of the first state; None: uniform (see `initial_given`).
         max_hyperstates: refuse problems with more of them: a matter of time.
         max_bytes: refuse problems that take more memory, by a forecast from the first steps, before it is taken. A
-            hyper-state takes 8 bytes for every 64 bits of its counts (of all leaf rows: kilobytes where states are
+            hyper-state takes 8 bytes for every 64 bits of its counts (of all stacked rows: kilobytes where states are
             many), and a number for each action while its step is solved. None: half of the memory that is free.
 
     Raises:
@@ -134,7 +142,7 @@ def bayes_optimal(
     return BayesOptimal(value, v, q, total, horizon, start, initial is not None, posterior.space)
 
 
-def _check_objective(objective: Any) -> int:
+def _check_objective(objective: object) -> int:
     if not isinstance(objective, Objective):
         raise TypeError(f"objective is {objective!r}, expected Episodic(horizon)")
     if not isinstance(objective, Episodic):
@@ -142,7 +150,7 @@ def _check_objective(objective: Any) -> int:
     return objective.horizon
 
 
-def _posterior(prior: Any, space: Any) -> ConjugatePosterior:
+def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None) -> ConjugatePosterior:
     if isinstance(prior, ConjugatePosterior):
         if space is not None:
             raise ValueError("space is given, expected None: prior is a posterior, which has one")
@@ -171,7 +179,7 @@ def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
         )
 
 
-def _start(initial: Any, n_states: int) -> Float[np.ndarray, " S"]:
+def _start(initial: ArrayLike | None, n_states: int) -> Float[np.ndarray, " S"]:
     if initial is None:
         return np.full(n_states, 1 / n_states)
     check_initial(initial, n_states)
@@ -180,7 +188,7 @@ def _start(initial: Any, n_states: int) -> Float[np.ndarray, " S"]:
 
 
 @contextmanager
-def _counter(what: str, total: int | None = None) -> Iterator[Callable[[int], Any]]:
+def _counter(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
     """A progress bar: on a terminal, and only for what takes longer than two seconds."""
     from tqdm import tqdm
 
@@ -189,7 +197,7 @@ def _counter(what: str, total: int | None = None) -> Iterator[Callable[[int], An
 
 
 class Ahead(NamedTuple):
-    """What one step knows of the next: sorted codes and values of every state, and the bits that still matter."""
+    """What the backup of a step needs of the next: sorted codes and values of every state, and the bits kept."""
 
     keys: list[np.ndarray]
     values: list[np.ndarray]
@@ -201,10 +209,11 @@ class Ahead(NamedTuple):
         return self.values[next_state][np.searchsorted(self.keys[next_state], wanted)]
 
 
-def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int], Any]) -> Float[np.ndarray, "S A"]:
+def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int], object]) -> Float[np.ndarray, "S A"]:
     """q of the first step, by backward induction; nan where an episode cannot start. Uses `layers` up."""
     ahead, q = Ahead([], [], None), []
     for step in reversed(range(problem.horizon)):
+        # Only two layers are needed at a time; the codes of those behind are freed.
         layer = layers.pop()
         ahead = Ahead(ahead.keys, ahead.values, problem.counters.kept(step))
         q = [_action_values(problem, step, state, codes, ahead) for state, codes in enumerate(layer)]
@@ -221,28 +230,30 @@ def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int],
 def _action_values(
     problem: HyperProblem, step: int, state: int, codes: Codes, ahead: Ahead
 ) -> dict[int, Float[np.ndarray, " N"]]:
-    """The worth of every legal action in the hyper-states of one state."""
+    """The value of every legal action in the hyper-states of one state."""
     concentration = cache(partial(problem.counters.concentration, codes))
     value = cache(partial(ahead.value, codes))
 
-    def worth(branch: Branch) -> Any:
-        """The reward of an outcome and what follows."""
-        following = [value(branch.next_state, add) for add in problem.increments(step, branch)]
+    def branch_value(branch: Branch) -> float | Float[np.ndarray, " N"]:
+        """The expected reward of an outcome and the value of the next hyper-state."""
+        next_values = [value(branch.next_state, add) for add in problem.increments(step, branch)]
         if branch.reward_counter < 0:
-            return branch.reward + following[0] if following else branch.reward
+            return branch.reward + next_values[0] if next_values else branch.reward
+        # A Bernoulli reward: its probability is paid / (paid + failed), and the counts after 0 and after 1 may differ.
         failed, paid = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
-        if len(following) == 2:
-            return (paid * (1.0 + following[1]) + failed * following[0]) / (paid + failed)
-        return paid / (paid + failed) + (following[0] if following else 0.0)
+        if len(next_values) == 2:
+            return (paid * (1.0 + next_values[1]) + failed * next_values[0]) / (paid + failed)
+        return paid / (paid + failed) + (next_values[0] if next_values else 0.0)
 
-    def action_value(action: int) -> Any:
+    def action_value(action: int) -> float | Float[np.ndarray, " N"]:
         branches = problem.branches(step, state, action)
         if step == problem.horizon - 1 and not problem.by_outcome:
-            return worth(branches[0])  # whatever the outcome
+            return branch_value(branches[0])  # whatever the outcome
         counters = problem.row_counters(step, state, action)
         if not counters:
-            return sum(branch.prob * worth(branch) for branch in branches)
-        weighted = sum(concentration(branch.row_counter) * worth(branch) for branch in branches)
+            return sum(branch.prob * branch_value(branch) for branch in branches)
+        # Posterior predictive of an outcome: its concentration over the total of the row.
+        weighted = sum(concentration(branch.row_counter) * branch_value(branch) for branch in branches)
         return weighted / sum(map(concentration, counters))
 
     return {action: np.broadcast_to(action_value(action), len(codes)) for action in problem.actions(state)}

@@ -65,7 +65,7 @@ def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Floa
         names = [str(log.states[s]) for s in np.flatnonzero(unseen)]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         logger.warning(
-            "behaviour_policy: all actions equally likely in states never seen: %s%s", ", ".join(names[:SHOWN]), more
+            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(names[:SHOWN]), more
         )
     return counts / counts.sum(-1, keepdims=True)
 
@@ -76,7 +76,7 @@ def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
 
 
 def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
-    """What `solve` cannot say in a compiled program."""
+    """The checks that `solve` leaves out in a compiled program."""
     if isinstance(objective, FirstExit):
         refuse_improper(mdp, solution)
         # A proper policy that nothing improves is an answer, though cycles without reward leave its `gap` infinite.

@@ -1,24 +1,24 @@
 """Hyper-states of a conjugate belief: where an agent is and what it has counted, enumerated step by step. Host side.
 
-A hyper-state of step t is a state and the counts of the Dirichlet leaf rows and Bernoulli reward leaves that can still
-matter: a leaf that no later step uses is forgotten. The counts are packed as bit fields in 64-bit words, so that every
+A hyper-state of step t is a state and the counts of the Dirichlet rows and Bernoulli reward cells that can still
+matter: a count that no later step uses is dropped. The counts are packed as bit fields in 64-bit words, so that every
 transition adds a constant to the code: the codes of a step are a union of sorted runs.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
 
-Codes = UInt64[np.ndarray, "N W"]
+Codes = UInt64[np.ndarray, "_N W"]
 Word = UInt64[np.ndarray, " W"]
 Layer = list[Codes]
 WORD_BITS = 64
@@ -67,7 +67,7 @@ class Counters:
     shift: Int[np.ndarray, " C"]
     num_words: int
 
-    def concentration(self, codes: Codes, counter: int) -> Any:
+    def concentration(self, codes: Codes, counter: int) -> float | Float[np.ndarray, " N"]:
         """Concentration of a counter in every hyper-state: Float64[N], or a number where nothing is counted."""
         width = int(self.width[counter])
         if not width:
@@ -96,16 +96,16 @@ class Counters:
 
 @dataclass(frozen=True, eq=False)
 class HyperProblem:
-    """An episode under a conjugate belief, as its hyper-states see it.
+    """An episode under a conjugate belief, as a problem over hyper-states.
 
     Args:
         horizon: H.
         legal: Bool[S A].
-        counters: of the leaf rows ([M K], row-major), then of the reward leaves ([L 2]: rewards 0, rewards 1).
-        row: [T S A], the leaf row or -1; T is H, or 1 where nothing depends on the step.
-        column: [T S A O], the column of each outcome in its leaf row, or -1.
+        counters: of the stacked rows ([M K], row-major), then of the reward cells ([L 2]: rewards 0, rewards 1).
+        row: [T S A], the stacked row or -1; T is H, or 1 where nothing depends on the step.
+        column: [T S A O], the column of each outcome in its stacked row, or -1.
         known: Float64[T S A O], probabilities of known rows.
-        cell: [T S A O], the reward leaf, or -1.
+        cell: [T S A O], the stacked reward cell, or -1.
         reward: Float64[T S A O], known rewards.
         by_outcome: whether rewards depend on the outcome.
         num_rows, num_columns: M and K.
@@ -145,11 +145,11 @@ class HyperProblem:
         at = (step % len(self.row), state, action)
         row, columns, cells = int(self.row[at]), self.column[at].tolist(), self.cell[at].tolist()
         probs, rewards, found = self.known[at].tolist(), self.reward[at].tolist(), []
-        for outcome, (column, leaf) in enumerate(zip(columns, cells, strict=True)):
+        for outcome, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             counter = row * self.num_columns + column if row >= 0 and column >= 0 else -1
             possible = probs[outcome] > 0 if row < 0 else counter >= 0 and self.counters.base[counter] > 0
             if possible:
-                reward_counter = -1 if leaf < 0 else self.num_rows * self.num_columns + 2 * leaf
+                reward_counter = -1 if cell < 0 else self.num_rows * self.num_columns + 2 * cell
                 next_state = outcome if outcome < self.n_states else None
                 found.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
         return found
@@ -178,17 +178,17 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
         beta = None if isinstance(rewards, KnownRewards) else wide[1].leaf_belief
         paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
-    spread = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
+    full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
     row = np.reshape(np.arange(len(base)) if rows.row is None else rows.row, full[:-1])
-    cell, reward = (spread(x if rewards.by_outcome else x[..., None]) for x in _reward_tables(rewards))
+    cell, reward = (full_table(x if rewards.by_outcome else x[..., None]) for x in _reward_tables(rewards))
     legal = np.ones(full[1:3], bool) if space.legal is None else np.asarray(space.legal)
     return HyperProblem(
         horizon=horizon,
         legal=legal,
         counters=_counters(base, np.asarray(paid), (row, cell, legal), horizon),
         row=row,
-        column=spread(np.arange(full[-1]) if rows.column is None else rows.column),
-        known=spread(0.0 if rows.known is None else rows.known),
+        column=full_table(np.arange(full[-1]) if rows.column is None else rows.column),
+        known=full_table(0.0 if rows.known is None else rows.known),
         cell=cell,
         reward=reward,
         by_outcome=rewards.by_outcome,
@@ -197,8 +197,8 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
     )
 
 
-def _reward_tables(rewards: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Leaf (-1: known) and known reward of every cell of the law."""
+def _reward_tables(rewards: RewardCells | KnownRewards) -> tuple[np.ndarray, np.ndarray]:
+    """Stacked cell (-1: known) and known reward of every cell of the law."""
     if isinstance(rewards, KnownRewards):
         known = np.asarray(rewards.known, np.float64)
         return np.full(known.shape, -1), known
@@ -211,16 +211,17 @@ def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...]
     """Bit fields that are wide enough for what an episode can add."""
     row, cell, legal = tables
     number = base.size + paid.size
-    check_memory(f"posterior has {number} counts", COUNTER_BYTES * number, "known or tied rows have fewer")
+    check_memory(f"posterior has {number} counts", COUNTER_BYTES * number, "known or shared rows have fewer")
     uses, last = np.zeros((2, base.size + paid.size), int)
     for step in range(horizon):
         chosen = row[step % len(row)][legal]
-        leaves = cell[step % len(row)][legal]
+        cells = cell[step % len(row)][legal]
         rows = np.unique(chosen[chosen >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
-        paying = base.size + 2 * np.unique(leaves[leaves >= 0])[:, None] + np.arange(2)
+        paying = base.size + 2 * np.unique(cells[cells >= 0])[:, None] + np.arange(2)
         now = np.concatenate([rows.ravel(), paying.ravel()])
         uses[now] += 1
         last[now] = step
+    # A counter that is used n times needs the bits of n - 1; a row with one outcome needs none.
     varies = np.repeat((base > 0).sum(-1) > 1, base.shape[1]) & (base.ravel() > 0)
     varies = np.concatenate([varies, np.ones(paid.size, bool)])
     width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
@@ -238,7 +239,7 @@ def enumerate_hyperstates(
     problem: HyperProblem,
     starts: Int[np.ndarray, " N"],
     most: int,
-    report: Callable[[int], Any],
+    report: Callable[[int], object],
     max_bytes: int | None = None,
 ) -> list[Layer]:
     """The hyper-states of every step: for each state, the codes, sorted and different.
@@ -247,7 +248,7 @@ def enumerate_hyperstates(
         problem: the episode.
         starts: the states in which it can start.
         most: how many hyper-states may be kept.
-        report: is told how many were found in a step.
+        report: called with the number found in a step.
         max_bytes: that enumerating and solving may take (see `Forecast`); None: half of the memory that is free.
 
     Raises:
@@ -262,7 +263,7 @@ def enumerate_hyperstates(
         if total > most:
             raise ValueError(
                 f"max_hyperstates is {most}, expected at least {total} (steps 0 to {step} of {problem.horizon} reach "
-                "that many, or more): a shorter horizon, known or tied rows have fewer"
+                "that many, or more): a shorter horizon, known or shared rows have fewer"
             )
         coming = (total + _size(layers[-1]) * widest) * words * WORD_BYTES
         ahead = forecast(problem, layers, widest)
@@ -279,7 +280,7 @@ def enumerate_hyperstates(
 
 
 class Forecast(NamedTuple):
-    """What an episode comes to, from its first layers.
+    """The size of the whole problem, extrapolated from its first layers.
 
     Args:
         hyperstates: over all steps.
@@ -328,11 +329,11 @@ def _extrapolated(sizes: list[float], problem: HyperProblem, widest: int) -> lis
     if len(sizes) < 2:
         return sizes
     power = [step * (sizes[step] / max(sizes[step - 1], 1.0) - 1.0) for step in (len(sizes) - 2, len(sizes) - 1)]
-    now, slope = power[1], power[1] - power[0] if len(sizes) > 2 else power[1]
+    now, growth = power[1], power[1] - power[0] if len(sizes) > 2 else power[1]
     found = list(sizes)
     for step in range(len(sizes), problem.horizon):
-        slope *= DAMPING
-        now += slope
+        growth *= DAMPING
+        now += growth
         found.append(found[-1] * max(1.0 + now / step, 0.0))
         if not found[-1] < ENDLESS:
             return [*found, math.inf]
@@ -344,7 +345,7 @@ def _refusal(problem: HyperProblem, ahead: Forecast, given: int | None, limit: i
     number = f"about {ahead.hyperstates:.2g}" if ahead.hyperstates < ENDLESS else f"over {ENDLESS:.0e}"
     what = f"objective is Episodic({problem.horizon}): {number} hyper-states of {each} bytes each"
     whose = "half of what is free; see max_bytes" if given is None else "max_bytes"
-    return too_much(what, ahead.bytes, limit, whose, "a shorter horizon, known or tied rows take less")
+    return too_much(what, ahead.bytes, limit, whose, "a shorter horizon, known or shared rows take less")
 
 
 def _num_branches(problem: HyperProblem, state: int) -> int:
@@ -368,6 +369,7 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int, word_
     None: they cannot be found with `word_room` words beside those that are kept.
     """
     nothing = np.zeros((0, problem.counters.num_words), np.uint64)
+    # Adding a constant keeps codes sorted: one sorted run for each move, merged when too many words wait.
     runs: list[Layer] = [[nothing] for _ in layer]
     kept, pending, merged = problem.counters.kept(step), 0, 0
     for state, codes in enumerate(layer):

@@ -1,11 +1,10 @@
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -16,7 +15,8 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
-from bayes_mdp.mdp import CanSample, Objective
+from bayes_mdp.mdp import CanSample, Objective, PolicyLike
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import described
 
 
@@ -27,7 +27,7 @@ class PolicyDifference(eqx.Module):
         draws: Float64[num_draws], the difference in each draw of the MDP.
         mean, sd: of the draws.
         interval: the central 95 % of the draws.
-        prob_better: share of the draws in which the first is better; a tie counts one half.
+        prob_better: share of the draws in which the first is better; equal values count one half.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -42,7 +42,7 @@ class PolicyComparison(eqx.Module):
 
     Args:
         values: name -> `PolicyValue`, draws in common.
-        prob_best: name -> share of the draws in which the policy is the best (ties are shared out).
+        prob_best: name -> share of the draws in which the policy is the best (equal values share a draw).
     """
 
     values: dict[str, PolicyValue]
@@ -94,10 +94,10 @@ class PolicyComparison(eqx.Module):
 def compare_policies(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: dict[str, Any],
+    policies: Mapping[str, PolicyLike],
     objective: Objective,
     *,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    initial: ArrayLike | None = None,
     num_draws: int = 2000,
 ) -> PolicyComparison:
     """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.

@@ -1,14 +1,14 @@
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.mdp import (
@@ -21,11 +21,13 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     Objective,
+    PolicyLike,
     SparseMDP,
 )
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
@@ -35,6 +37,8 @@ LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
+
+Tree = TypeVar("Tree")
 
 
 class PolicyValue(eqx.Module):
@@ -48,7 +52,7 @@ class PolicyValue(eqx.Module):
         gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
-        unvisited: what the policy rests on without data; None where the posterior does not say what it has seen.
+        unvisited: what the policy rests on without data; None where the posterior has no data counts.
         objective: what was evaluated.
     """
 
@@ -80,10 +84,10 @@ class PolicyValue(eqx.Module):
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policy: Any,
+    policy: PolicyLike,
     objective: Objective,
     *,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    initial: ArrayLike | None = None,
     num_draws: int = 2000,
 ) -> PolicyValue:
     """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
@@ -94,7 +98,7 @@ def policy_value(
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
         objective: Discounted, Episodic, AverageReward or FirstExit.
-        initial: distribution of the first state; None: that of the drawn MDPs, or else uniform, and the answer says so.
+        initial: distribution of the first state; None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
 
     Raises:
@@ -108,9 +112,9 @@ def policy_value(
 def policy_values(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: dict[str, Any],
+    policies: Mapping[str, PolicyLike],
     objective: Objective,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None,
+    initial: ArrayLike | None,
     num_draws: int,
 ) -> dict[str, PolicyValue]:
     """`policy_value` of several policies in common draws."""
@@ -124,6 +128,7 @@ def policy_values(
         shapes = eqx.filter_eval_shape(wide.sample, keys[0])
         mdp = outline(keys[0], wide, shapes.reward.shape)
         start, given = read_start(mdp, initial)
+        # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
         chunks = in_chunks(keys, shapes, chains=len(policies))
         draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
@@ -138,7 +143,7 @@ def policy_values(
     }
 
 
-def check_num_draws(num_draws: Any, bytes_each: float = 24, least: int = 2) -> None:
+def check_num_draws(num_draws: IntScalar, bytes_each: float = 24, least: int = 2) -> None:
     """An integer, `least` or greater, of draws that fit into the memory, at `bytes_each` and the key.
 
     Raises:
@@ -166,7 +171,7 @@ def describe_start(value: PolicyValue) -> str:
 
 def describe_unvisited(missing: Unvisited | None) -> str:
     """What the policy rests on without data, in words."""
-    return "data: the posterior does not say what it has seen" if missing is None else f"data: {missing}"
+    return "data: the posterior has no data counts" if missing is None else f"data: {missing}"
 
 
 def describe_gap(value: PolicyValue) -> list[str]:
@@ -181,10 +186,10 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
 
 
-def to_float64(tree: Any) -> Any:
-    """Every array and number of `tree` as a JAX array, floats in float64; to be called in the float64 room."""
+def to_float64(tree: Tree) -> Tree:
+    """Every array and number of `tree` as a JAX array, floats in float64; call it inside `jax.enable_x64(True)`."""
 
-    def widen(leaf: Any) -> Any:
+    def widen(leaf: object) -> object:
         if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
             return jnp.asarray(leaf, jnp.float64)
         return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
@@ -192,7 +197,7 @@ def to_float64(tree: Any) -> Any:
     return jax.tree.map(widen, tree)
 
 
-def in_chunks(keys: PRNGKeyArray, draw: Any, chains: int = 1) -> PRNGKeyArray:
+def in_chunks(keys: PRNGKeyArray, draw: PyTree, chains: int = 1) -> PRNGKeyArray:
     """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
 
     A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
@@ -220,7 +225,7 @@ def in_chunks(keys: PRNGKeyArray, draw: Any, chains: int = 1) -> PRNGKeyArray:
     return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
 
 
-def over_chunks(function: Callable[..., Any], *chunks: Any) -> Any:
+def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
     """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
     answers = [jax.tree.map(np.asarray, function(*chunk)) for chunk in zip(*chunks, strict=True)]
     return jax.tree.map(lambda *parts: np.stack(parts), *answers)
@@ -228,7 +233,11 @@ def over_chunks(function: Callable[..., Any], *chunks: Any) -> Any:
 
 @eqx.filter_jit
 def _evaluate_draws(
-    keys: PRNGKeyArray, posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
+    keys: PRNGKeyArray,
+    posterior: CanSample,
+    policies: Float[Array, "P *H S A"],
+    objective: Objective,
+    start: Float[AnyArray, " S"],
 ) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
     """Values and error bounds of every policy in every draw.
 
@@ -257,7 +266,7 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
 
 @eqx.filter_jit
 def _times(
-    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Any
+    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
 ) -> Float[Array, "P *H S A"]:
     return jax.vmap(lambda policy: occupancy(mdp, policy, objective, start))(policies)
 
@@ -267,15 +276,17 @@ def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
     return jnp.stack(jnp.broadcast_arrays(*policies))
 
 
-def read_action_probs(name: str, policy: Any, mdp: MDP | SparseMDP, objective: Objective) -> Float[Array, "*H S A"]:
-    """`policy` as action probabilities; what is wrong with it is told with its `name`."""
+def read_action_probs(
+    name: str, policy: PolicyLike, mdp: MDP | SparseMDP, objective: Objective
+) -> Float[Array, "*H S A"]:
+    """`policy` as action probabilities; errors name it by `name`."""
     try:
         return policy_probs(policy, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
 
 
-def read_start(mdp: MDP | SparseMDP, initial: Any) -> tuple[np.ndarray, bool]:
+def read_start(mdp: MDP | SparseMDP, initial: ArrayLike | None) -> tuple[Float[np.ndarray, " S"], bool]:
     """The distribution of the first state, and whether someone stated it."""
     if initial is None and mdp.initial is None:
         return np.full(mdp.n_states, 1 / mdp.n_states), False
@@ -318,7 +329,7 @@ def require_usable(
 
 
 def _unvisited(
-    posterior: Any, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
+    posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
 ) -> list[Unvisited | None]:
     """What each policy rests on without data; its time is that in the mean MDP."""
     if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):

@@ -2,11 +2,11 @@
 
 With M the MDP: Var(return) = Var_M[V_M] (epistemic) + E_M[Var(return | M)] (aleatoric). Given M, Var(return) solves the
 recursion of Sobel (1982), *The variance of discounted Markov decision processes*: with target t = reward + discount V
-of the next state (an end is worth nothing),
+of the next state (zero at an end),
 
     w(s) = Var_{action, outcome, reward}[t] + discount^2 E[w(next state)].
 
-It is solved in every draw, so cycles and ties are no matter.
+It is solved in every draw, so cycles and shared parameters need no correction.
 """
 
 from typing import Any
@@ -30,8 +30,9 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective, PolicyLike
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.outline import outline
@@ -85,23 +86,23 @@ class ReturnSplit(eqx.Module):
 def split_return_variance(
     key: PRNGKeyArray,
     posterior: ConjugatePosterior | Mixture,
-    policy: Any,
+    policy: PolicyLike,
     objective: Objective,
     *,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"] | None = None,
+    initial: ArrayLike | None = None,
     num_draws: int = 2000,
 ) -> ReturnSplit:
     """The variance of the return of `policy`, split into what the posterior leaves open and chance.
 
-    Exact but for the Monte Carlo error, which is stated, on cycles and with tied rows too; the chance of the first
+    Exact but for the Monte Carlo error, which is stated, on cycles and with shared rows too; the chance of the first
     state and the noise of rewards are in the aleatoric part. Host-side: compiles itself, works in float64.
 
     Args:
         key: the draws.
-        posterior: in closed form (draws alone do not say how rewards scatter around their mean).
+        posterior: in closed form (draws have no noise of rewards around their mean).
         policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
         objective: Discounted, Episodic or FirstExit.
-        initial: distribution of the first state; None: uniform, and the answer says so.
+        initial: distribution of the first state; None: uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
 
     Raises:
@@ -110,7 +111,7 @@ def split_return_variance(
     """
     if not isinstance(posterior, (ConjugatePosterior, Mixture)):
         kind = type(posterior).__name__
-        raise TypeError(f"posterior is a {kind}, expected one in closed form: draws do not say how rewards scatter")
+        raise TypeError(f"posterior is a {kind}, expected one in closed form: draws have no noise of rewards")
     if isinstance(objective, AverageReward):
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a return")
     check_key("key", key)
@@ -134,6 +135,7 @@ def draw_law(
     key: PRNGKeyArray, posterior: ConjugatePosterior | Mixture
 ) -> tuple[Float[Array, "*H S A O"], Float[Array, "*cells"], Float[Array, "*cells"]]:
     """One draw of the rows, of the mean rewards and of the variance of one reward around them, together."""
+    # A component by weight, then rows and rewards of it: one joint draw.
     belief: Any = posterior
     if isinstance(posterior, Mixture):
         key, key_component = jax.random.split(key)
@@ -150,7 +152,7 @@ def _split_draws(
     posterior: ConjugatePosterior | Mixture,
     policy: Float[Array, "*H S A"],
     objective: Objective,
-    start: Any,
+    start: Float[AnyArray, " S"],
 ) -> tuple[Array, ...]:
     """V and Var(return) of every draw from the start, a bound on the error of V, and how far rows are off."""
 
@@ -162,7 +164,8 @@ def _split_draws(
         reward = (rows * mean).sum(-1) if by_outcome else mean
         mdp = MDP(probs, reward, end_probs=ends, legal=space.legal)
         answer = evaluate(mdp, policy, objective)
-        local = one_step_variance(rows, mean, noise, next_worth(answer.v, space.ends, objective))
+        # Var(return | MDP) solves the recursion; then the chance of the first state is added.
+        local = one_step_variance(rows, mean, noise, next_values(answer.v, space.ends, objective))
         chance = propagate(mdp, local + choice_variance(answer.q, policy), policy, objective).v
         first, scatter = (x[0] if x.ndim == 2 else x for x in (answer.v, chance))
         value = first @ start
@@ -171,7 +174,7 @@ def _split_draws(
     return jax.vmap(one)(keys)
 
 
-def next_worth(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[Array, "*H O"]:
+def next_values(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[AnyArray, "*H O"]:
     """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
     if values.ndim == 2:
@@ -183,11 +186,11 @@ def one_step_variance(
     rows: Float[Array, "*H S A O"],
     mean: Float[Array, "*cells"],
     noise: Float[Array, "*cells"],
-    worth: Float[Array, "*H O"],
+    values: Float[AnyArray, "*H O"],
 ) -> Float[Array, "*H S A"]:
-    """Variance of reward + worth(outcome) given the rows and the law of the rewards."""
+    """Variance of reward + values(outcome) given the rows and the law of the rewards."""
     by_outcome = mean.ndim == rows.ndim
-    target = jnp.expand_dims(worth, (-3, -2)) + (mean if by_outcome else 0.0)
+    target = jnp.expand_dims(values, (-3, -2)) + (mean if by_outcome else 0.0)
     centred = target - (rows * target).sum(-1, keepdims=True)
     return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
 
@@ -212,8 +215,9 @@ def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
 def _summarise(
     values: np.ndarray, chance: np.ndarray, gap: float, start: np.ndarray, given: bool, objective: Objective
 ) -> ReturnSplit:
-    """Moments, and their errors from the spread of what is averaged."""
+    """Moments, and their errors from the variance of what is averaged."""
     number = len(values)
+    # The unbiased sample variance as a mean, so that its standard error is that of a mean.
     squares = (values - values.mean()) ** 2 * (number / (number - 1))
     parts = squares + chance, squares, chance
     total, epistemic, aleatoric = (float(part.mean()) for part in parts)

@@ -29,10 +29,10 @@ class Unvisited(eqx.Module):
     def of(
         cls, visits: Float[np.ndarray, "*H S A"], time: Float[np.ndarray, "*H S A"], names: Sequence[Sequence[Hashable]]
     ) -> "Unvisited":
-        """What of `time` no data stand behind.
+        """The pairs of `time` without data.
 
         Args:
-            visits: number of transitions seen from every pair.
+            visits: number of observed transitions from every pair.
             time: occupancy of the policy (any scale); its steps are added where `visits` has none.
             names: along each axis of `visits`.
         """

@@ -1,4 +1,4 @@
-"""Ask a posterior for an ability: what it cannot do, it does not have, and the answer is one sentence."""
+"""Check that a posterior has the methods that a caller needs; the error is one sentence."""
 
 from typing import TypeGuard
 
@@ -11,7 +11,7 @@ def require_ability(posterior: object, protocol: type, who: str) -> None:
     Args:
         posterior: any object.
         protocol: for instance `CanSampleBackup`.
-        who: who asks, for the sentence: "PSRL".
+        who: the caller, for the message: "PSRL".
 
     Raises:
         TypeError: "PSRL needs a posterior that has sample_backup, got a ConjugatePosterior without sample_backup".

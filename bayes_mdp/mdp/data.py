@@ -50,7 +50,7 @@ def _reward(values: object) -> Any:
     return array
 
 
-def _check_squares(reward: np.ndarray, seen: Bool[AnyArray, "*N"] | None) -> None:
+def _check_squares(reward: np.ndarray, observed: Bool[AnyArray, "*N"] | None) -> None:
     """The squares of finite rewards add to a number that JAX's default width holds: variances are made of them.
 
     Here, since posteriors are inferred in float64 and used in that width.
@@ -58,7 +58,7 @@ def _check_squares(reward: np.ndarray, seen: Bool[AnyArray, "*N"] | None) -> Non
     reward = np.abs(reward.astype(np.float64))
     limit = (float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max) / max(reward.size, 1)) ** 0.5 / 4
     large = np.isfinite(reward) & (reward > limit)
-    large = large if seen is None else large & np.asarray(seen)
+    large = large if observed is None else large & np.asarray(observed)
     require(large, "abs(transitions.reward)", reward, f"a number of at most {limit:.1g}: squares of rewards are added")
 
 
@@ -107,10 +107,10 @@ class Transitions(eqx.Module):
             return self.next_state
         return jnp.where(self.terminated, n_states, self.next_state)
 
-    def seen_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
-        seen = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
-        return seen, jnp.where(seen != 0, jnp.asarray(self.reward, seen.dtype), 0.0)
+        count = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
+        return count, jnp.where(count != 0, jnp.asarray(self.reward, count.dtype), 0.0)
 
     def cell(self, space: "StateActionSpace") -> tuple[Int[AnyArray, "*N"], ...]:
         """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
@@ -157,13 +157,13 @@ class Counts(eqx.Module):
     The squared deviations are kept, not the sum of squares, which cancels in float32.
 
     Args:
-        transitions: Float[*H S A O], how often each outcome was seen.
+        transitions: Float[*H S A O], how often each outcome was observed.
         reward_count, reward_mean, reward_ss: Float[*H S A], or Float[*H S A O] where rewards depend on the outcome:
             number, mean and sum of squared deviations of the observed rewards.
 
     Raises:
-        ValueError: shapes that disagree; a count, or a squared deviation of rewards that were seen, that is negative or
-            not finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
+        ValueError: shapes that disagree; a count, or a squared deviation of observed rewards, that is negative or not
+            finite in JAX's float width; their mean not finite. TypeError: an argument without real numbers.
     """
 
     transitions: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_statistic, "transitions"))
@@ -185,7 +185,13 @@ class Counts(eqx.Module):
     def of(
         cls, transitions: Transitions, space: "StateActionSpace", *, by_outcome: bool = False, weight: ArrayLike = 1.0
     ) -> "Counts":
-        """Count `transitions` in `space`; `weight` (scalar or [N]) masks (where it is zero) or weighs. Traceable.
+        """Count `transitions` in `space`. Traceable.
+
+        Args:
+            transitions: the data.
+            space: of the data.
+            by_outcome: whether reward statistics are kept for every outcome, [*H S A O].
+            weight: scalar or [N]; masks (where it is zero) or weighs.
 
         Raises:
             ValueError, TypeError: as `check_transitions`.
@@ -198,7 +204,7 @@ class Counts(eqx.Module):
         zero = jnp.zeros((*space.shape, space.n_outcomes) if by_outcome else space.shape)
         if transitions.reward is None:
             return cls(n, zero, zero, zero)
-        moments = (*transitions.seen_rewards(weight), jnp.zeros_like(weight))
+        moments = (*transitions.observed_rewards(weight), jnp.zeros_like(weight))
         return cls(n, *pool_moments(moments, zero.at[where].add, lambda x: x[where]))
 
     def merge(self, other: "Counts") -> "Counts":
@@ -232,7 +238,7 @@ def check_transitions(transitions: Transitions, space: "StateActionSpace", weigh
 
 def check_weighted(data: object, weight: ArrayLike) -> None:
     """Refuse what a posterior cannot learn from at all: no data, weights that are neither one number nor one for each
-    transition; those that can be seen are finite, zero or greater.
+    transition; those that are not traced are finite, zero or greater.
 
     Args:
         data: `Transitions` or `Counts`, which have one weight.
@@ -280,8 +286,8 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
         check_index("transitions.step", transitions.step, space.horizon, "step")
     if transitions.reward is not None:
         reward = np.asarray(transitions.reward, float)
-        seen = transitions.reward_observed
-        reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
+        observed = transitions.reward_observed
+        reward = reward if observed is None else np.where(np.asarray(observed), reward, 0.0)
         check_finite("transitions.reward", reward)
     _check_masks(transitions, space, outcome)
 

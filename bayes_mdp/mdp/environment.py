@@ -103,6 +103,7 @@ class Environment(eqx.Module):
         cell = (state, action) if mdp.horizon is None else (step, state, action)
         row = (mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs)[cell]
         end_prob = None if mdp.end_probs is None else mdp.end_probs[cell]
+        # One uniform picks a successor or, as index K, the end.
         pick = _pick(jax.random.uniform(key_next, dtype=row.dtype), row, end_prob)
         terminated = pick >= row.shape[-1]
         listed = jnp.minimum(pick, row.shape[-1] - 1)
@@ -113,7 +114,8 @@ class Environment(eqx.Module):
 
 
 def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, ""] | None = None) -> Int[Array, ""]:
-    """Index drawn from `row` by inversion; K stands for the end. An entry of probability zero is never drawn."""
+    """Index drawn from `row` by inversion; K is the end. An entry of probability zero is never drawn."""
+    # The number of cumulative sums at or below u times the total: rows that sum to one only nearly are normalised.
     cumulative = jnp.cumsum(row)
     if end_prob is None:
         cumulative, total = cumulative[:-1], cumulative[-1]

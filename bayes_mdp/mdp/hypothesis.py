@@ -1,4 +1,4 @@
-"""A hypothesis about the world: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
+"""A hypothesis about the MDP: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
 from functools import partial
 from typing import TypeVar
@@ -91,7 +91,7 @@ class MDP(_Hypothesis):
     Args:
         transition_probs: [*H S A S'], probability of each next state; with `end_probs` a row sums to one.
         reward: [*H S A], expected reward of one step.
-        end_probs: [*H S A], probability that the transition ends the episode; nothing has worth beyond. None: never.
+        end_probs: [*H S A], probability that the transition ends the episode; values beyond are zero. None: never.
         legal: [S A], which actions exist in which state; None: all.
         initial: [S], distribution of the first state; None: not stated.
 
@@ -194,7 +194,7 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
     """The first `horizon` steps of `mdp` as an acyclic MDP: state `h * S + s` is state s at step h, the last step ends.
 
     Its discounted or first-exit value at `s` is the `horizon`-step value of `mdp`. Rows that were one row of `mdp` are
-    *tied*, not independent, under any belief about `mdp`.
+    shared, not independent, under any belief about `mdp`.
 
     Raises:
         ValueError: `horizon` is below 1, differs from the horizon that `mdp` already has, or needs more memory than

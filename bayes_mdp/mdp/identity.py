@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -64,10 +64,10 @@ _MISSING = object()
 
 
 class UnidentifiedError(ValueError):
-    """One sentence: what of a value cannot be told from another."""
+    """One sentence: which part of a value cannot be identified."""
 
 
-def identity(value: Any, name: str = "value", *, without: tuple[type, ...] = ()) -> str:
+def identity(value: object, name: str = "value", *, without: tuple[type, ...] = ()) -> str:
     """SHA-256 of what `value` is: equal in every process for what is the same, another for what may compute otherwise.
 
     Args:
@@ -91,14 +91,17 @@ def identity(value: Any, name: str = "value", *, without: tuple[type, ...] = ())
     return walk.digest.hexdigest()
 
 
-class _Walk:
-    """One walk over all that a value reaches, in an order that does not hang on addresses."""
+_Seen: TypeAlias = dict[int | tuple[int, frozenset[str]], tuple[int, object]]
+"""id (of a module: and the names that are used of it) -> (number, object): kept alive, so that no id is used twice."""
 
-    def __init__(self, without: tuple[type, ...], seen: dict[Any, tuple[int, Any]] | None = None) -> None:
+
+class _Walk:
+    """One walk over all that a value reaches, in an order that does not depend on addresses."""
+
+    def __init__(self, without: tuple[type, ...], seen: _Seen | None = None) -> None:
         self.digest = hashlib.sha256()
         self._without = without
-        # id -> (number, object): the object is kept alive, so that its id is not given away.
-        self._seen: dict[Any, tuple[int, Any]] = {} if seen is None else dict(seen)
+        self._seen: _Seen = {} if seen is None else dict(seen)
         self._names: frozenset[str] = frozenset()
 
     def feed(self, value: Any, where: str) -> None:
@@ -123,15 +126,15 @@ class _Walk:
             self._seen[key] = len(self._seen), value
             self._object(value, where)
 
-    def _put(self, *parts: Any) -> None:
+    def _put(self, *parts: object) -> None:
         for part in parts:
             text = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
             self.digest.update(f"{len(text)}:".encode() + text)
 
-    def _each(self, kind: str, values: Iterable[Any], where: str) -> None:
-        values = list(values)
-        self._put(kind, len(values))
-        for i, value in enumerate(values):
+    def _each(self, kind: str, values: Iterable[object], where: str) -> None:
+        every = list(values)
+        self._put(kind, len(every))
+        for i, value in enumerate(every):
             self.feed(value, f"{where}[{i}]")
 
     def _named(self, kind: str, values: dict[Any, Any], where: str) -> None:
@@ -141,7 +144,7 @@ class _Walk:
             self._put(name)
             self.feed(values[name], f"{where}.{name}")
 
-    def _unordered(self, values: Iterable[Any], where: str) -> None:
+    def _unordered(self, values: Iterable[object], where: str) -> None:
         digests = []
         for value in values:
             walk = _Walk(self._without, self._seen)
@@ -295,7 +298,7 @@ _CONTENT: dict[type, Any] = {
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def _plain(value: Any) -> str | bytes:
+def _plain(value: object) -> str | bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, bool) or value is None:
@@ -309,7 +312,7 @@ def _plain(value: Any) -> str | bytes:
     return str(value)
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
@@ -339,9 +342,9 @@ def _all_names(code: types.CodeType) -> Iterator[str]:
         yield from (x for x in one.co_consts if isinstance(x, str) and x.isidentifier())
 
 
-def _globals(function: types.FunctionType, where: str) -> dict[str, Any]:
+def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
     """The globals that a function names, and the modules that it imports."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for code in _codes(function.__code__):
         before: list[Any] = []
         for instruction in dis.get_instructions(code):
@@ -357,7 +360,7 @@ def _globals(function: types.FunctionType, where: str) -> dict[str, Any]:
     return found
 
 
-def _imported(name: str, package: str | None) -> Any:
+def _imported(name: str, package: str | None) -> types.ModuleType | str:
     """The module that a function will import when it is called; its name where that cannot be done."""
     try:
         whole = importlib.util.resolve_name(name, package)
@@ -366,7 +369,7 @@ def _imported(name: str, package: str | None) -> Any:
         return name
 
 
-def package_name(value: Any) -> str | None:
+def package_name(value: object) -> str | None:
     """Where an installed package keeps this very object, and its version; None: nowhere, or a package of the person."""
     if isinstance(value, types.ModuleType):
         package = _package_of(value.__name__)
@@ -432,7 +435,7 @@ def _inherits_state(kind: type) -> bool:
     return any("__dict__" in vars(base) or "__slots__" in vars(base) for base in kind.__mro__[1:])
 
 
-def _state(value: Any) -> dict[str, Any]:
+def _state(value: object) -> dict[str, object]:
     """Attributes in `__dict__` and slots; values that a class computes once and keeps are left out."""
     kind = type(value)
     held = {}
@@ -449,7 +452,7 @@ def _state(value: Any) -> dict[str, Any]:
 
 
 def _is_cache(kind: type, name: str) -> bool:
-    """Whether the class computes this attribute when it is first asked for (`functools.cached_property` and kin)."""
+    """Whether the class computes this attribute when it is first read (`functools.cached_property` and kin)."""
     found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
     computes = hasattr(type(found), "__get__") and not hasattr(type(found), "__set__")
     return computes and not isinstance(found, (types.FunctionType, staticmethod, classmethod, type))

@@ -5,14 +5,14 @@ from pathlib import Path
 
 SHARE = 0.5  # of the free memory that one call may take
 ENDLESS = 10**6 * 2**30
-UNKNOWN = 4 * 2**30  # bytes, where the system does not say what is free
+UNKNOWN = 4 * 2**30  # bytes, where the system does not report what is free
 _MEMINFO, _OWN_GROUPS, _GROUPS = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def free_bytes() -> int:
     """Bytes that this process can still take: what the system has, or its control group leaves, whichever is less.
 
-    Where the system does not say: all of its memory, or 4 GiB.
+    Where the system does not report it: all of its memory, or 4 GiB.
     """
     return min([_free_in_system(), *_free_in_groups()])
 
@@ -34,7 +34,7 @@ def check_memory(what: str, needed: float, remedy: str = "a smaller one takes le
 
 
 def too_much(what: str, needed: float, limit: float, whose: str, remedy: str) -> ValueError:
-    """The refusal: `whose` says where the limit comes from; the rest as in `check_memory`."""
+    """The refusal: `whose` names the source of the limit; the rest as in `check_memory`."""
     return ValueError(
         f"{what}, about {in_words(needed)} of memory, expected at most {in_words(limit)} ({whose}): {remedy}"
     )

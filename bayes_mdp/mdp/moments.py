@@ -18,6 +18,7 @@ Groups = Float[Array, "*groups"]
 def merge_moments(one: Moments, other: Moments) -> Moments:
     """The moments of both samples together, cell by cell; a mean without count must be finite."""
     (count, mean, ss), (more, their_mean, their_ss) = one, other
+    # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
     total = count + more
     share = more / jnp.where(total > 0, total, 1.0)
     shift = their_mean - mean
@@ -25,16 +26,17 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_moments(
-    moments: Moments, add: Callable[[AnyArray], Array], spread: Callable[[AnyArray], Array]
+    moments: Moments, add: Callable[[AnyArray], Array], expand: Callable[[AnyArray], AnyArray]
 ) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 
     Args:
         moments: of the samples; a single number x is (1, x, 0).
         add: sums over the samples of each group.
-        spread: hands the value of each group to its samples.
+        expand: gives the value of each group to its samples.
     """
     count, mean, ss = moments
     total = add(count)
+    # Two passes: the mean of the group, then squares around it.
     centre = add(count * mean) / jnp.where(total > 0, total, 1.0)
-    return total, centre, add(ss + count * (mean - spread(centre)) ** 2)
+    return total, centre, add(ss + count * (mean - expand(centre)) ** 2)

@@ -11,7 +11,7 @@ from bayes_mdp.mdp.validation import as_int, as_real, check_count, check_type, d
 class Discounted(eqx.Module):
     """Expected sum of `discount ** t * reward_t`.
 
-    `discount` lies in [0, 1); it is a leaf, so that sweeps can vmap over it.
+    `discount` lies in [0, 1); it is a leaf of the pytree, so that sweeps can vmap over it.
 
     Raises:
         ValueError: `discount` is outside [0, 1) or not finite.

@@ -15,8 +15,8 @@ class TimeStep(NamedTuple):
         state: of the environment, any tree of arrays.
         observation: what the agent sees of it.
         reward: what the agent learns from.
-        terminated: nothing is worth anything beyond.
-        truncated: the episode is cut off; what lies beyond keeps its worth.
+        terminated: values beyond are zero.
+        truncated: the episode is cut off; values beyond count.
         score: what is reported: the reward without clipping or noise.
     """
 
@@ -30,7 +30,7 @@ class TimeStep(NamedTuple):
 
 @runtime_checkable
 class ObservedEnvironment(Protocol):
-    """An environment seen through observations. Every function is pure and traceable; episodes are not restarted."""
+    """An environment with observations. Every function is pure and traceable; episodes are not restarted."""
 
     @property
     def name(self) -> str:

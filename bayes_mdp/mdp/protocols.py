@@ -1,4 +1,4 @@
-"""What the rooms ask of each other: the abilities of a posterior, policies, agents, replanning rules."""
+"""The interfaces between packages: abilities of a posterior, policies, agents, replanning rules."""
 
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -33,10 +33,10 @@ class CanMean(Protocol):
 
 @runtime_checkable
 class CanCount(Protocol):
-    """Knows what it has seen."""
+    """Counts its data."""
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         ...
 
 
@@ -51,11 +51,11 @@ class CanUpdate(Protocol):
 
 @runtime_checkable
 class HasVariances(Protocol):
-    """Knows its variances in closed form."""
+    """Has variances in closed form."""
 
     @property
     def independent_rows(self) -> bool:
-        """Whether the rows of different pairs are independent: the premise of the uncertainty theorems."""
+        """Whether the rows of different pairs are independent: an assumption of the uncertainty theorems."""
         ...
 
     @property
@@ -90,7 +90,7 @@ class HasVariances(Protocol):
 
 @runtime_checkable
 class CanPredict(Protocol):
-    """Knows how the next transition varies, the noise of rewards included."""
+    """Has the variance of the next transition, the noise of rewards included."""
 
     def predictive_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
         """Variance of one observed reward + discount values(next state) under the posterior predictive."""
@@ -99,7 +99,7 @@ class CanPredict(Protocol):
 
 @runtime_checkable
 class CanInform(Protocol):
-    """Knows what an observation is expected to tell."""
+    """Has the expected information of an observation."""
 
     def expected_information(self) -> Float[Array, "*H S A"]:
         """Mutual information of the outcome of one more transition from a pair and what is unknown, in nats."""
@@ -123,17 +123,17 @@ class CanSplit(Protocol):
 
 @runtime_checkable
 class NamesSharedParameters(Protocol):
-    """Says which rows are not independent."""
+    """Names the rows that are not independent."""
 
     @property
     def ties(self) -> str | None:
-        """What is tied, as a part of a sentence; None: nothing (not looked into inside a trace)."""
+        """Which rows or cells share parameters, as a part of a sentence; None: none do (not checked inside a trace)."""
         ...
 
 
 @runtime_checkable
 class CanRefit(Protocol):
-    """A belief by weighted draws, which wear out as data come in: it can be inferred anew from all that it has seen."""
+    """A belief by weighted draws, whose effective sample size falls with new data: it can be inferred anew from all."""
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size of its weights has fallen below its own threshold. Traceable."""
@@ -165,15 +165,15 @@ class CanSampleNext(Protocol):
         inflation: RealScalar = 1.0,
         pseudo: tuple[RealScalar, RealScalar] | None = None,
     ) -> Float[Array, "S A"]:
-        """One draw of sum_s' P(s'|s,a) values(s') at step `layer`; rewards do not enter, an end is worth nothing.
+        """One draw of sum_s' P(s'|s,a) values(s') at step `layer`; rewards do not enter, the value of an end is zero.
 
-        One key stands for one draw of the rows of all steps, whatever `values`: rows that steps share, or that are tied
-        otherwise, come out the same under it; rows of their own are drawn apart.
+        One key stands for one draw of the rows of all steps, whatever `values`: rows that are shared (by steps, or
+        otherwise) are the same under it; all other rows are drawn independently.
 
         Args:
             inflation: greater than 0; every concentration, prior and counts, is divided by it.
-            pseudo: (count, worth): unknown rows have one more outcome, of this concentration (divided as well), worth
-                this. Known rows have none.
+            pseudo: (count, value): unknown rows have one more outcome, of this concentration (divided as well) and
+                this value. Known rows have none.
         """
         ...
 
@@ -183,7 +183,7 @@ class CanExpectNext(Protocol):
     """Applies its mean rows to values layer by layer (independent steps), cheaper than by `mean_mdp`."""
 
     def expected_next(self, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
-        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; an end is worth nothing."""
+        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; the value of an end is zero."""
         ...
 
 
@@ -209,7 +209,7 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
     """What `infer` returns: a belief about an MDP after data, whatever the way it was inferred.
 
     Every posterior has these members; some can do more (`HasVariances`, `CanInform`, `CanSplit`, `CanRefit`, ...):
-    `isinstance` tells which. `str` of it is a summary for a person.
+    see `isinstance`. `str` of it is a summary for a person.
     """
 
     @property
@@ -249,7 +249,7 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
 
 
 class Problem(eqx.Module):
-    """What an agent is told: sizes, the objective, where episodes start (None: not told)."""
+    """What an agent is given: sizes, the objective, where episodes start (None: not given)."""
 
     space: StateActionSpace
     objective: Objective
@@ -273,12 +273,19 @@ class Agent(Protocol[P_contra]):
         ...
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: P_contra) -> tuple[Policy, PyTree]:
-        """A policy and the next state."""
+        """A policy and the next state.
+
+        Args:
+            key: for agents that draw.
+            problem: what is known of the MDP before any data.
+            state: the agent's own, from `init` or the last plan.
+            belief: with the abilities that the agent needs.
+        """
         ...
 
 
 class ReplanContext(NamedTuple):
-    """What a replanning rule is told: steps so far, step of the episode, whether one just began, visits."""
+    """The arguments of a replanning rule: steps so far, step of the episode, whether one just began, visits."""
 
     time: Int[Array, ""]
     step: Int[Array, ""]

@@ -145,7 +145,7 @@ class StateActionSpace(eqx.Module):
             ValueError: as the class.
         """
         if not isinstance(log, Log):
-            raise TypeError(f"log is a {type(log).__name__}, expected a Log, which knows the labels (see read_log)")
+            raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
         ends = bool(np.any(log.transitions.terminated)) if ends is None else ends
         return cls(
             len(log.states),
@@ -162,7 +162,7 @@ class StateActionSpace(eqx.Module):
     def plates(self, *names: str) -> Iterator[None]:
         """Open the NumPyro plates `step` (-3, if there is a horizon), `state` (-2) and `action` (-1), or those named.
 
-        A site in fewer plates has size 1 along the others: it is tied there, and broadcasts.
+        A site in fewer plates has size 1 along the others: it is shared there, and broadcasts.
 
         Raises:
             ValueError: a name that is no plate of this space.

@@ -18,7 +18,7 @@ ROW_SUM_TOLERANCE = {"float32": 1e-5, "float64": 1e-6}
 
 @runtime_checkable
 class HasShape(Protocol):
-    """An array, or what stands for one (the rows of a posterior)."""
+    """An array, or what has the shape of one (the rows of a posterior)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ def check_positive(name: str, values: object) -> None:
 
 
 def check_not_negative(name: str, values: object) -> None:
-    """Every entry, where it can be seen, is finite, zero or greater."""
+    """Every entry, where it is concrete, is finite, zero or greater."""
     if is_concrete(values):
         expected = "a finite number, zero or greater"
         array = as_real(name, values, expected)
@@ -180,7 +180,7 @@ def check_not_negative(name: str, values: object) -> None:
 
 
 def check_that(name: str, values: object, holds: Callable[[np.ndarray], ArrayLike], expected: str) -> None:
-    """Every entry, where it can be seen, is a real number for which `holds` is true."""
+    """Every entry, where it is concrete, is a real number for which `holds` is true."""
     if is_concrete(values):
         array = as_real(name, values, expected)
         require(~np.asarray(holds(array), bool), name, array, expected)
@@ -195,7 +195,7 @@ def check_number(name: str, value: object, holds: Callable[[np.ndarray], ArrayLi
 
 
 def check_fraction(name: str, values: object) -> None:
-    """Every entry, where it can be seen, lies in [0, 1]."""
+    """Every entry, where it is concrete, lies in [0, 1]."""
     check_that(name, values, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
 
 
@@ -369,7 +369,7 @@ def check_names(name: str, names: object) -> None:
     """A tuple of hashable names, each once.
 
     Raises:
-        TypeError, ValueError: says which name is not.
+        TypeError, ValueError: names the first that is not.
     """
     if not isinstance(names, tuple):
         raise TypeError(f"{name} is {described(names)}, expected a sequence of names")

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import RealLike
+from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
 from bayes_mdp.models.mdp_spec import broadcast_to_cells
 
@@ -53,7 +53,7 @@ def supported_dirichlet(
     return jnp.asarray(numpyro.deterministic(name, table.reshape(full.shape)))
 
 
-def _possible(concentration: Array, space: StateActionSpace) -> Bool[np.ndarray, "*H S A O"]:
+def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Bool[np.ndarray, "*H S A O"]:
     """Which outcomes a row can have, after the support of the space and the zeros of a concrete concentration."""
     possible = np.ones(concentration.shape, bool)
     if space.support is not None:

@@ -1,8 +1,8 @@
-"""Ready priors that learn how alike the pairs are: latent parents above the rows and the rewards.
+"""Ready priors that learn how alike the pairs are: latent hyperparameters above the rows and the rewards.
 
 Each factory checks its hyperparameters and returns a NumPyro program, space -> MDPSpec, as `priors` does. A
 hyperprior is a NumPyro distribution of one number. Outcomes that are impossible belong in the space's `support`, not in
-zeros of a concentration. Concentrations count transitions: a concentration of 3 weighs as much as three that were seen.
+zeros of a concentration. Concentrations count transitions: one of 3 weighs as much as three that were observed.
 """
 
 from collections.abc import Callable
@@ -23,22 +23,22 @@ from bayes_mdp.models.mdp_spec import MDPSpec, broadcast_to_cells
 from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
 
 WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
-"""Default hyper-priors of a reward, of a concentration, and of a scale."""
+"""Default hyperpriors of a reward, of a concentration, and of a scale."""
 
 
 def unknown_concentration(
     concentration: dist.Distribution = WEIGHT, *, rewards: Callable[..., Program] = dirichlet_normal_gamma
 ) -> Program:
-    """Rows ~ Dirichlet(c, ..., c) with one c for all pairs: how deterministic the world is, is learnt from all of it.
+    """Rows ~ Dirichlet(c, ..., c) with one c for all pairs: how deterministic the MDP is, is learnt from all of them.
 
     Sites: `concentration`, c, of each outcome of each row (in transitions); those of `rewards`.
 
     Args:
-        concentration: hyper-prior of c; positive.
+        concentration: hyperprior of c; positive.
         rewards: the prior given c: a factory that takes `concentration` (`functools.partial` sets its other arguments).
 
     Raises:
-        TypeError, ValueError: a hyper-prior that is no continuous law of one positive number.
+        TypeError, ValueError: a hyperprior that is no continuous law of one positive number.
     """
     _check_hyper_prior("concentration", concentration)
     _check_factory(rewards)
@@ -61,7 +61,7 @@ def sticky(
     `rewards`.
 
     Args:
-        stickiness: hyper-prior; positive.
+        stickiness: hyperprior; positive.
         concentration: of the rows before that; positive, broadcasts to [*H S A O].
         rewards: as for `unknown_concentration`.
 
@@ -94,12 +94,12 @@ def shared_rewards(
     reward around its mean; `reward`, the means; `transition`, as `supported_dirichlet`, with nothing shared.
 
     Args:
-        loc: hyper-prior of m.
-        scale, noise_scale: hyper-priors; positive.
+        loc: hyperprior of m.
+        scale, noise_scale: hyperpriors; positive.
         concentration, rewards_on: as for `dirichlet_normal`.
 
     Raises:
-        TypeError, ValueError: a hyper-prior that is no continuous law of one number, or of one positive number; as
+        TypeError, ValueError: a hyperprior that is no continuous law of one number, or of one positive number; as
             `dirichlet_normal`.
     """
     _check_hyper_prior("loc", loc, positive=False)
@@ -109,8 +109,8 @@ def shared_rewards(
 
     def program(space: StateActionSpace) -> MDPSpec:
         mean = numpyro.sample("reward_loc", loc)
-        spread, noise = numpyro.sample("reward_scale", scale), numpyro.sample("noise_scale", noise_scale)
-        return dirichlet_normal(concentration, mean, spread, noise, rewards_on=rewards_on)(space)
+        deviation, noise = numpyro.sample("reward_scale", scale), numpyro.sample("noise_scale", noise_scale)
+        return dirichlet_normal(concentration, mean, deviation, noise, rewards_on=rewards_on)(space)
 
     return program
 
@@ -134,8 +134,8 @@ def clustered_states(
 
     Args:
         num_clusters: kinds.
-        concentration: hyper-prior of each c_k; positive.
-        loc: hyper-prior of each m_k.
+        concentration: hyperprior of each c_k; positive.
+        loc: hyperprior of each m_k.
         pseudo_count, reward_concentration, rate: as for `dirichlet_normal_gamma`.
 
     Raises:
@@ -178,7 +178,7 @@ def feature_dynamics(
 
     Args:
         features: array whose leading axes broadcast to [*H S A O], and whose last is F.
-        strength: hyper-prior; positive.
+        strength: hyperprior; positive.
         scale: standard deviation of the coefficients, which are normal around 0; broadcasts to [F].
         rewards: as for `unknown_concentration`.
 
@@ -215,14 +215,14 @@ def robust_rewards(
 ) -> Program:
     """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
 
-    Rewards are StudentT(1 + excess_df, mean, noise_scale), so that the mean exists; the default hyper-prior is that of
+    Rewards are StudentT(1 + excess_df, mean, noise_scale), so that the mean exists; the default hyperprior is that of
     Juarez and Steel (2010), shifted by one.
 
     Sites: `noise_scale`, in units of the reward, and `excess_df`, both of all pairs; `reward`, the means ~
     Normal(loc, scale^2); `transition`, as `supported_dirichlet`.
 
     Args:
-        noise_scale, excess_df: hyper-priors; positive.
+        noise_scale, excess_df: hyperpriors; positive.
         concentration, loc, scale: as for `dirichlet_normal`.
 
     Raises:
@@ -262,15 +262,15 @@ def _check_factory(rewards: object) -> None:
 
 def _check_hyper_prior(name: str, law: dist.Distribution, *, positive: bool = True) -> None:
     if not isinstance(law, dist.Distribution):
-        raise TypeError(f"{name} is {described(law)}, expected a NumPyro distribution, its hyper-prior")
+        raise TypeError(f"{name} is {described(law)}, expected a NumPyro distribution, its hyperprior")
     shapes = f"{name} has batch shape {law.batch_shape} and event shape {law.event_shape}"
     if law.batch_shape or law.event_shape:
-        raise ValueError(f"{shapes}, expected a hyper-prior of one number")
+        raise ValueError(f"{shapes}, expected a hyperprior of one number")
     if law.is_discrete:
-        raise ValueError(f"{name} is a {type(law).__name__}, expected a hyper-prior with a density")
+        raise ValueError(f"{name} is a {type(law).__name__}, expected a hyperprior with a density")
     support: Any = law.support
     negative = [x for x in (-1e-6, -1.0, -1e6) if bool(support(x))]
     if positive and negative:
         raise ValueError(
-            f"{name} is a {type(law).__name__}, which can be {negative[0]}, expected a hyper-prior of positive numbers"
+            f"{name} is a {type(law).__name__}, which can be {negative[0]}, expected a hyperprior of positive numbers"
         )

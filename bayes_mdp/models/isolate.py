@@ -58,7 +58,8 @@ def isolated(program: Callable[..., Any]) -> Isolated:
 
 def _reaching(root: object) -> frozenset[int]:
     """The ids of all objects from which a 64-bit array can be reached."""
-    parents: dict[int, list[int]] = {}
+    # Forward: all that is reached, with the edges backwards. Then backwards from the arrays.
+    holders: dict[int, list[int]] = {}
     stack, seen, found = [root], {id(root): root}, []
     while stack:
         item = stack.pop()
@@ -67,7 +68,7 @@ def _reaching(root: object) -> frozenset[int]:
                 found.append(id(item))
             continue
         for child in _children(item):
-            parents.setdefault(id(child), []).append(id(item))
+            holders.setdefault(id(child), []).append(id(item))
             if id(child) not in seen:
                 seen[id(child)] = child
                 stack.append(child)
@@ -76,7 +77,7 @@ def _reaching(root: object) -> frozenset[int]:
         number = found.pop()
         if number not in reached:
             reached.add(number)
-            found.extend(parents.get(number, ()))
+            found.extend(holders.get(number, ()))
     return frozenset(reached)
 
 

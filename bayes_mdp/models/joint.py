@@ -57,11 +57,11 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
     _check_program(prior, space)
 
     def model(data: Data | None = None) -> MDPSpec:
-        world = prior(space)
-        check_spec(world, space)
+        spec = prior(space)
+        check_spec(spec, space)
         if data is not None:
-            observe(world, space, data)
-        return world
+            observe(spec, space, data)
+        return spec
 
     return model
 
@@ -72,13 +72,13 @@ def _check_program(prior: object, space: object) -> None:
     check_space(space)
 
 
-def observe(world: MDPSpec, space: StateActionSpace, data: Data) -> None:
-    """Add the observed sites of `joint` for a world that is already there (inside a NumPyro program)."""
-    rewards = reward_table(world, space)
+def observe(spec: MDPSpec, space: StateActionSpace, data: Data) -> None:
+    """Add the observed sites of `joint` for a spec that is already there (inside a NumPyro program)."""
+    rewards = reward_table(spec, space)
     prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
     counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
     with space.plates():
-        law = CategoricalCounts(transition_table(world, space))
+        law = CategoricalCounts(transition_table(spec, space))
         numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
     if rewards.law is None:
         return
@@ -101,13 +101,13 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
     _check_program(prior, space)
 
     def program(key: PRNGKeyArray) -> MDPSpec:
-        world: Any = numpyro.handlers.seed(prior, key)(space)
-        check_spec(world, space)
-        return world
+        spec: Any = numpyro.handlers.seed(prior, key)(space)
+        check_spec(spec, space)
+        return spec
 
-    world = jax.eval_shape(program, jax.random.key(0))
-    if isinstance(world.reward, dist.Distribution):
-        return _prepare(unwrap(world.reward), len(world.reward.event_shape) == 1, space, data)
+    spec = jax.eval_shape(program, jax.random.key(0))
+    if isinstance(spec.reward, dist.Distribution):
+        return _prepare(unwrap(spec.reward), len(spec.reward.event_shape) == 1, space, data)
     return _prepare(None, False, space, data)
 
 
@@ -125,19 +125,19 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
     def model(
         state: Int[AnyArray, " N"], action: Int[AnyArray, " N"], step: Int[AnyArray, " N"] | None = None
     ) -> MDPSpec:
-        world = prior(space)
-        check_spec(world, space)
+        spec = prior(space)
+        check_spec(spec, space)
         cell = Transitions(state, action, None, state, step=step).cell(space)
-        rewards = reward_table(world, space)
+        rewards = reward_table(spec, space)
         with numpyro.plate("row", jnp.shape(state)[0]):
-            rows = transition_table(world, space)[cell]
+            rows = transition_table(spec, space)[cell]
             outcome = numpyro.sample(OBSERVED_NEXT_STATE, dist.CategoricalProbs(rows))
             law: Any = rewards.at(cell, outcome)
             if rewards.law is None:
                 numpyro.deterministic(OBSERVED_REWARD, law)
             else:
                 numpyro.sample(OBSERVED_REWARD, law)
-        return world
+        return spec
 
     return model
 
@@ -185,9 +185,9 @@ def _fit_statistics(
 def _check_whole(law: dist.Distribution, transitions: Transitions) -> None:
     if law.is_discrete and transitions.reward is not None and is_concrete(transitions):
         reward = np.asarray(transitions.reward, float)
-        seen = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
+        observed = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
         name = type(law).__name__
-        require(seen & (reward != np.floor(reward)), "transitions.reward", reward, f"an integer (a {name} law)")
+        require(observed & (reward != np.floor(reward)), "transitions.reward", reward, f"an integer (a {name} law)")
 
 
 def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Transitions) -> None:

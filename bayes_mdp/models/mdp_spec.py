@@ -77,7 +77,7 @@ class RewardTable(eqx.Module):
         return law if self.law is None else jnp.asarray(law.sample(key), dtype=float)
 
 
-def check_spec(world: object, space: StateActionSpace) -> None:
+def check_spec(spec: object, space: StateActionSpace) -> None:
     """Refuse what is no `MDPSpec` of this space: one sentence. Values are looked into only where they are concrete.
 
     Raises:
@@ -85,9 +85,9 @@ def check_spec(world: object, space: StateActionSpace) -> None:
         ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
     """
     check_space(space)
-    if not isinstance(world, MDPSpec):
-        raise TypeError(f"the prior returned a {type(world).__name__}, expected a MDPSpec(transition_probs, reward)")
-    probs, full = world.transition_probs, (*space.shape, space.n_outcomes)
+    if not isinstance(spec, MDPSpec):
+        raise TypeError(f"the prior returned a {type(spec).__name__}, expected a MDPSpec(transition_probs, reward)")
+    probs, full = spec.transition_probs, (*space.shape, space.n_outcomes)
     if not _is_array(probs):
         raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
     if not _broadcasts(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
@@ -97,48 +97,48 @@ def check_spec(world: object, space: StateActionSpace) -> None:
         )
     if is_concrete(probs):
         check_probability_rows("transition_probs", _legal_rows(np.asarray(probs), space))
-    if isinstance(world.reward, dist.Distribution):
-        _check_law(world.reward, space)
-    elif not _is_array(world.reward):
+    if isinstance(spec.reward, dist.Distribution):
+        _check_law(spec.reward, space)
+    elif not _is_array(spec.reward):
         raise TypeError(
-            f"reward is a {type(world.reward).__name__}, expected a NumPyro distribution over (state, action) "
+            f"reward is a {type(spec.reward).__name__}, expected a NumPyro distribution over (state, action) "
             "or an array of known rewards"
         )
     else:
-        _known_by_outcome(jnp.shape(world.reward), space)
-        if is_concrete(world.reward):
-            check_finite("reward", world.reward)
+        _known_by_outcome(jnp.shape(spec.reward), space)
+        if is_concrete(spec.reward):
+            check_finite("reward", spec.reward)
 
 
-def _check_types(world: object, space: object) -> None:
-    check_type("world", world, MDPSpec, "a MDPSpec(transition_probs, reward)")
+def _check_types(spec: object, space: object) -> None:
+    check_type("spec", spec, MDPSpec, "a MDPSpec(transition_probs, reward)")
     check_space(space)
 
 
-def transition_table(world: MDPSpec, space: StateActionSpace) -> Float[Array, "*H S A O"]:
-    """The transition probabilities of every row, ties broadcast. TypeError: no world, no space."""
-    _check_types(world, space)
-    return jnp.broadcast_to(world.transition_probs, (*space.shape, space.n_outcomes))
+def transition_table(spec: MDPSpec, space: StateActionSpace) -> Float[Array, "*H S A O"]:
+    """The transition probabilities of every row, broadcast. TypeError: no spec, no space."""
+    _check_types(spec, space)
+    return jnp.broadcast_to(spec.transition_probs, (*space.shape, space.n_outcomes))
 
 
-def reward_table(world: MDPSpec, space: StateActionSpace) -> RewardTable:
-    """The reward law of every cell, ties broadcast, `to_event` and `expand` undone. TypeError: no world, no space."""
-    _check_types(world, space)
-    if isinstance(world.reward, dist.Distribution):
-        by_outcome = len(world.reward.event_shape) == 1
-        return RewardTable(tabulate(world.reward, _cells(space, by_outcome)), None, by_outcome)
-    by_outcome = _known_by_outcome(jnp.shape(world.reward), space)
-    known = jnp.broadcast_to(jnp.asarray(world.reward, dtype=float), _cells(space, by_outcome))
+def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
+    """The reward law of every cell, broadcast, `to_event` and `expand` undone. TypeError: no spec, no space."""
+    _check_types(spec, space)
+    if isinstance(spec.reward, dist.Distribution):
+        by_outcome = len(spec.reward.event_shape) == 1
+        return RewardTable(tabulate(spec.reward, _cells(space, by_outcome)), None, by_outcome)
+    by_outcome = _known_by_outcome(jnp.shape(spec.reward), space)
+    known = jnp.broadcast_to(jnp.asarray(spec.reward, dtype=float), _cells(space, by_outcome))
     return RewardTable(None, known, by_outcome)
 
 
-def to_mdp(world: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP:
-    """The hypothesis that `world` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
+def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP:
+    """The hypothesis that `spec` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
 
     Raises:
         ValueError: as `MDP`; a law without a mean (see `check_mean`).
     """
-    rows, rewards = transition_table(world, space), reward_table(world, space)
+    rows, rewards = transition_table(spec, space), reward_table(spec, space)
     check_mean(rewards, space)
     mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
     ends = rows[..., -1] if space.ends else None

@@ -20,10 +20,10 @@ class _MeanPrecision(constraints.ParameterFreeConstraint):
 
     event_dim = 1
 
-    def __call__(self, x: Float[Array, "*batch 2"]) -> Bool[Array, "*batch"]:
+    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> Bool[AnyArray, "*batch"]:
         return (x[..., 0] == x[..., 0]) & (x[..., 1] > 0)
 
-    def feasible_like(self, prototype: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+    def feasible_like(self, prototype: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:
         return jnp.broadcast_to(jnp.array([0.0, 1.0]), jnp.shape(prototype))
 
 
@@ -43,15 +43,15 @@ class MeanPrecisionTransform(ParameterFreeTransform):
         """A mean and a precision."""
         return mean_precision
 
-    def __call__(self, x: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:
         return jnp.stack([x[..., 0], jnp.exp(x[..., 1])], axis=-1)
 
-    def _inverse(self, y: Float[Array, "*batch 2"]) -> Float[Array, "*batch 2"]:
+    def _inverse(self, y: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:
         return jnp.stack([y[..., 0], jnp.log(y[..., 1])], axis=-1)
 
     def log_abs_det_jacobian(
-        self, x: Float[Array, "*batch 2"], y: Float[Array, "*batch 2"], intermediates: None = None
-    ) -> Float[Array, "*batch"]:
+        self, x: Float[AnyArray, "*batch 2"], y: Float[AnyArray, "*batch 2"], intermediates: None = None
+    ) -> Float[AnyArray, "*batch"]:
         """log |d(mean, precision) / d(u, v)| = v."""
         return x[..., 1]
 
@@ -82,10 +82,10 @@ class NormalGamma(dist.Distribution):
     }
     reparametrized_params: ClassVar = ["loc", "pseudo_count", "concentration", "rate"]
 
-    loc: Array
-    pseudo_count: Array
-    concentration: Array
-    rate: Array
+    loc: Float[AnyArray, "..."]
+    pseudo_count: Float[AnyArray, "..."]
+    concentration: Float[AnyArray, "..."]
+    rate: Float[AnyArray, "..."]
 
     def __init__(
         self,
@@ -114,6 +114,7 @@ class NormalGamma(dist.Distribution):
         """Draws of (mean, precision); a precision that underflows is the smallest positive number."""
         key_precision, key_mean = jax.random.split(key)
         shape = (*sample_shape, *self.batch_shape)
+        # The precision first, then the mean given it.
         precision = jax.random.gamma(key_precision, self.concentration, shape) / self.rate
         precision = jnp.maximum(precision, jnp.finfo(precision.dtype).tiny)
         noise = jax.random.normal(key_mean, shape, precision.dtype)
@@ -121,9 +122,10 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([mean, precision], axis=-1)
 
     @validate_sample
-    def log_prob(self, value: Float[Array, "*batch 2"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*batch 2"]) -> Float[AnyArray, "*batch"]:
         """Log density of (mean, precision) with respect to their product Lebesgue measure."""
         mean, precision = value[..., 0], value[..., 1]
+        # log Gamma(precision) + log Normal(mean), the powers of the precision collected in one term.
         gamma = self.concentration * jnp.log(self.rate) - gammaln(self.concentration) - self.rate * precision
         normal = jnp.log(self.pseudo_count / (2 * jnp.pi)) - self.pseudo_count * precision * (mean - self.loc) ** 2
         return gamma + (self.concentration - 0.5) * jnp.log(precision) + 0.5 * normal
@@ -142,7 +144,7 @@ class NormalGamma(dist.Distribution):
         of_mean = jnp.where(self.concentration > 1, self.rate / (self.pseudo_count * excess), infinite)
         return self._stack(of_mean, self.concentration / self.rate**2)
 
-    def _stack(self, first: Array, second: Array) -> Float[Array, "*batch 2"]:
+    def _stack(self, first: Float[AnyArray, "..."], second: Float[AnyArray, "..."]) -> Float[Array, "*batch 2"]:
         return jnp.stack([jnp.broadcast_to(x, self.batch_shape) for x in (first, second)], axis=-1)
 
 

@@ -1,7 +1,7 @@
-"""Ready priors: each factory checks its hyper-parameters and returns a NumPyro program, space -> MDPSpec.
+"""Ready priors: each factory checks its hyperparameters and returns a NumPyro program, space -> MDPSpec.
 
 Rows are independent Dirichlet (`supported_dirichlet`, site `transition`), rewards have the site `reward`. Every
-hyper-parameter is a number or an array that broadcasts to the cells of the reward law: [*H S A], or [*H S A O] with
+hyperparameter is a number or an array that broadcasts to the cells of the reward law: [*H S A], or [*H S A O] with
 `rewards_on="outcome"`.
 """
 
@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, RealLike
@@ -36,16 +35,29 @@ def dirichlet_normal_gamma(
 
     Site `reward`: [..., 2], mean and precision.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        loc: prior mean of the mean reward, in units of the reward.
+        pseudo_count: prior weight of `loc`, in rewards.
+        reward_concentration: shape of the Gamma prior of the precision.
+        rate: of that prior, in squared units of the reward.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
-        ValueError: a hyper-parameter out of its range (which, and where); an unknown `rewards_on`.
+        ValueError: a hyperparameter out of its range (which, and where); an unknown `rewards_on`.
     """
     _check_rows(concentration, rewards_on)
-    hyper = {"loc": loc, "pseudo_count": pseudo_count, "reward_concentration": reward_concentration, "rate": rate}
-    _check_hyper(hyper)
+    hyperparameters = {
+        "loc": loc,
+        "pseudo_count": pseudo_count,
+        "reward_concentration": reward_concentration,
+        "rate": rate,
+    }
+    _check_hyperparameters(hyperparameters)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
-        prior = NormalGamma(*_cells(hyper, space, rewards_on))
+        prior = NormalGamma(*_cells(hyperparameters, space, rewards_on))
         return MDPSpec(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
 
     return program
@@ -63,16 +75,22 @@ def dirichlet_normal(
 
     Site `reward`: the mean.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        loc, scale: prior mean and standard deviation of the mean reward, in units of the reward.
+        noise_scale: known standard deviation of a reward around its mean.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
     """
     _check_rows(concentration, rewards_on)
-    hyper = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
-    _check_hyper(hyper)
+    hyperparameters = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
+    _check_hyperparameters(hyperparameters)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
-        mean, deviation, noise = _cells(hyper, space, rewards_on)
+        mean, deviation, noise = _cells(hyperparameters, space, rewards_on)
         reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
         return MDPSpec(probs, _law(dist.Normal(reward, noise), rewards_on))
 
@@ -90,16 +108,21 @@ def dirichlet_bernoulli(
 
     Site `reward`: the probability.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        concentration1, concentration0: prior pseudo-counts of rewards 1 and 0.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
     """
     _check_rows(concentration, rewards_on)
-    hyper = {"concentration1": concentration1, "concentration0": concentration0}
-    _check_hyper(hyper)
+    hyperparameters = {"concentration1": concentration1, "concentration0": concentration0}
+    _check_hyperparameters(hyperparameters)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
-        reward = _reward(dist.Beta(*_cells(hyper, space, rewards_on)), space, rewards_on)
+        reward = _reward(dist.Beta(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
 
     return program
@@ -116,16 +139,22 @@ def dirichlet_poisson(
 
     Site `reward`: the rate.
 
+    Args:
+        concentration: of the Dirichlet rows; broadcasts to [*H S A O].
+        reward_concentration: prior sum of rewards (shape of the Gamma prior).
+        rate: prior number of rewards.
+        rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
+
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
     """
     _check_rows(concentration, rewards_on)
-    hyper = {"reward_concentration": reward_concentration, "rate": rate}
-    _check_hyper(hyper)
+    hyperparameters = {"reward_concentration": reward_concentration, "rate": rate}
+    _check_hyperparameters(hyperparameters)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
-        reward = _reward(dist.Gamma(*_cells(hyper, space, rewards_on)), space, rewards_on)
+        reward = _reward(dist.Gamma(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Poisson(reward), rewards_on))
 
     return program
@@ -160,21 +189,21 @@ def _check_rows(concentration: RealLike, rewards_on: str) -> None:
     check_not_negative("concentration", concentration)
 
 
-def _check_hyper(hyper: dict[str, RealLike]) -> None:
-    for name, value in hyper.items():
+def _check_hyperparameters(hyperparameters: dict[str, RealLike]) -> None:
+    for name, value in hyperparameters.items():
         if is_concrete(value):
             (check_finite if name == "loc" else check_positive)(name, value)
 
 
-def _cells(hyper: dict[str, RealLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:
-    return [broadcast_to_cells(name, value, space, rewards_on == "outcome") for name, value in hyper.items()]
+def _cells(hyperparameters: dict[str, RealLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:
+    return [broadcast_to_cells(name, value, space, rewards_on == "outcome") for name, value in hyperparameters.items()]
 
 
 def _law(law: dist.Distribution, rewards_on: str) -> dist.Distribution:
     return law.to_event(1) if rewards_on == "outcome" else law
 
 
-def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> Array:
+def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> AnyArray:
     """The site `reward`, in the plates of the space."""
     names = [OUTCOME_DIM, *event_dims] if rewards_on == "outcome" else list(event_dims)
     with space.plates():

@@ -48,7 +48,7 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
 
 
 def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
-    """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro knows of none."""
+    """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro has none."""
     try:
         mean = jnp.asarray(law.mean)
     except NotImplementedError:

@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.moments import pool_moments
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_probabilities, check_shape, is_concrete, require
 
 ROUNDING = 1e-5
@@ -26,7 +26,7 @@ ROUNDING = 1e-5
 
 
 class CategoricalCounts(dist.Distribution):
-    """How often each outcome was seen, in the order in which they were seen: log density sum_o counts_o log probs_o.
+    """How often each outcome was observed, in the order of the data: log density sum_o counts_o log probs_o.
 
     Args:
         probs: Float[*batch O], probabilities. A zero there costs nothing where its count is zero.
@@ -34,7 +34,7 @@ class CategoricalCounts(dist.Distribution):
 
     arg_constraints: ClassVar = {"probs": constraints.independent(constraints.nonnegative, 1)}
 
-    def __init__(self, probs: Float[Array, "*batch O"], *, validate_args: bool | None = None) -> None:
+    def __init__(self, probs: Float[AnyArray, "*batch O"], *, validate_args: bool | None = None) -> None:
         if is_concrete(probs):
             check_probabilities("probs", probs)
         if not jnp.ndim(probs):
@@ -47,7 +47,7 @@ class CategoricalCounts(dist.Distribution):
         """Vectors of non-negative numbers."""
         return constraints.independent(constraints.nonnegative, 1)
 
-    def log_prob(self, value: Float[Array, "*batch O"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*batch O"]) -> Float[Array, "*batch"]:
         """Log-probability of any one sequence with these counts."""
         return jnp.sum(_times_log(value, self.probs), axis=-1)
 
@@ -81,7 +81,7 @@ class RewardStatistics(dist.Distribution):
         """Vectors of four numbers."""
         return constraints.real_vector
 
-    def log_prob(self, value: Float[Array, "*batch 4"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*batch 4"]) -> Float[Array, "*batch"]:
         """Log density of any one sequence with these statistics."""
         count, mean, deviations, log_base = jnp.moveaxis(value, -1, 0)
         return _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations) + log_base
@@ -96,13 +96,19 @@ class Statistics(eqx.Module):
     """
 
     counts: Counts
-    log_base: Float[Array, "*cells"]
+    log_base: Float[AnyArray, "*cells"]
 
     @classmethod
     def of(
         cls, transitions: Transitions, space: StateActionSpace, law: type[dist.Distribution] | None, by_outcome: bool
     ) -> "Statistics":
-        """Statistics of `transitions` for a reward law of this type (None: known rewards). Traceable.
+        """Statistics of `transitions` for a reward law of this type. Traceable.
+
+        Args:
+            transitions: the data.
+            space: of the data.
+            law: type of the reward law; None: known rewards.
+            by_outcome: whether its parameters depend on the outcome.
 
         Raises:
             ValueError, TypeError: transitions that the space or the law cannot hold (not inside a trace).
@@ -131,7 +137,7 @@ def has_statistics(law: dist.Distribution | type[dist.Distribution]) -> bool:
     return (law if isinstance(law, type) else type(law)) in _LOG_DENSITY
 
 
-def log_base_measure(law: type[dist.Distribution], reward: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def log_base_measure(law: type[dist.Distribution], reward: Float[AnyArray, "*N"]) -> Float[Array, "*N"]:
     """The part of the log density of one reward that no parameter changes, minus infinity outside the support."""
     if law is dist.Normal:
         return jnp.zeros_like(reward)
@@ -149,12 +155,20 @@ def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions)
     """
     if law is None or transitions.reward is None or not is_concrete(transitions):
         return
-    seen = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
-    check_reward_values(law, "transitions.reward", np.asarray(transitions.reward, float), seen)
+    observed = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
+    check_reward_values(law, "transitions.reward", np.asarray(transitions.reward, float), observed)
 
 
-def check_reward_values(law: type[dist.Distribution], name: str, reward: np.ndarray, seen: ArrayLike = True) -> None:
-    """The same for an array of rewards that the message calls `name`; those that were not `seen` are not looked at.
+def check_reward_values(
+    law: type[dist.Distribution], name: str, reward: np.ndarray, observed: ArrayLike = True
+) -> None:
+    """The same for an array of rewards that the message calls `name`; those that were not `observed` are not checked.
+
+    Args:
+        law: type of the reward law.
+        name: for the message.
+        reward: [N].
+        observed: Bool[N], or True: all.
 
     Raises:
         ValueError: names the first one.
@@ -162,7 +176,7 @@ def check_reward_values(law: type[dist.Distribution], name: str, reward: np.ndar
     support = law.support
     if isinstance(support, constraints.ParameterFreeConstraint):  # else it depends on the parameters
         with np.errstate(invalid="ignore"):
-            bad = seen & ~np.asarray(support(reward))
+            bad = observed & ~np.asarray(support(reward))
         values = _VALUES.get(type(support), f"a value in {support}")
         require(bad, name, reward, f"{values} (the reward law is {law.__name__})")
 
@@ -173,7 +187,7 @@ def check_counts(
     """Refuse counts of another shape, that are none, of what `space` rules out, or of rewards that the law cannot give.
 
     Args:
-        law: type of the reward law; None: nothing is asked of the rewards but to be finite.
+        law: type of the reward law; None: rewards need only be finite.
         by_outcome: whether that law depends on the outcome; where not, rewards by outcome are accepted too.
         name: what the message calls `counts`.
 
@@ -219,7 +233,7 @@ def pool_outcomes(counts: Counts) -> Counts:
 
 
 def _check_moments(counts: Counts, law: type[dist.Distribution] | None, name: str) -> None:
-    """Rewards that were seen have finite moments; those of 0 and 1, or of 0, 1, 2, ..., have a mean in their range."""
+    """Observed rewards have finite moments; those of 0 and 1, or of 0, 1, 2, ..., have a mean in their range."""
     n, mean, deviations = (np.asarray(x, float) for x in counts.reward_moments)
     seen = n > 0
     require(seen & ~np.isfinite(mean), f"{name}.reward_mean", mean, "a finite number")
@@ -235,33 +249,37 @@ def _check_moments(counts: Counts, law: type[dist.Distribution] | None, name: st
         require(bad, f"{name}.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
 
 
-def _times_log(count: Array, prob: Array) -> Array:
+def _times_log(count: AnyArray, prob: AnyArray) -> AnyArray:
     """count * log(prob), and 0 with gradient 0 where the count is 0."""
     seen = count > 0
     return jnp.where(seen, count * jnp.log(jnp.where(seen, prob, 1.0)), 0.0)
 
 
-def _normal(law: dist.Normal, count: Array, mean: Array, deviations: Array) -> Array:
+def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
+    # sum (r - loc)^2 = sum (r - mean)^2 + n (mean - loc)^2: no cancellation.
     squares = deviations + count * (mean - law.loc) ** 2
     return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
 
 
-def _bernoulli_probs(law: dist.BernoulliProbs, count: Array, mean: Array, deviations: Array) -> Array:
+def _bernoulli_probs(law: dist.BernoulliProbs, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
+    # n mean ones and n (1 - mean) zeros.
     del deviations
     return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
 
 
-def _bernoulli_logits(law: dist.BernoulliLogits, count: Array, mean: Array, deviations: Array) -> Array:
+def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
+    # log p = logit - softplus(logit), log (1 - p) = -softplus(logit).
     del deviations
     return count * (mean * law.logits - jax.nn.softplus(law.logits))
 
 
-def _poisson(law: dist.Poisson, count: Array, mean: Array, deviations: Array) -> Array:
+def _poisson(law: dist.Poisson, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
+    # sum r log(rate) - n rate; the factorials are in the base measure.
     del deviations
     return _times_log(count * mean, law.rate) - count * law.rate
 
 
-_LOG_DENSITY: dict[type[dist.Distribution], Callable[..., Array]] = {
+_LOG_DENSITY: dict[type[dist.Distribution], Callable[..., AnyArray]] = {
     dist.Normal: _normal,
     dist.BernoulliProbs: _bernoulli_probs,
     dist.BernoulliLogits: _bernoulli_logits,

@@ -1,4 +1,4 @@
-"""`environment`: a world, drawn from a prior or written down, as something that can be simulated."""
+"""`environment`: the environment of an `MDPSpec`, drawn from a prior or written down."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,12 @@ from bayes_mdp.models.tracing import traced_alone
 
 
 def environment(
-    world: MDPSpec, space: StateActionSpace, initial: ArrayLike, *, name: str = "environment"
+    spec: MDPSpec, space: StateActionSpace, initial: ArrayLike, *, name: str = "environment"
 ) -> Environment:
-    """The environment that `world` states: its rows, and its reward law whatever its family. Traceable, vmappable.
+    """The environment that `spec` states: its rows, and its reward law whatever its family. Traceable, vmappable.
 
     Args:
-        world: what a prior program returned, for instance under `numpyro.handlers.seed`.
+        spec: what a prior program returned, for instance under `numpyro.handlers.seed`.
         space: the space it was written for.
         initial: Float[S], distribution of the first state.
         name: for tables and files.
@@ -29,9 +29,9 @@ def environment(
     Raises:
         TypeError, ValueError: not a `MDPSpec` of this space; `initial` is no distribution over states.
     """
-    check_spec(world, space)
-    law: Any = reward_table(world, space)
-    return Environment(to_mdp(world, space, initial), law, name=name)
+    check_spec(spec, space)
+    law: Any = reward_table(spec, space)
+    return Environment(to_mdp(spec, space, initial), law, name=name)
 
 
 @traced_alone
@@ -44,7 +44,7 @@ def random_environment(
 ) -> Environment:
     """An environment drawn from a prior program. Traceable, vmappable.
 
-    PriorMDP (Markou and Rasmussen 2019; SPEC 1.11 of the project) is `random_environment(key,
+    PriorMDP of [BMRL19] is `random_environment(key,
     dirichlet_normal_gamma(reward_concentration=4, rate=4, rewards_on="outcome"), StateActionSpace(4, 2))`.
 
     Args:
@@ -61,5 +61,5 @@ def random_environment(
     check_space(space)
     if not callable(prior):
         raise TypeError(f"prior is {described(prior)}, expected a function space -> MDPSpec")
-    world: Any = handlers.seed(prior, key)(space)
-    return environment(world, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")
+    spec: Any = handlers.seed(prior, key)(space)
+    return environment(spec, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")

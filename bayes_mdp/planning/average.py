@@ -30,6 +30,7 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
     guess = zero if start is None else jnp.where(jnp.isfinite(start.v), start.v, 0.0)
     values, count, done = _iterate(mdp, guess - guess[0])
+    # The bounds are those of one plain sweep, whatever produced the values: min (T v - v) <= g* <= max (T v - v).
     q = action_values(mdp, values)
     change = jnp.max(q, -1) - values
     gain = (jnp.min(change) + jnp.max(change)) / 2
@@ -48,6 +49,7 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
 
     min (T v - v) <= optimal gain <= max (T v - v) for every v (Puterman 1994, theorem 8.5.5), for rows that sum to one.
     """
+    # Rows that sum to 1 + d shift T v by d max |v|.
     mass = mdp.expected_next(jnp.ones_like(values))
     deviation = jnp.abs(mass - 1) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mass - 1), 0.0)
     excess = (jnp.max(deviation) + rounding.factor) * jnp.max(jnp.abs(values))
@@ -71,12 +73,14 @@ def _iterate(
 
     def body(carry: Carry) -> Carry:
         v, width, count, stalls, _ = carry
+        # Sweeps never widen the span; the Howard step (exact relative values of the greedy policy) may cut it to zero.
         swept = jax.lax.fori_loop(0, _SWEEPS, lazy, v)
         q = action_values(mdp, swept)
         howard = relative_values(follow(mdp, best_action(q)), swept)
         spans = _span(jnp.max(q, -1) - swept), _span(jnp.max(action_values(mdp, howard), -1) - howard)
         better = spans[1] < spans[0]  # false for NaN
         v, new = jnp.where(better, howard, swept), jnp.where(better, spans[1], spans[0])
+        # Stop at rounding, near rounding without progress, or after 20 iterations without progress.
         scale = reward + jnp.max(jnp.abs(v))
         stalls = jnp.where(new > 0.99 * width, stalls + 1, jnp.int32(0))
         near = new <= 64 * eps * scale

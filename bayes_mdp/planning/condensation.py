@@ -13,17 +13,18 @@ from bayes_mdp.planning.structure import reachable_pairs
 def condensation(
     mdp: MDP | SparseMDP, pairs: Bool[np.ndarray, "S A"]
 ) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"]]:
-    """(order, component): states that can lead back to each other share a component, and stand together in the order.
+    """(order, component): states that can lead back to each other share a component, and are adjacent in the order.
 
     In the order every state comes after all states outside its component that it can lead to by the `pairs` given.
     """
+    # Components form an acyclic graph: sort it topologically, successors first, then its states by that rank.
     graph = reachable_pairs(mdp, pairs)
     count, component = connected_components(graph, directed=True, connection="strong")
     start, target = component[np.asarray(graph.nonzero())]
     after: dict[int, set[int]] = {c: set() for c in range(count)}
-    for c, following in zip(start.tolist(), target.tolist(), strict=True):
-        if c != following:
-            after[c].add(following)
+    for c, next_component in zip(start.tolist(), target.tolist(), strict=True):
+        if c != next_component:
+            after[c].add(next_component)
     rank = np.empty(count, int)
     rank[list(TopologicalSorter(after).static_order())] = np.arange(count)
     return np.argsort(rank[component], kind="stable"), component

@@ -41,6 +41,7 @@ def solve_discounted(
     else:
         values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
         values, count, done = _policy_iteration(mdp, discount, jnp.where(jnp.isfinite(values), values, 0.0))
+    # Whatever produced the values: the answer and its bounds come from one sweep over them.
     q, gap = bounded(mdp, discount, rounding, values)
     gain = jnp.full((), jnp.nan, q.dtype)
     return Solution(q, jnp.max(q, -1), best_action(q), gain, done & jnp.isfinite(gap), count, gap)
@@ -57,8 +58,10 @@ def bounded(
     q = action_values(mdp, values, discount)
     error = rounding.of_sweep(values)
     change = jnp.max(q, -1) - values
+    # The sweep's own rounding widens the interval, so that the bounds hold in exact arithmetic.
     low, high = jnp.min(change) - error, jnp.max(change) + error
     k_min, k_max = (discount * k for k in total_probability(mdp, rounding))
+    # sum_t k^t = k / (1 - k): the k that makes each bound weakest.
     above = high * _later(jnp.where(high > 0, k_max, k_min), rounding)
     below = low * _later(jnp.where(low < 0, k_max, k_min), rounding)
     shift, width = (above + below) / 2, (above - below) / 2
@@ -88,10 +91,12 @@ def _policy_iteration(
     def body(carry: Iterate) -> Iterate:
         values, q, policy, residual, count, _ = carry
         chain = follow(mdp, policy)
+        # Howard 1960: evaluate the policy, improve it; the last values are the guess of an iterative solver.
         values = _evaluate(chain, discount, at_policy(q, policy), residual)
         q = action_values(mdp, values, discount)
         best = jnp.max(q, -1)
         scale = jnp.max(jnp.abs(best)) + jnp.max(jnp.abs(chain.reward))
+        # An action that is worse by rounding alone is kept: otherwise equal actions alternate for ever.
         keep = best - at_policy(q, policy) <= 4 * eps * scale
         error = jnp.max(jnp.abs(best - values))
         settled = jnp.all(keep) & ((error <= 8 * eps * scale) | (error > 0.95 * residual))
@@ -118,6 +123,7 @@ def _sweep_while_fast(
         q, values, width, _ = carry
         best = jnp.max(q, -1)
         change = best - values
+        # Add the middle of the bounds on v*: constants, the slowest error mode, are gone at once.
         middle = (jnp.max(change) + jnp.min(change)) / 2
         values = best + middle * discount / (1 - discount)
         q = action_values(mdp, values, discount)
@@ -137,6 +143,7 @@ def _evaluate(
     reward = chain.reward[:, 0]
     sweep = lambda v: reward + discount * chain.expected_next(v)[:, 0]  # noqa: E731
     values = solve_chain(chain, discount, reward, guess)
+    # The residual decides, not the solver's own report; a while loop of zero or one turn, so that sweeps run on demand.
     scale = jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward))
     enough = jnp.maximum(residual / 2, 8 * float(jnp.finfo(guess.dtype).eps) * scale)
     failed = ~(jnp.max(jnp.abs(sweep(values) - values)) <= enough)

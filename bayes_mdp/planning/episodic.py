@@ -92,7 +92,7 @@ def induce(
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
     """q, v and a bound on their rounding error, of the best policy or of `policy`.
 
-    `reward` stands in for that of `mdp` where it alone depends on the step.
+    `reward` replaces that of `mdp` where it alone depends on the step.
     Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
     """
 
@@ -103,6 +103,8 @@ def induce(
     dtype = mdp.reward.dtype
     q = backward_induction(backup, horizon, mdp.n_states, policy=policy, dtype=dtype)
     v = jnp.max(q, -1) if policy is None else policy_values(q, policy)
+    # One sweep errs by factor (reward + |values|); errors of later steps reach earlier ones through rows that sum to
+    # one only within the tolerance, hence the growth factor.
     size = jnp.max(jnp.where(jnp.isneginf(q), 0.0, jnp.abs(q)), axis=(-2, -1))
     errors = rounding.factor * (rounding.reward + size + jnp.roll(size, -1).at[-1].set(0.0)) + rounding.floor
     growth = (1 + ROW_SUM_TOLERANCE.get(str(dtype), 1e-5) + rounding.factor) ** horizon

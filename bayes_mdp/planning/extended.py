@@ -140,6 +140,7 @@ def _solve_episodic(mdp: ExtendedMDP, horizon: int, rounding: Rounding) -> Solut
     sweep = lambda values, layer: mdp.at(layer).action_values(values)  # noqa: E731
     q = backward_induction(sweep, horizon, mdp.reward.shape[-2], dtype=dtype)
     v = jnp.max(q, -1)
+    # A sweep at step h uses the values of step h + 1; those after the last step are zero.
     later = jnp.max(jnp.abs(v), -1)[1:]
     error = rounding.factor * (horizon * rounding.reward + jnp.sum(later)) + horizon * rounding.floor
     gap = error * (1 + horizon * float(jnp.finfo(dtype).eps))
@@ -157,6 +158,7 @@ def _solve_discounted(
     where a row can end.
     """
     discount = jnp.asarray(discount, mdp.reward.dtype)
+    # k / (1 - k), rounded up; 0 is possible where every row of a pair may end.
     most = discount / (1 - discount) * (1 + 4 * rounding.factor)
     least = jnp.zeros_like(most) if mdp.ends else most
 
@@ -202,9 +204,11 @@ def _iterate(
         count, v = carry[:2]
         q, error = sweep(v), rounding.of_sweep(v)
         best = jnp.max(q, -1)
+        # Bounds from this sweep; `floor` is how near they can get in this arithmetic, so that the loop ends.
         proven = bounds(jnp.min(best - v) - error, jnp.max(best - v) + error)
         floor = bounds(-4 * error, 4 * error)
         done = proven[1] - proven[0] <= jnp.maximum(tolerance, floor[1] - floor[0])
+        # Lazy: stay with probability 1/2, which halves the gain and keeps the policy. Relative: state 0 stays at zero.
         later = v + _LAZINESS * (best - v) if lazy else best
         return count + 1, later - later[0] if lazy else later, v, q, proven, done
 

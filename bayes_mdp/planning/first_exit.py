@@ -25,6 +25,7 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     infinite where no policy is proper, where values are unbounded, and where the reward of a cycle is zero to within
     rounding: no finite bound can be proven there (the smallest change of a reward could make the values unbounded).
     """
+    # Policy iteration needs a proper first policy: the one of `start`, if it is one, else the shortest way out.
     reach, policy = exit_policy(mdp)
     if start is not None:
         legal = True if mdp.legal is None else jnp.all(at_policy(mdp.legal, start.policy))
@@ -82,6 +83,8 @@ def _policy_iteration(
         chain = follow(mdp, policy)
         values = solve_chain(chain, 1.0, chain.reward[:, 0], values)
         q = action_values(mdp, values)
+        # A strict improvement of a proper policy is proper unless rewards are unbounded, so properness is checked each
+        # time and ends the loop. Equal actions are not exchanged: that could close a cycle of reward zero.
         keep = ~(jnp.max(q, -1) - at_policy(q, policy) > _tie(q, values))
         policy = jnp.where(keep, policy, best_action(q))
         return values, policy, count + 1, jnp.all(keep), is_proper(mdp, policy)
@@ -108,13 +111,17 @@ def _gap(
     """
     error = rounding.of_sweep(values)
     slack = values[:, None] - q - error  # infinite where illegal
+    # Weights n = `steps`, and n - P n of every pair, less what rounding may have added.
     steps = _longest(mdp, slack, error, policy)
     noise = rounding.factor * 2 * jnp.max(jnp.abs(steps)) + rounding.floor
     descent = steps[:, None] - mdp.expected_next(steps) - noise
     progress = jnp.min(at_policy(descent, policy))
+    # Below: v* >= v - lower n.
     lower = jnp.max(jnp.abs(at_policy(q, policy) - values) + error) / progress
+    # Above: the least c with slack + c (n - P n) >= 0 for every pair; infinite where no c can help.
     needed = jnp.where(slack < 0, jnp.where(descent > 0, -slack / jnp.where(descent > 0, descent, 1.0), jnp.inf), 0.0)
     c = jnp.max(needed) * (1 + rounding.factor)
+    # The inequality is checked again with the c that was computed: c itself is rounded.
     spare = 2 * float(jnp.finfo(q.dtype).eps) * (jnp.abs(slack) + c * jnp.abs(descent))
     fits = jnp.all((slack + c * descent >= spare) | jnp.isposinf(slack))
     proven = (jnp.min(steps) >= 0) & (progress > 0) & fits
@@ -129,8 +136,9 @@ def _longest(
     """Most expected steps among the policies whose actions are as good as the best to within rounding."""
     chain, one = follow(mdp, policy), jnp.ones_like(slack[:, 0])
     steps = solve_chain(chain, 1.0, one, one)
-    tied = slack <= 4 * error * (1 + jnp.max(jnp.abs(steps)))
-    tied = tied | (policy[:, None] == jnp.arange(mdp.n_actions))
+    near_best = slack <= 4 * error * (1 + jnp.max(jnp.abs(steps)))
+    near_best = near_best | (policy[:, None] == jnp.arange(mdp.n_actions))
+    # The same MDP with reward 1 a step and the near-best actions only: its optimal value is the longest expected time.
     counting = eqx.tree_at(lambda m: m.reward, mdp, jnp.ones_like(mdp.reward))
-    counting = eqx.tree_at(lambda m: m.legal, counting, tied, is_leaf=lambda x: x is None)
+    counting = eqx.tree_at(lambda m: m.legal, counting, near_best, is_leaf=lambda x: x is None)
     return _policy_iteration(counting, policy)[0]

@@ -41,6 +41,7 @@ def occupancy(
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
         return _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
     probs = policy_probs(policy, mdp)
+    # mu (I - discount P) = initial: the adjoint of the system of the values.
     chain = mix(mdp, probs)
     if isinstance(objective, AverageReward):
         # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
@@ -69,6 +70,7 @@ def _forward(mdp: MDP | SparseMDP, probs: Float[Array, "H S A"], initial: Float[
 
     def step(present: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         chain = mix(mdp.at(layer), probs[layer])
+        # P' d: the transpose of the expectation over next states, for dense and sparse rows alike.
         push = jax.linear_transpose(lambda v: chain.expected_next(v)[:, 0], present)
         return push(present)[0], present[:, None] * probs[layer]
 

@@ -27,7 +27,7 @@ _APPROXIMATE = 1e-2  # how far from one a row of exp(log_prob) may be: some poli
 
 @runtime_checkable
 class TabularPolicy(Protocol):
-    """A policy object that knows its sizes: those of its arrays, [*H S A]."""
+    """A policy object with the sizes of its arrays, [*H S A]."""
 
     @property
     def horizon(self) -> int | None:

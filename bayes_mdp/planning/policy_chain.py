@@ -20,6 +20,7 @@ def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped
     if q.shape[1] > _FEW:
         index = policy.reshape(-1, *(1,) * (q.ndim - 1))
         return jnp.take_along_axis(q, index, axis=1)[:, 0]
+    # Few actions: selections fuse with what produced q.
     chosen = q[:, 0]
     for a in range(1, q.shape[1]):
         chosen = jnp.where((policy == a).reshape(-1, *(1,) * (q.ndim - 2)), q[:, a], chosen)
@@ -43,5 +44,6 @@ def mix(mdp: MDP | SparseMDP, probs: Float[Array, "S A"]) -> MDP | SparseMDP:
         listed = (mdp.n_states, 1, -1)
         weights = (probs[..., None] * mdp.probability).reshape(listed)
         return SparseMDP(mdp.successor.reshape(listed), weights, reward, end_probs=ends)
+    # P_pi = sum_a pi(a | s) P(. | s, a).
     rows = jnp.einsum("sa,saz->sz", probs, mdp.transition_probs)
     return MDP(rows[:, None], reward, end_probs=ends)

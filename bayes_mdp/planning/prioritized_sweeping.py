@@ -106,12 +106,13 @@ def _packed(new: Backup, reference: Float[Array, "P M"]) -> Float[Array, "P D"]:
 
 
 def backed_up(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], threshold: RealScalar) -> Sweeps:
-    """Back up some states (S or more stands for none), and let those wait that moved by more than `threshold`.
+    """Back up some states (an index of S or more: none), and let those wait that moved by more than `threshold`.
 
     A state that waits goes on waiting until it is passed on, even where its value moves back: others may have been
-    backed up in between. Tables are changed in place where this stands in a compiled loop.
+    backed up in between. Inside a compiled loop tables are changed in place.
     """
     n_states, side = len(sweeps.rows), sweeps.priority.shape[0]
+    # Padding reads state S - 1, and its writes are dropped below.
     inside = jnp.minimum(states, n_states - 1)
     new, reference = backup(inside, sweeps.values), sweeps.reference[inside]
     moved = jnp.max(jnp.abs(new.values - reference), -1)
@@ -152,8 +153,8 @@ def pass_on(
 ) -> Sweeps:
     """Take the first state out of the queue and back up its predecessors, up to `num_pops` times.
 
-    It ends as soon as nothing waits (under `vmap`: in no lane). Predecessors are backed up in the order of their list,
-    some at once, and the later ones see the values of the earlier.
+    It ends as soon as nothing waits (under `vmap`: in no element of the batch). Predecessors are backed up in the order
+    of their list, some at once, and the later ones use the new values of the earlier.
 
     Args:
         sweeps: from here on.
@@ -171,6 +172,7 @@ def pass_on(
         return allowed if max_backups is None else allowed & (sweeps.num_backups < max_backups)
 
     def turn(now: _Round) -> _Round:
+        # A state is taken out only when the list of the last one is done; else its next predecessors come.
         pops = (now.item >= n_states) & may_pop(now.sweeps, now.left, now.first)
         sweeps, first = _taken_out(now.sweeps, jnp.where(pops, now.first[0], side))
         item, place = jnp.where(pops, first, now.item), jnp.where(pops, 0, now.place)
@@ -180,13 +182,13 @@ def pass_on(
         sweeps = backed_up(sweeps, backup, states, threshold)
         place = place + together
         item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
-        return following(sweeps, item, place, now.left - pops)
+        return next_round(sweeps, item, place, now.left - pops)
 
-    def following(sweeps: Sweeps, item: Int[Array, ""], place: Int[Array, ""], left: Int[Array, ""]) -> _Round:
+    def next_round(sweeps: Sweeps, item: Int[Array, ""], place: Int[Array, ""], left: Int[Array, ""]) -> _Round:
         first = _first(sweeps)
-        return _Round(sweeps, item, place, left, first, any_lane((item < n_states) | may_pop(sweeps, left, first)))
+        return _Round(sweeps, item, place, left, first, any_in_batch((item < n_states) | may_pop(sweeps, left, first)))
 
-    start = following(sweeps, jnp.int32(n_states), jnp.int32(0), jnp.asarray(num_pops, jnp.int32))
+    start = next_round(sweeps, jnp.int32(n_states), jnp.int32(0), jnp.asarray(num_pops, jnp.int32))
     return lax.while_loop(lambda now: now.going, turn, start).sweeps
 
 
@@ -231,15 +233,15 @@ def _taken_out(sweeps: Sweeps, row: Int[Array, ""]) -> tuple[Sweeps, Int[Array, 
 
 
 @custom_vmap
-def any_lane(flag: Bool[Array, ""]) -> Bool[Array, ""]:
-    """Whether it holds in some lane of a `vmap`: one number for all, so that a loop on it chooses no tables by lane."""
+def any_in_batch(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Whether it holds in some element of a `vmap`: one number for all, so that a loop on it selects no tables."""
     return flag
 
 
-@any_lane.def_vmap
-def _any_lane(axis_size: int, batched: list[bool], flag: Bool[Array, "*B"]) -> tuple[Bool[Array, ""], bool]:
+@any_in_batch.def_vmap
+def _any_in_batch(axis_size: int, batched: list[bool], flag: Bool[Array, "*B"]) -> tuple[Bool[Array, ""], bool]:
     del axis_size
-    return any_lane(jnp.any(flag, 0) if batched[0] else flag), False
+    return any_in_batch(jnp.any(flag, 0) if batched[0] else flag), False
 
 
 def predecessor_lists(
@@ -253,6 +255,7 @@ def predecessor_lists(
     successor, probability = np.asarray(successor), np.asarray(probability)
     n_states = successor.shape[0]
     state = np.broadcast_to(np.arange(n_states)[:, None, None], successor.shape)
+    # Sorted pairs (next state, state) without repetition; the place in a list is the number within its run.
     pairs = np.unique(np.stack([successor, state], -1)[probability > 0], axis=0)
     number = np.bincount(pairs[:, 0], minlength=n_states)
     place = np.arange(len(pairs)) - np.repeat(np.cumsum(number) - number, number)
@@ -340,8 +343,8 @@ def _run(
     successor, probability, reward, legal, lists = known
 
     def backup(states: Int[Array, " P"], values: Float[Array, "S M"]) -> Backup:
-        following = jnp.sum(probability[states] * values[successor[states], 0], -1)
-        q = jnp.where(legal[states], reward[states] + discount * following, -jnp.inf)
+        next_value = jnp.sum(probability[states] * values[successor[states], 0], -1)
+        q = jnp.where(legal[states], reward[states] + discount * next_value, -jnp.inf)
         return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])
 
     nowhere = jnp.zeros((len(values), 1), jnp.int32)

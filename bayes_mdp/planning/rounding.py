@@ -30,6 +30,7 @@ class Rounding(eqx.Module):
     def of(cls, mdp: MDP | SparseMDP, *, mixed: MDP | SparseMDP | None = None) -> "Rounding":
         """The allowance for `mdp`, or for a chain `mdp` that was mixed from the actions of `mixed`."""
         listed = mdp.probability.shape[-1] if isinstance(mdp, SparseMDP) else mdp.n_states
+        # Terms of the longest sum in a sweep: successors, the fixed operations, and the mixture over actions.
         terms = listed + _SPARE + (0 if mixed is None else mixed.n_actions + 2)
         info = jnp.finfo(mdp.reward.dtype)
         u = terms * float(info.eps) / 2

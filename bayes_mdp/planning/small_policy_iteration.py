@@ -68,6 +68,7 @@ def _batch_last(
         carry: tuple[Int[Array, "S *B"], Float[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]],
     ) -> tuple[Int[Array, "S *B"], Float[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]:
         policy, _, count, done = carry
+        # The chain of the policy by selection, not by a gather: selections vectorise over the batch.
         chain, gain = rows[0], reward[0]
         for a in range(1, n_actions):
             chain = jnp.where((policy == a)[:, None], rows[a], chain)
@@ -76,6 +77,7 @@ def _batch_last(
         system = jax.lax.optimization_barrier(jnp.concatenate([eye - discount * chain, gain[:, None]], 1))
         values = jax.lax.optimization_barrier(_eliminate(system, n))
         best, action, current = _improve(rows, reward, discount, values, policy)
+        # A problem that is done goes on without change until the last of the batch is done.
         keep = best - current <= tie * jnp.max(jnp.abs(best), axis=0)
         policy = jnp.where(keep, policy, action)
         return policy, values, count + (~done).astype(jnp.int32), done | jnp.all(keep, axis=0)
@@ -107,6 +109,7 @@ def _improve(
 
 def _eliminate(system: Float[Array, "S T *B"], n: int) -> Float[Array, "S *B"]:
     """Solve [M | b] without pivoting: I - discount P is strictly diagonally dominant by rows."""
+    # Unrolled, every entry a vector over the batch: forward elimination, then back substitution.
     r = [[system[i, j] for j in range(n + 1)] for i in range(n)]
     for k in range(n):
         inverse = 1 / r[k][k]

@@ -1,4 +1,4 @@
-"""`solve` and `evaluate`: the doors to the planners, one per objective."""
+"""`solve` and `evaluate`: the entry points of the planners, one planner per objective."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,12 +63,14 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), probs)
         gain = jnp.full((), jnp.nan, q.dtype)
         return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
+    # A policy makes the MDP a chain: planning in an MDP with one action is evaluation.
     chain = policy_chain(mdp, policy)
     if isinstance(objective, FirstExit) and is_concrete(chain):
         _require_exit(chain, "the policy")
     rounding = Rounding.of(chain, mixed=mdp)
     solution = _solve_stationary(chain, objective, rounding, None)
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    # q of all actions from one more sweep of the full MDP, whose rounding error is added to the bound.
     q = action_values(mdp, solution.v, jnp.asarray(discount, mdp.reward.dtype))
     if isinstance(objective, AverageReward):
         return PolicyEvaluation(q - solution.gain, solution.v, *_verdict(solution, 0.0))
@@ -136,10 +138,10 @@ def _check_start(mdp: MDP | SparseMDP, objective: Objective, start: Solution) ->
         raise ValueError(f"start has values of shape {tuple(start.q.shape)}, expected {tuple(size)}")
 
 
-def _require_exit(mdp: MDP | SparseMDP, who: str) -> None:
+def _require_exit(mdp: MDP | SparseMDP, name: str) -> None:
     state = _trapped(mdp)
     if state is not None:
-        raise ValueError(f"{who} never ends from state {state}, expected a proper policy (FirstExit)")
+        raise ValueError(f"{name} never ends from state {state}, expected a proper policy (FirstExit)")
 
 
 def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:

@@ -30,6 +30,7 @@ def find_cycle(
     graph = reachable_pairs(mdp, used)
     component = connected_components(graph, directed=True, connection="strong")[1]
     start, target = reachable_pairs(mdp, used & np.asarray(unknown)).nonzero()
+    # An unknown transition within a component can be taken again: the way back exists.
     back = np.flatnonzero(component[start] == component[target])
     if not back.size:
         return None
@@ -43,10 +44,10 @@ def _path(graph: csr_matrix, start: int, goal: int) -> tuple[int, ...]:
     for state in queue:
         if state == goal:
             break
-        for following in graph.indices[graph.indptr[state] : graph.indptr[state + 1]]:
-            if int(following) not in came:
-                came[int(following)] = state
-                queue.append(int(following))
+        for next_state in graph.indices[graph.indptr[state] : graph.indptr[state + 1]]:
+            if int(next_state) not in came:
+                came[int(next_state)] = state
+                queue.append(int(next_state))
     path = [goal]
     while path[-1] != start:
         path.append(came[path[-1]])

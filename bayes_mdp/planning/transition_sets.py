@@ -1,7 +1,7 @@
-"""Sets of plausible transition rows, and the worth of the best row of each: what optimistic planners maximise over.
+"""Sets of plausible transition rows, and the value of the best row of each: what optimistic planners maximise over.
 
 Values are shared by all pairs, so one sort of them serves every row of a sweep. With values v_1 >= ... >= v_O and C_k
-the mass that the best row puts on the k best outcomes, its worth is v_O + sum_{k < O} C_k (v_k - v_{k+1}). No row is
+the mass that the best row puts on the k best outcomes, its value is v_O + sum_{k < O} C_k (v_k - v_{k+1}). No row is
 built: a scan over outcomes carries C_k of all pairs.
 """
 
@@ -38,7 +38,7 @@ class L1Ball(eqx.Module):
     """The rows p with ||p - probs||_1 <= radius, on the possible outcomes (Jaksch, Ortner and Auer 2010, section 3.1).
 
     Args:
-        probs: [*H S A O], the centres; O is S, or S + 1 with the end, worth 0, last. A row that sums to one only
+        probs: [*H S A O], the centres; O is S, or S + 1 with the end, of value 0, last. A row that sums to one only
             nearly has what is missing on the worst outcome.
         radius: [*H S A], zero or greater; from 2 on every row is in the set.
         support: Bool[*H S A O], the possible outcomes; None: all.
@@ -77,10 +77,10 @@ class L1Ball(eqx.Module):
 
         For sets without a step axis.
         """
-        return _worth(values, self._trace, lambda reached: _moved(reached, self.radius / 2), 1.0)
+        return _best_expectation(values, self._trace, lambda reached: _moved(reached, self.radius / 2), 1.0)
 
     def best_rows(self, values: Float[Array, " S"]) -> Float[Array, "S A O"]:
-        """The rows whose worth is `best_value`; of several best outcomes the first gets the mass.
+        """The rows whose value is `best_value`; of several best outcomes the first gets the mass.
 
         For sets without a step axis.
         """
@@ -133,8 +133,9 @@ class Box(eqx.Module):
 
         For sets without a step axis.
         """
+        # Every outcome has its lower limit; the rest fills the room up to the upper limits, best outcome first.
         rest = 1.0 - jnp.sum(self.lower, -1)
-        poured = _worth(values, self.upper - self.lower, lambda room: jnp.minimum(room, rest), rest)
+        poured = _best_expectation(values, self.upper - self.lower, lambda room: jnp.minimum(room, rest), rest)
         return self.lower[..., : values.shape[0]] @ values + poured
 
 
@@ -143,16 +144,17 @@ def _moved(reached: Float[Array, "*n"], half: Float[Array, "*#n"]) -> Float[Arra
     return jnp.where(reached > 0, jnp.minimum(reached + half, 1.0), 0.0)
 
 
-def _worth(
+def _best_expectation(
     values: Float[Array, " S"], amount: Float[Array, "S A O"], mass: Callable[[Pairs], Pairs], total: float | Pairs
 ) -> Float[Array, "S A"]:
-    """The worth of `total` mass, of which mass(sum of the k first amounts) lies on the k best outcomes."""
+    """The expected value of `total` mass, of which mass(sum of the k first amounts) lies on the k best outcomes."""
     ranked, order = _ranked(values, amount.shape[-1])
     columns = jnp.moveaxis(amount, -1, 0)
 
     def add(
         carry: tuple[Pairs, Pairs], outcome: tuple[Int[Array, ""], Float[Array, ""]]
     ) -> tuple[tuple[Pairs, Pairs], None]:
+        # Abel summation: C_k times the drop from the k-th value to the next.
         (reached, value), (column, drop) = carry, outcome
         reached = reached + columns[column]
         return (reached, value + drop * mass(reached)), None
@@ -163,7 +165,7 @@ def _worth(
 
 
 def _ranked(values: Float[Array, " S"], n_outcomes: int) -> tuple[Float[Array, " O"], Int[Array, " O"]]:
-    """The worth of all outcomes from the best down, an end worth 0, and which they are."""
-    worth = jnp.pad(values, (0, n_outcomes - values.shape[0]))
-    order = jnp.argsort(-worth)
-    return worth[order], order
+    """The values of all outcomes from the best down (0 for an end), and which they are."""
+    padded = jnp.pad(values, (0, n_outcomes - values.shape[0]))
+    order = jnp.argsort(-padded)
+    return padded[order], order

@@ -41,6 +41,7 @@ def propagate(
 def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, horizon: int) -> PolicyEvaluation:
     """One row for all steps, a local variance for each: the rows are not repeated."""
     check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
+    # Rounding is bounded by the largest local variance of all steps.
     largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))
     probs = policy_probs(policy, mdp, horizon=horizon)
     q, v, gap = induce(mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local)

@@ -17,7 +17,7 @@ from bayes_mdp.random.gamma import EXPONENTIAL_STREAM, exponential, gamma, logga
 from bayes_mdp.random.threefry import key_words, threefry_blocks
 
 _BLOCKS_PER_STEP = 5  # written out in one fusion: fewer leave the pipeline idle, more make code that compiles slowly
-_VECTOR = 8  # lanes are padded to whole vectors: the scalar remainder of a loop costs as much as eight lanes
+_VECTOR = 8  # rows are padded to whole vectors: the scalar remainder of a loop costs as much as eight rows
 _FEW_SUCCESSORS = 8  # beyond, a scatter is cheaper
 
 
@@ -30,6 +30,7 @@ def dirichlet(key: Key[Array, ""], concentration: Float[Array, "*batch outcomes"
     Raises:
         TypeError: if `key` is no typed threefry key.
     """
+    # Gamma draws on the log scale, and softmax: of a row of small concentrations all draws may underflow.
     log_weights = loggamma(key, concentration)
     peak = log_weights.max(-1, keepdims=True)
     return _normalise(jnp.exp(log_weights - jnp.where(jnp.isneginf(peak), 0, peak)))
@@ -48,7 +49,7 @@ def dirichlet_split(
     Args:
         key: typed threefry key.
         prior_concentration: as for `dirichlet`.
-        counts: how often each listed outcome was seen, at least 0 (a slot that is not in use).
+        counts: how often each listed outcome was observed, at least 0 (0: the slot is not in use).
         successor: the outcome of each count; one that is listed twice gets both counts.
         unit_prior: the prior is all ones (static; `prior_concentration` then gives shape and dtype alone): exponentials
             for the prior part, gamma draws for the listed outcomes alone.
@@ -60,8 +61,9 @@ def dirichlet_split(
     if not unit_prior:
         return dirichlet(key, prior_concentration + scatter_listed(counts, successor, prior_concentration.shape[-1]))
     shape, dtype = prior_concentration.shape, prior_concentration.dtype
-    seen = gamma(key, counts.astype(dtype))
-    return _normalise(exponential(key, shape, dtype) + scatter_listed(seen, successor, shape[-1]))
+    # Gamma(1 + n) = Exponential + Gamma(n): gamma draws for the few counted outcomes only.
+    counted = gamma(key, counts.astype(dtype))
+    return _normalise(exponential(key, shape, dtype) + scatter_listed(counted, successor, shape[-1]))
 
 
 def dirichlet_expectation(
@@ -76,8 +78,10 @@ def dirichlet_expectation(
     """Draw a fresh row from Dirichlet(prior + counts) and return the expectation of `values` under it, for every row.
 
     With `unit_prior` the rows are never in memory: the weights are summed as they are drawn. The variance of the answer
-    over draws is `Var_mean_row(values) / (sum(prior + counts) + 1)`. Arguments as in `dirichlet_split`; `values` is
-    shared by all rows, or one row of values each.
+    over draws is `Var_mean_row(values) / (sum(prior + counts) + 1)`.
+    Args:
+        key, prior_concentration, counts, successor, unit_prior: as in `dirichlet_split`.
+        values: of the outcomes; shared by all rows, or one row of values each.
 
     Raises:
         TypeError: if `key` is no typed threefry key.
@@ -87,26 +91,28 @@ def dirichlet_expectation(
         return (dirichlet_split(key, prior_concentration, counts, successor) * values).sum(-1)
     *batch, num_outcomes = prior_concentration.shape
     dtype = prior_concentration.dtype
-    seen = gamma(key, counts.astype(dtype))
+    # The same draw as `dirichlet_split`, as numerator and denominator: sum w_k v_k / sum w_k.
+    counted = gamma(key, counts.astype(dtype))
     reached = values[successor] if values.ndim == 1 else jnp.take_along_axis(values, successor, axis=-1)
     columns = jnp.moveaxis(values, -1, 0).reshape(num_outcomes, -1)  # one value, or one for each row
     weighted, total = _exponential_sums(key, columns.astype(dtype), math.prod(batch))
-    numerator = weighted.reshape(batch) + (seen * reached).sum(-1)
-    return numerator / (total.reshape(batch) + seen.sum(-1))
+    numerator = weighted.reshape(batch) + (counted * reached).sum(-1)
+    return numerator / (total.reshape(batch) + counted.sum(-1))
 
 
 def _exponential_sums(key: Key[Array, ""], columns: Float[Array, "outcomes #rows"], rows: int) -> tuple[Array, Array]:
     """Return `sum_k E_k values_k` and `sum_k E_k` per row, E standard exponentials, `columns` the values.
 
-    Three things make this run at about one nanosecond an entry: both words of a block are used; the lanes of a vector
-    are rows, so nothing is reduced across lanes; the two sums travel as one complex number, because XLA:CPU would
-    compute a second output a second time, random words included. The loop also keeps the consumer, often a maximum
-    over actions, from being fused with the draws, which would make scalar code of them.
+    Three things make this run at about one nanosecond an entry: both words of a block are used; the elements of a
+    vector are rows, so nothing is reduced within a vector; the two sums travel as one complex number, because XLA:CPU
+    would compute a second output a second time, random words included. The loop also keeps the consumer, often a
+    maximum over actions, from being fused with the draws, which would make scalar code of them.
     """
     words, row = key_words(key), lax.iota(jnp.uint32, -(-rows // _VECTOR) * _VECTOR)
     if columns.shape[1] > 1:
         columns = jnp.pad(columns, ((0, 0), (0, len(row) - rows)))
     width = 1 if columns.dtype == jnp.float64 else 2  # entries that a block draws
+    # `steps` turns of `blocks` blocks each; the outcomes that do not fill a turn are added first.
     steps, blocks = _schedule(len(columns) // width)
     looped = steps * blocks * width
 
@@ -115,6 +121,7 @@ def _exponential_sums(key: Key[Array, ""], columns: Float[Array, "outcomes #rows
         indices = [first + np.uint32(index) for index in range(-(-len(chunk) // width))]
         counters = [(jnp.broadcast_to(index, row.shape), row) for index in indices]
         draws = [draw for block in threefry_blocks(words, counters) for draw in exponentials(block, columns.dtype)]
+        # Real part: sum E_k v_k. Imaginary part: sum E_k.
         weighted, total = sums.real, sums.imag
         for draw, value in zip(draws, chunk, strict=False):
             weighted, total = weighted + draw * value, total + draw

@@ -43,8 +43,10 @@ def polynomial(coefficients: Sequence[ArrayLike], t: Float[Array, "*shape"]) -> 
 
 def _split_log(x: Float32[Array, "*shape"]) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
     """Write `log(x) = exponent * log(2) + rest`, `x` a positive normal float32; `rest` in [-0.35, 0.35]."""
+    # x = 2^exponent m with m in [sqrt(1/2), sqrt(2)): the offset moves the boundary of the exponent to sqrt(1/2).
     bits = lax.bitcast_convert_type(x, jnp.int32)
     exponent = lax.shift_right_arithmetic(bits - _SQRT_HALF_BITS, np.int32(23))
+    # m - 1, exact: the exponent is taken out of the bits.
     t = lax.bitcast_convert_type(bits - lax.shift_left(exponent, np.int32(23)), jnp.float32) - 1
     return exponent.astype(jnp.float32), t * polynomial(_LOG1P_OVER_T, t)
 
@@ -58,6 +60,7 @@ def fast_log(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def _exponential_from_word(word: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:
+    # u = scaled 2^-23, so -log u = (23 - exponent) log 2 - rest.
     scaled = (word >> np.uint32(9)).astype(jnp.int32).astype(jnp.float32) + np.float32(0.5)  # uniform * 2**23
     exponent, rest = _split_log(scaled)
     return (23 - exponent) * _LOG_2 - rest
@@ -82,8 +85,10 @@ def normal_from_word(word: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:
 
     Giles (2010), *Approximating the erfinv function*, single precision: 4e-7, relatively.
     """
+    # The top 24 bits as a signed odd integer: symmetric around 0, never 0, never -1 or 1.
     signed = lax.shift_right_arithmetic(lax.bitcast_convert_type(word, jnp.int32), np.int32(8)) | np.int32(1)
     x = signed.astype(jnp.float32) * np.float32(2.0**-23)
+    # Giles: a polynomial in w = -log(1 - x^2), and another in sqrt(w) for the tail; both by one evaluation.
     w = -fast_log((1 - x) * (1 + x))
     central = w < 5
     shifted = jnp.where(central, w - np.float32(2.5), jnp.sqrt(w) - 3)

@@ -1,4 +1,4 @@
-"""Gamma and exponential draws as array arithmetic: the rejection loop runs only while a lane is still rejected.
+"""Gamma and exponential draws as array arithmetic: the rejection loop runs only while an element is still rejected.
 
 Sources: Marsaglia and Tsang (2000), *A simple method for generating gamma variables*; the boost
 `Gamma(a) = Gamma(a + 1) U^(1/a)` is applied at every shape, so the proposals run at shapes of at least one, where 95 %
@@ -17,19 +17,20 @@ from jaxtyping import Array, Float, Key, UInt32
 from bayes_mdp.random.elementary import exponentials, fast_log, normal_and_exponential, polynomial
 from bayes_mdp.random.threefry import Block, key_words, threefry_block, threefry_blocks
 
-_UNROLLED_ROUNDS = 3  # fewer than 1e-5 of the lanes are left
+_UNROLLED_ROUNDS = 3  # fewer than 1e-5 of the elements are left
 _BOOST_STREAM = np.uint32(0x80000000)  # streams that no round reaches: under one key the draws stay independent
 EXPONENTIAL_STREAM = np.uint32(0x40000000)
 NORMAL_STREAM = np.uint32(0x20000000)
 
 
-def lanes(shape: tuple[int, ...]) -> UInt32[Array, "*shape"]:
+def element_numbers(shape: tuple[int, ...]) -> UInt32[Array, "*shape"]:
     """Number the elements of an array in row-major order."""
     return lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
 
 
 def _log1p_tail(t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return `log(1 + t) - t + t^2/2 - t^3/3` for t > -1, without cancellation at small t."""
+    # Near 0 the terms of the direct form cancel: there the Taylor series, from t^4 on.
     near = 0.25 if t.dtype == jnp.float32 else 0.02
     series = polynomial([(-1.0) ** (power + 1) / power for power in range(4, 12)], t)
     square = t * t
@@ -37,31 +38,38 @@ def _log1p_tail(t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.where(jnp.abs(t) < near, square * square * series, direct)
 
 
-def _round(blocks: Sequence[Block], d: Float[Array, " lanes"]) -> Float[Array, " lanes"]:
-    """Propose t, where `d (1 + t)^3` is the gamma draw, for every lane; inf where the proposal is rejected.
+def _round(blocks: Sequence[Block], d: Float[Array, " N"]) -> Float[Array, " N"]:
+    """Propose t, where `d (1 + t)^3` is the gamma draw, for every element; inf where the proposal is rejected.
 
     The test `log u < x^2/2 + d - d v + d log v` with `v = (1 + t)^3`, `t = x / sqrt(9 d)` is, the terms that cancel
     taken out, `log u < 3 d (log(1 + t) - t + t^2/2 - t^3/3)`. A nan (an invalid shape) is accepted.
     """
+    # -exponential is distributed as log u.
     normal, exponential = normal_and_exponential(blocks)
     t = normal * lax.rsqrt(9 * d)
+    # v <= 0 is rejected; the logarithm is taken of a clipped t, so that it is finite there too.
     inside = jnp.maximum(t, -1 + 2 * jnp.finfo(d.dtype).eps)
     rejected = (t <= -1) | (-exponential > 3 * d * _log1p_tail(inside))
     return jnp.where(rejected, jnp.inf, t)
 
 
 def _propose(
-    words: UInt32[Array, "2"], rounds: Sequence[Array | int], shape: Float[Array, " lanes"], finish: Callable
-) -> Float[Array, " lanes"]:
-    """Return `finish(d, t, boost)` of the first round that is accepted, lane by lane; inf where none is."""
+    words: UInt32[Array, "2"], rounds: Sequence[Array | int], shape: Float[Array, " N"], finish: Callable
+) -> Float[Array, " N"]:
+    """Return `finish(d, t, boost)` of the first round that is accepted, element by element; inf where none is."""
     width = 2 if shape.dtype == jnp.float64 else 1  # blocks a round
     streams = [jnp.uint32(index) * np.uint32(width) + np.uint32(part) for index in rounds for part in range(width)]
-    counters = [(jnp.broadcast_to(stream, shape.shape), lanes(shape.shape)) for stream in (_BOOST_STREAM, *streams)]
+    number = element_numbers(shape.shape)
+    counters = [(jnp.broadcast_to(stream, shape.shape), number) for stream in (_BOOST_STREAM, *streams)]
+    # All rounds in one call: their hashes are independent, and the processor overlaps them.
     boost_block, *blocks = threefry_blocks(words, counters)
+    # Shape a + 1 in place of a: d = (a + 1) - 1/3.
     d = shape + np.asarray(2 / 3, shape.dtype)
     t = _round(blocks[:width], d)
+    # The first accepted proposal of each element: later rounds fill in what is still inf.
     for first in range(width, len(blocks), width):
         t = jnp.where(jnp.isposinf(t), _round(blocks[first : first + width], d), t)
+    # U^(1/a) = exp(-boost), boost = E / a with E exponential: on the log scale nothing underflows.
     boost = jnp.where(shape == 0, jnp.inf, exponentials(boost_block, shape.dtype)[0] / shape)
     return jnp.where(jnp.isposinf(t), t, jnp.minimum(finish(d, t, boost), jnp.finfo(shape.dtype).max))
 
@@ -69,17 +77,19 @@ def _propose(
 def _draw(key: Key[Array, ""], concentration: Float[Array, "*shape"], finish: Callable) -> Float[Array, "*shape"]:
     """Return `finish(d, t, boost)` of accepted proposals, where the gamma draw is `d (1 + t)^3 exp(-boost)`.
 
-    What XLA:CPU asks for: one axis of lanes, for it vectorises the last one alone; everything finished before the loop,
-    for what follows it may be fused with a reduction, which is scalar code; the rejection marked inside the float, as
-    inf, for a boolean beside it would be a second output, and the draw computed twice.
+    Three rules keep the code fast on XLA:CPU. One flat axis: only the last axis is vectorised. Everything is finished
+    before the loop: what comes after it may be fused with a reduction, which is scalar code. Rejection is marked inside
+    the float, as inf: a boolean beside it would be a second output, and the draw would be computed twice.
     """
     words, flat = key_words(key), concentration.reshape(-1)
+    # An invalid shape becomes nan, which is accepted at once: it must not keep the loop running.
     shape = jnp.where((flat >= 0) & (flat < jnp.inf), flat, jnp.nan)
 
     def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         index, draw = carry
         return index + 1, jnp.where(jnp.isposinf(draw), _propose(words, [index], shape, finish), draw)
 
+    # Three rounds for everything, then single rounds of fresh words until nothing is inf.
     start = (jnp.uint32(_UNROLLED_ROUNDS), _propose(words, range(_UNROLLED_ROUNDS), shape, finish))
     _, draw = lax.while_loop(lambda carry: jnp.isposinf(carry[1]).any(), again, start)
     return draw.reshape(concentration.shape)
@@ -95,8 +105,9 @@ def exponential(
     Raises:
         TypeError: if `key` is no typed threefry key.
     """
-    lane = lanes(shape)
-    block = threefry_block(key_words(key), (jnp.zeros_like(lane) + EXPONENTIAL_STREAM, lane))
+    # Counter = (stream, element): words that no round of `_propose` uses.
+    number = element_numbers(shape)
+    block = threefry_block(key_words(key), (jnp.zeros_like(number) + EXPONENTIAL_STREAM, number))
     return exponentials(block, jnp.dtype(dtype))[0]
 
 
@@ -121,5 +132,6 @@ def loggamma(key: Key[Array, ""], concentration: Float[Array, "*shape"]) -> Floa
         TypeError: if `key` is no typed threefry key.
     """
     concentration = jnp.asarray(concentration)
+    # log(d (1 + t)^3 exp(-boost)), term by term: the boost is subtracted, so that tiny shapes stay finite.
     draw = _draw(key, concentration, lambda d, t, boost: fast_log(d) + 3 * fast_log(1 + t) - boost)
     return jnp.where(concentration > 0, jnp.maximum(draw, jnp.finfo(draw.dtype).min), draw)

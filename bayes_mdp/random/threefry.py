@@ -38,8 +38,10 @@ def threefry_blocks(key_data: UInt32[Array, "2"], counters: Sequence[Block]) -> 
     instructions lie close to each other, and newer XLA emits them hash by hash, at half the speed. `_after` keeps them
     in step.
     """
+    # The key schedule: the third word is the parity of the other two.
     keys = (key_data[0], key_data[1], key_data[0] ^ key_data[1] ^ _PARITY)
     state = [(high + keys[0], low + keys[1]) for high, low in counters]
+    # Five groups of four rounds; after each, the next two words of the schedule and the group number are added.
     for group in range(5):
         for rotations in (_ROTATIONS[group % 2][:2], _ROTATIONS[group % 2][2:]):
             state = _rounds(state, rotations)
@@ -53,6 +55,7 @@ def _rounds(state: list[Block], rotations: Sequence[int]) -> list[Block]:
     for high, low in state:
         if len(state) > 1:
             high = _after(high, (done or state)[-1][1])
+        # One round: add, rotate, exclusive or.
         for rotation in rotations:
             high = high + low
             low = high ^ ((low << np.uint32(rotation)) | (low >> np.uint32(32 - rotation)))
@@ -69,6 +72,7 @@ def _counters(shape: tuple[int, ...]) -> Block:
     """Number the elements of an array in row-major order, as 64-bit counters `(high, low)`."""
     if math.prod(shape) > 2**32:
         raise ValueError(f"shape: one key numbers at most 2**32 elements, got {shape}")
+    # Row-major number = sum over axes of index x stride, modulo 2^32.
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     low = jnp.zeros(shape, jnp.uint32)
     for axis, stride in enumerate(strides):

@@ -48,7 +48,7 @@ def test_behaviour_is_how_often(caplog):
     with caplog.at_level(logging.WARNING):
         probs = behaviour_policy(log)
     np.testing.assert_allclose(probs, [[1 / 3, 2 / 3], [0.5, 0.5], [1.0, 0.0]])
-    assert "states never seen: y" in caplog.text
+    assert "states never visited: y" in caplog.text
     names: Any = {"states": ("x", "y", "z"), "actions": ("a", "b")}
     space = StateActionSpace(3, 2, **names, legal=[[True, True], [False, True], [True, True]])
     np.testing.assert_allclose(behaviour_policy(log, space=space)[1], [0.0, 1.0])

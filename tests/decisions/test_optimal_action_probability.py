@@ -113,7 +113,7 @@ def test_ties_are_shared_and_illegal_actions_never_optimal():
 
 @pytest.mark.slow
 def test_draws_and_mixtures_and_the_average_reward(key):
-    """Both arms are best in one of two worlds, by weight."""
+    """Both arms are best in one of two sampled MDPs, by weight."""
     mdps = MDP(np.ones((2, 1, 2, 1)), np.array([[[0.0, 1.0]], [[1.0, 0.0]]]))
     belief = bm.inference.posterior_samples(mdps, weights=[0.25, 0.75])
     share = probability_optimal(key, belief, AverageReward(), num_draws=4000)

@@ -137,7 +137,7 @@ def test_what_has_no_return_or_no_law_is_refused(key):
     policy = np.zeros(1, int)
     with pytest.raises(ValueError, match="objective is AverageReward, expected Discounted, Episodic or FirstExit"):
         split_return_variance(key, belief, policy, AverageReward())
-    with pytest.raises(TypeError, match="expected one in closed form: draws do not say how rewards scatter"):
+    with pytest.raises(TypeError, match="expected one in closed form: draws have no noise of rewards"):
         split_return_variance(key, only_rows(), policy, Discounted(0.9))
     with pytest.raises(ValueError, match=r"concentration\[0, 0\] is 1.0, expected a number greater than 1"):
         split_return_variance(key, _one_step(_normal_gamma(0.0, 1.0)), policy, Discounted(0.9))

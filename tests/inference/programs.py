@@ -231,7 +231,7 @@ def reward_of_row(space):
 
 IMPOSTORS: dict[str, Impostor] = {
     "faint_parent": Impostor(faint_parent, "drift", "concentration of site 'transition' depends on it"),
-    "mean_twice": Impostor(mean_twice, "mu", "one normal-gamma leaf"),
+    "mean_twice": Impostor(mean_twice, "mu", "one normal-gamma site"),
     "bare_factor": Impostor(bare_factor, "laziness", "factor"),
     "tempered": Impostor(tempered, "transition", "scale"),
     "hidden": Impostor(hidden, "regime", "the transition law depends on it"),

@@ -21,7 +21,7 @@ def test_an_ability_that_is_there_is_accepted():
 def test_what_is_missing_is_named():
     sentence = (
         "moment matching needs a posterior that has bellman_variance, expected_reward_variance, independent_rows, "
-        "reward_variance, rewards_by_outcome, row_bound, variance_factor, transition_variance, "
+        "reward_variance, rewards_by_outcome, row_bound, transition_variance, variance_factor, "
         "got a OnlySamples without bellman_variance"
     )
     with pytest.raises(TypeError, match=sentence):

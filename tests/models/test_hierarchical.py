@@ -54,12 +54,12 @@ def make(name, features=FEATURES):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_prior_traces_in_every_space(name, space):
     space = SPACES[space]
-    sites, world = trace_shapes(make(name), space)
+    sites, spec = trace_shapes(make(name), space)
     assert sites["transition"].shape == (*space.shape, space.n_outcomes)
     assert {k: sites[k].shape for k in HYPER[name]} == HYPER[name]
     event = () if name in ("shared_rewards", "robust_rewards") else (2,)
     assert sites["reward"].shape == space.shape + event
-    jax.eval_shape(lambda world: to_mdp(world, space), world)
+    jax.eval_shape(lambda spec: to_mdp(spec, space), spec)
 
 
 def point(rng, name, space):
@@ -100,7 +100,7 @@ def literal_concentration(name, v, features, support):
 
 
 def literal_hyper(name, v):
-    """Log density of the hyper-parameters under the default hyper-priors."""
+    """Log density of the hyperparameters under the default hyperpriors."""
     wide, weight, positive = stats.norm(0, 5).logpdf, stats.lognorm(1.0).logpdf, stats.halfnorm(scale=5).logpdf
     laws = {
         "concentration": weight,
@@ -119,7 +119,7 @@ def literal_hyper(name, v):
 
 
 def literal_rewards(name, v, rewards):
-    """Log density of the reward leaves, and of the rewards [(state, action, reward)] given them."""
+    """Log density of the reward cells, and of the rewards [(state, action, reward)] given them."""
     leaf = v["reward"]
     if name == "shared_rewards":
         prior, noise = stats.norm.logpdf(leaf, v["reward_loc"], v["reward_scale"]), v["noise_scale"]
@@ -136,7 +136,7 @@ def literal_rewards(name, v, rewards):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_log_joint_is_the_one_written_out(name, x64):
-    """Every density once: hyper-priors, rows, reward leaves, next states, rewards."""
+    """Every density once: hyperpriors, rows, reward cells, next states, rewards."""
     space, rng = SPACES["plain"], np.random.default_rng(2)
     model = joint(make(name, PLAIN_FEATURES), space)
     data: Any = Transitions([0, 1, 2, 2, 0], [0, 1, 0, 0, 0], [0.3, -1.0, 2.0, 0.1, 0.4], [1, 2, 0, 0, 2])
@@ -190,10 +190,10 @@ def test_features_that_are_huge_leave_positive_concentrations(x64):
 )
 def test_draws_are_worlds_that_keep_to_the_support(name, key):
     space = StateActionSpace(3, 2, support=SUPPORT, legal=LEGAL)
-    world = jax.jit(lambda key: handlers.seed(make(name), key)(space))(key)
-    check_spec(world, space)
-    assert not np.asarray(world.transition_probs)[~SUPPORT & LEGAL[..., None]].any()
-    assert np.isfinite(to_mdp(world, space).reward).all()
+    spec = jax.jit(lambda key: handlers.seed(make(name), key)(space))(key)
+    check_spec(spec, space)
+    assert not np.asarray(spec.transition_probs)[~SUPPORT & LEGAL[..., None]].any()
+    assert np.isfinite(to_mdp(spec, space).reward).all()
 
 
 def test_another_factory_takes_the_rewards():
@@ -230,12 +230,12 @@ WRONG: Any = 0.5
         (
             lambda: sticky(dist.Normal(1.0, 1.0)),
             ValueError,
-            "stickiness is a Normal, which can be -1e-06, expected a hyper-prior of positive numbers",
+            "stickiness is a Normal, which can be -1e-06, expected a hyperprior of positive numbers",
         ),
         (
             lambda: shared_rewards(scale=dist.HalfNormal(np.ones(2))),
             ValueError,
-            r"scale has batch shape \(2,\) and event shape \(\), expected a hyper-prior of one number",
+            r"scale has batch shape \(2,\) and event shape \(\), expected a hyperprior of one number",
         ),
         (lambda: unknown_concentration(dist.Poisson(2.0)), ValueError, "concentration is a Poisson, expected a hyper"),
         (lambda: sticky(concentration=0.0), ValueError, "concentration is 0.0, expected a finite number greater than"),

@@ -166,8 +166,8 @@ def test_a_law_without_statistics_keeps_the_rows(x64):
 
 def test_laws_that_index_by_the_value_take_whole_rewards(x64):
     space = SPACES["plain"]
-    world = MDPSpec(jnp.full((1, 1, 3), 1 / 3), dist.Categorical(probs=jnp.array([0.2, 0.3, 0.5])))
-    model = joint(lambda space: world, space)
+    spec = MDPSpec(jnp.full((1, 1, 3), 1 / 3), dist.Categorical(probs=jnp.array([0.2, 0.3, 0.5])))
+    model = joint(lambda space: spec, space)
     data = transitions(space, reward=np.arange(N) % 3 * 1.0)
     expected = N * np.log(1 / 3) + N / 3 * np.log([0.2, 0.3, 0.5]).sum()
     assert log_density(model, (data,), {}, {})[0] == pytest.approx(expected, rel=1e-10)

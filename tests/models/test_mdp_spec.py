@@ -24,7 +24,7 @@ def bad_row():
 
 
 @pytest.mark.parametrize(
-    ("world", "error", "sentence"),
+    ("spec", "error", "sentence"),
     [
         ((ROWS, NORMAL), TypeError, r"the prior returned a tuple, expected a MDPSpec\(transition_probs, reward\)"),
         (MDPSpec(None, NORMAL), TypeError, "transition_probs is a NoneType, expected an array"),
@@ -67,9 +67,9 @@ def bad_row():
         (MDPSpec(ROWS, np.full((3, 2), np.nan)), ValueError, r"reward\[0, 0\] is nan, expected a finite number"),
     ],
 )
-def test_a_wrong_return_gets_one_sentence(world, error, sentence):
+def test_a_wrong_return_gets_one_sentence(spec, error, sentence):
     with pytest.raises(error, match=sentence):
-        check_spec(world, SPACE)
+        check_spec(spec, SPACE)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_the_mdp_has_the_mean_reward_of_each_pair():
     by_pair = to_mdp(MDPSpec(UNIFORM, dist.Poisson(jnp.array([1.0, 3.0]))), SPACE)
     np.testing.assert_allclose(by_pair.reward, np.broadcast_to([1.0, 3.0], (3, 2)))
     means = np.arange(4.0)
-    world = MDPSpec(ROWS, dist.Normal(jnp.asarray(means), 2.0).to_event(1))
-    mdp: Any = to_mdp(world, SPACE, jnp.array([1.0, 0.0, 0.0]))
+    spec = MDPSpec(ROWS, dist.Normal(jnp.asarray(means), 2.0).to_event(1))
+    mdp: Any = to_mdp(spec, SPACE, jnp.array([1.0, 0.0, 0.0]))
     np.testing.assert_allclose(mdp.reward, ROWS @ means, rtol=1e-6)
     np.testing.assert_allclose(mdp.transition_probs, ROWS[..., :3], rtol=1e-6)
     np.testing.assert_allclose(mdp.end_probs, ROWS[..., 3], rtol=1e-6)
     assert mdp.initial.shape == (3,)
     steps = StateActionSpace(3, 2, horizon=5, ends=True)
-    assert to_mdp(world, steps).reward.shape == (5, 3, 2)
-    np.testing.assert_allclose(transition_table(world, steps)[4], ROWS)
+    assert to_mdp(spec, steps).reward.shape == (5, 3, 2)
+    np.testing.assert_allclose(transition_table(spec, steps)[4], ROWS)
 
 
 def test_a_law_without_a_mean_is_no_mdp():
@@ -152,8 +152,8 @@ def test_a_law_without_a_mean_is_no_mdp():
 
 
 def test_a_world_passes_transformations():
-    world = MDPSpec(jnp.asarray(ROWS), dist.Normal(jnp.zeros((3, 2)), 2.0).to_event(0))
-    again = jax.jit(lambda world: world)(world)
+    spec = MDPSpec(jnp.asarray(ROWS), dist.Normal(jnp.zeros((3, 2)), 2.0).to_event(0))
+    again = jax.jit(lambda spec: spec)(spec)
     assert type(again.reward) is dist.Normal and again.reward.batch_shape == (3, 2)
-    shapes = jax.eval_shape(lambda: world)
+    shapes = jax.eval_shape(lambda: spec)
     assert shapes.transition_probs.shape == (3, 2, 4)

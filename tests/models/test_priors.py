@@ -1,4 +1,4 @@
-"""Every ready prior is a program that traces to a valid world of every kind of space."""
+"""Every ready prior is a program that traces to a valid spec of every kind of space."""
 
 import inspect
 from typing import Any
@@ -60,15 +60,15 @@ LAWS = {
 
 
 def trace_shapes(program, space):
-    """Shape of the value of every site, and the world, traced without a number being computed."""
+    """Shape of the value of every site, and the spec, traced without a number being computed."""
 
     def run(key):
         traced = handlers.trace(handlers.seed(joint(program, space), key))
         sites = traced.get_trace()
-        world = joint(
+        spec = joint(
             handlers.substitute(program, {k: v["value"] for k, v in sites.items() if v["type"] == "sample"}), space
         )()
-        return {k: v["value"] for k, v in sites.items() if v["type"] != "plate"}, world
+        return {k: v["value"] for k, v in sites.items() if v["type"] != "plate"}, spec
 
     return jax.eval_shape(run, jax.random.key(0))
 
@@ -78,10 +78,10 @@ def trace_shapes(program, space):
 def test_every_prior_traces_in_every_space(name, space):
     law, event = LAWS[name]
     for rewards_on, lead in (("state_action", space.shape), ("outcome", (*space.shape, space.n_outcomes))):
-        sites, world = trace_shapes(PRIORS[name](rewards_on=rewards_on), space)
+        sites, spec = trace_shapes(PRIORS[name](rewards_on=rewards_on), space)
         assert sites["transition"].shape == (*space.shape, space.n_outcomes)
         assert sites["reward"].shape == lead + event
-        rewards = jax.eval_shape(lambda world: reward_table(world, space), world)
+        rewards = jax.eval_shape(lambda spec: reward_table(spec, space), spec)
         assert type(rewards.law) is law and rewards.law.batch_shape == lead
         assert rewards.by_outcome == (rewards_on == "outcome")
 
@@ -89,9 +89,9 @@ def test_every_prior_traces_in_every_space(name, space):
 @pytest.mark.parametrize("name", ["legal", "support_of_each_step"])
 def test_draws_are_worlds_that_keep_to_the_support(name, key):
     space, program = SPACES[name], known_rewards(0.0)
-    world = jax.jit(lambda key: handlers.seed(program, key)(space))(key)
-    check_spec(world, space)
-    probs = np.asarray(to_mdp(world, space).transition_probs)
+    spec = jax.jit(lambda key: handlers.seed(program, key)(space))(key)
+    check_spec(spec, space)
+    probs = np.asarray(to_mdp(spec, space).transition_probs)
     if space.support is not None:
         possible = np.broadcast_to(space.support, (*space.shape, space.n_outcomes))[..., :3]
         stay = np.eye(3)[1]  # the illegal pair (1, 1) has no possible outcome
@@ -101,8 +101,8 @@ def test_draws_are_worlds_that_keep_to_the_support(name, key):
 
 def test_known_rewards_are_returned_as_they_are():
     space, reward = SPACES["steps"], np.arange(6.0).reshape(3, 2)
-    sites, world = trace_shapes(known_rewards(reward), space)
-    assert set(sites) == {"transition"} and world.reward.shape == (3, 2)
+    sites, spec = trace_shapes(known_rewards(reward), space)
+    assert set(sites) == {"transition"} and spec.reward.shape == (3, 2)
     assert "reward" not in trace_shapes(known_rewards(np.ones((2, 3, 2, 3))), space)[0]
 
 
@@ -171,8 +171,8 @@ def test_hyper_parameters_reach_their_sites(x64):
 
 def test_noise_scale_is_that_of_the_law():
     substituted = {"transition": jnp.full((3, 2, 3), 1 / 3), "reward": jnp.zeros((3, 2))}
-    world: Any = handlers.substitute(dirichlet_normal(noise_scale=np.array([0.1, 2.0])), substituted)(SPACES["plain"])
-    np.testing.assert_allclose(world.reward.scale, np.broadcast_to([0.1, 2.0], (3, 2)), rtol=1e-6)
+    spec: Any = handlers.substitute(dirichlet_normal(noise_scale=np.array([0.1, 2.0])), substituted)(SPACES["plain"])
+    np.testing.assert_allclose(spec.reward.scale, np.broadcast_to([0.1, 2.0], (3, 2)), rtol=1e-6)
 
 
 def test_traced_hyper_parameters_are_allowed():

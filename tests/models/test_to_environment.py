@@ -1,4 +1,4 @@
-"""Environments from worlds: frequencies and rewards of what is drawn from them."""
+"""Environments from specs: frequencies and rewards of what is drawn from them."""
 
 from typing import Any
 
@@ -73,9 +73,9 @@ def test_environments_drawn_from_a_prior_vmap(key):
     @jax.jit
     def run(key):
         def one(key):
-            world: Any = handlers.seed(program, key)(space)
-            env = environment(world, space, jnp.array([1.0, 0.0, 0.0]))
-            return env, to_mdp(world, space).reward, env.step(key, 0, 1)
+            spec: Any = handlers.seed(program, key)(space)
+            env = environment(spec, space, jnp.array([1.0, 0.0, 0.0]))
+            return env, to_mdp(spec, space).reward, env.step(key, 0, 1)
 
         return jax.vmap(one)(jax.random.split(key, 5))
 
@@ -100,13 +100,13 @@ PRIOR_MDP = dirichlet_normal_gamma(1, 0, 1, 4, 4, rewards_on="outcome")
 
 
 def test_a_random_environment_is_a_draw_of_its_prior(key):
-    """PriorMDP of [BMRL19]: the world of the seeded program, from state 0; another key gives another."""
+    """PriorMDP of [BMRL19]: the MDP of the seeded program, from state 0; another key gives another."""
     space = StateActionSpace(4, 2)
     env: Any = random_environment(key, PRIOR_MDP, space)
-    world: Any = handlers.seed(PRIOR_MDP, key)(space)
-    np.testing.assert_array_equal(env.mdp.transition_probs, world.transition_probs)
+    spec: Any = handlers.seed(PRIOR_MDP, key)(space)
+    np.testing.assert_array_equal(env.mdp.transition_probs, spec.transition_probs)
     np.testing.assert_allclose(
-        env.mdp.reward, np.sum(world.transition_probs * world.reward.mean, -1), rtol=1e-5, atol=1e-6
+        env.mdp.reward, np.sum(spec.transition_probs * spec.reward.mean, -1), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_array_equal(env.mdp.initial, [1, 0, 0, 0])
     other: Any = random_environment(jax.random.key(1), PRIOR_MDP, space, initial=np.full(4, 0.25))

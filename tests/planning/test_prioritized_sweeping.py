@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp import planning
 from bayes_mdp.envs import flag_maze
 from bayes_mdp.mdp import AverageReward, Discounted, SparseMDP
-from bayes_mdp.planning.prioritized_sweeping import any_lane, predecessor_lists, solve_by_priority
+from bayes_mdp.planning.prioritized_sweeping import any_in_batch, predecessor_lists, solve_by_priority
 from tests.planning.planning_problems import arrays, listed, make_mdp, optimal_discounted
 
 GAMMA = 0.9
@@ -95,7 +95,7 @@ def polished(problem, v, discount=GAMMA):
 
 
 def by_heap(problem, discount, threshold, together):
-    """SPEC 2.20 with a binary heap, state by state: values and the number of backups, all states backed up first.
+    """The algorithm of [WS98] with a binary heap, state by state: values and number of backups, after one of each.
 
     The same conventions as ours: a state that waits goes on waiting; of equals the one of smaller number comes first;
     `together` predecessors of one state are backed up at once.
@@ -221,9 +221,9 @@ def test_it_stops_after_so_many_backups():
 
 def test_one_flag_for_all_lanes():
     flags = jnp.array([[False, True], [False, False]])
-    inner = jax.vmap(any_lane, out_axes=None)
+    inner = jax.vmap(any_in_batch, out_axes=None)
     np.testing.assert_array_equal(jax.vmap(inner)(flags), [True, True])
-    assert not jax.vmap(any_lane, out_axes=None)(flags[1])
+    assert not jax.vmap(any_in_batch, out_axes=None)(flags[1])
 
 
 def test_what_is_refused():

@@ -240,7 +240,7 @@ class CollapsedPosterior(MixturePosterior):
         gain = jnp.where(believed, rising, 0.0)
         if transition.reward is None or isinstance(rewards, KnownRewards):
             return gain
-        weight, reward = transition.seen_rewards(weight)
+        weight, reward = transition.observed_rewards(weight)
         leaf = rewards.leaf(cell, outcome)
         leaves = [jnp.asarray(v)[:, i.at[leaf].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)

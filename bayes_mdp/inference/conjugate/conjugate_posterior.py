@@ -308,7 +308,7 @@ class ConjugatePosterior(eqx.Module):
         rewards, constant = self.reward_cells, self.constant
         if isinstance(rewards, KnownRewards):
             return self
-        weight, reward = transitions.seen_rewards(weight)
+        weight, reward = transitions.observed_rewards(weight)
         if rewards.prior.has_constant:
             constant = constant + _weighted_sum(weight, rewards.prior.log_constant(reward))
         rewards = rewards.update(cell, outcome, statistics(weight, reward, 0.0))

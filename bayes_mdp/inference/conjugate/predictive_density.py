@@ -70,7 +70,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any
     gain = jnp.where(weight != 0, gain, 0.0)
     if transition.reward is None or isinstance(rewards, KnownRewards):
         return gain
-    weight, reward = transition.seen_rewards(weight)
+    weight, reward = transition.observed_rewards(weight)
     belief, believed = rewards.belief_at(cell, outcome)
     density = belief.log_marginal(statistics(weight, reward, 0.0)) + weight * rewards.prior.log_constant(reward)
     return gain + jnp.where(believed & (weight != 0), density, 0.0)

@@ -5,11 +5,12 @@ parameters are functions of hyperparameters.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.families import (
     BetaBelief,
@@ -19,8 +20,10 @@ from bayes_mdp.inference.conjugate.families import (
     RewardBelief,
 )
 from bayes_mdp.inference.detection.trace import Site
+from bayes_mdp.mdp.typing import AnyArray
 
-Parameters = Mapping[str, Mapping[str, Any]]
+Parameters: TypeAlias = Mapping[str, Mapping[str, AnyArray]]
+"""{site: {parameter: array}}."""
 
 
 class Assembly(NamedTuple):
@@ -28,7 +31,7 @@ class Assembly(NamedTuple):
 
     Args:
         rows: Dirichlet sites, their rows one above the other, padded to the widest.
-        known_width: outcomes of the one unused row that stands for no Dirichlet site at all.
+        known_width: outcomes of the one unused row that there is where no Dirichlet site is.
         family: of the belief about rewards; None: they are known.
         joint: reward sites, their cells one after the other (normal-gamma: the joint sites).
         plain: means of the pairs of plain sites that make a normal-gamma.
@@ -46,16 +49,17 @@ class Assembly(NamedTuple):
     order: Int[np.ndarray, " P"] | None = None
     noise_cell: Int[np.ndarray, " L"] | None = None
 
-    def concentration(self, parameters: Parameters) -> Any:
+    def concentration(self, parameters: Parameters) -> Float[AnyArray, "M K"]:
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
         if not self.rows:
             return np.eye(1, self.known_width)
+        # A concentration of zero: no such outcome. Rows of fewer outcomes are padded with it.
         width = max(site.shape[-1] for site in self.rows)
         blocks = [parameters[site.name]["concentration"].reshape(-1, site.shape[-1]) for site in self.rows]
-        xp: Any = _library(blocks)
+        xp = _library(blocks)
         return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
 
-    def belief(self, parameters: Parameters, precision: Any) -> RewardBelief | None:
+    def belief(self, parameters: Parameters, precision: Float[AnyArray, "*cells"] | None) -> RewardBelief | None:
         """The belief about the stacked reward cells; None where rewards are known.
 
         Args:
@@ -67,15 +71,18 @@ class Assembly(NamedTuple):
         if self.family is NormalGammaBelief:
             parts = [_stacked(self.joint, parameters)] if self.joint else []
             if self.plain:
+                # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
                 means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
                 pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
                 parts.append(pair | {name: value[self.order] for name, value in rates.items()})
-            xp: Any = _library([part["loc"] for part in parts])
+            xp = _library([part["loc"] for part in parts])
             return NormalGammaBelief(**{name: xp.concatenate([part[name] for part in parts]) for name in parts[0]})
         stacked = _stacked(self.joint, parameters)
         if self.family is NormalBelief:
+            assert precision is not None  # normal rewards whose noise is known have one
             noise = precision.ravel()[self.noise_cell] ** -0.5
-            return NormalBelief(stacked["loc"], stacked["precision"] ** -0.5, noise)
+            normal: Any = NormalBelief
+            return normal(stacked["loc"], stacked["precision"] ** -0.5, noise)
         family: Any = BetaBelief if self.family is BetaBelief else GammaBelief
         return family(**stacked)
 
@@ -85,13 +92,13 @@ class Assembly(NamedTuple):
         return tuple(site.name for site in (*self.rows, *self.joint, *self.plain, *self.gammas))
 
 
-def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Any]:
+def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Float[AnyArray, " L"]]:
     """Parameters of sites of one family, one after the other."""
     names = tuple(parameters[sites[0].name])
-    xp: Any = _library([parameters[sites[0].name][names[0]]])
+    xp = _library([parameters[sites[0].name][names[0]]])
     return {name: xp.concatenate([parameters[site.name][name].ravel() for site in sites]) for name in names}
 
 
-def _library(arrays: list[Any]) -> Any:
+def _library(arrays: list[AnyArray]) -> ModuleType:
     """numpy for numpy arrays: eager JAX would compile every operation."""
     return np if all(isinstance(x, np.ndarray) for x in arrays) else jnp

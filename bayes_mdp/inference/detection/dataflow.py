@@ -11,17 +11,19 @@ that is missing costs a closed form, and never makes a wrong one. Control flow c
 index or a loop depends on, its results depend on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.detection.symbols import Ids, Symbols, compact
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 
 NONE, OPAQUE = -1, -2
 """In place of the number of an element: free of conjugate sites; not of the form above."""
@@ -40,8 +42,7 @@ class Entries:
         power: of the element.
         coefficient, offset: symbols; where `element` is `NONE` the entry is its offset.
         sites: every latent site that the array depends on, by data or by control flow.
-        seen_through: "log", "log1m" (log(1 - x)), "odds" or "logit": what the entries are of the form above; None: they
-            are it themselves.
+        transform: "log", "log1m" (log(1 - x)), "odds" or "logit" of the form above; None: the form itself.
     """
 
     element: Int[np.ndarray, "..."]
@@ -49,7 +50,7 @@ class Entries:
     coefficient: Ids
     offset: Ids
     sites: frozenset[str] = frozenset()
-    seen_through: str | None = None
+    transform: str | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,7 +63,14 @@ class Entries:
         return bool((compact(self.element) == NONE).all())
 
 
-Value = np.ndarray | Entries
+Value: TypeAlias = AnyArray | Entries
+"""What the reader computes with: known numbers (and keys of random numbers), or descriptions."""
+
+Atom: TypeAlias = Var | Literal
+"""An input or output of an equation."""
+
+Rule: TypeAlias = "Callable[[Reader, JaxprEqn, list[Entries]], Entries | None]"
+"""What a primitive does to descriptions; None: the rule does not apply, and the entries are opaque."""
 
 
 def elements_of(elements: Int[np.ndarray, "..."], site: str, symbols: Symbols) -> Entries:
@@ -102,10 +110,10 @@ class Reader:
     ) -> list[Value | None]:
         """The outputs of `closed` at these inputs; None for those that are not wanted, which cost nothing."""
         jaxpr = closed.jaxpr
-        asked = [True] * len(jaxpr.outvars) if wanted is None else list(wanted)
-        outvars = [atom for atom, ask in zip(jaxpr.outvars, asked, strict=True) if ask]
+        needed = [True] * len(jaxpr.outvars) if wanted is None else list(wanted)
+        outvars = [atom for atom, need in zip(jaxpr.outvars, needed, strict=True) if need]
         found = iter(self._run(jaxpr, closed.consts, inputs, outvars))
-        return [next(found) if ask else None for ask in asked]
+        return [next(found) if need else None for need in needed]
 
     def entries(self, value: Value) -> Entries:
         """A value as entries; numbers become known symbols."""
@@ -116,14 +124,14 @@ class Reader:
         return _symbolic(ids, frozenset(), self.symbols)
 
     def _run(
-        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Value], outvars: Sequence[Any] | None = None
+        self, jaxpr: Jaxpr, consts: Sequence[ArrayLike], inputs: Sequence[Value], outvars: Sequence[Atom] | None = None
     ) -> list[Value]:
-        wanted: Sequence[Any] = jaxpr.outvars if outvars is None else outvars
-        values: dict[Any, Value] = {}
+        wanted = jaxpr.outvars if outvars is None else outvars
+        values: dict[Var, Value] = {}
         values.update(zip(jaxpr.constvars, map(_known, consts), strict=True))
         values.update(zip(jaxpr.invars, inputs, strict=True))
 
-        def value(atom: Any) -> Value:
+        def value(atom: Atom) -> Value:
             return _known(atom.val) if isinstance(atom, Literal) else values[atom]
 
         for equation in _needed(jaxpr, wanted):
@@ -131,7 +139,8 @@ class Reader:
             values.update(zip(equation.outvars, outputs, strict=True))
         return [value(atom) for atom in wanted]
 
-    def _equation(self, jaxpr: Any, equation: Any, inputs: list[Value]) -> list[Value]:
+    def _equation(self, jaxpr: Jaxpr, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
+        # In this order: enter calls, take known branches, compute numbers, apply the rule; else nothing is known.
         name, inner = equation.primitive.name, _body(equation)
         if inner is not None:
             return self._run(*inner, inputs)
@@ -148,27 +157,28 @@ class Reader:
             found = None
         return self._unknown(equation, inputs) if found is None else found
 
-    def _by_rule(self, equation: Any, inputs: list[Value]) -> list[Value] | None:
+    def _by_rule(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """The outputs by the rule of the primitive; None: there is none, or it does not apply."""
         name = equation.primitive.name
         if name == "split":
             return self._split(equation, self.entries(inputs[0]))
         if name in ("scan", "while"):
-            return (self._scan if name == "scan" else self._while)(equation.params, inputs)
+            return (self._scan if name == "scan" else self._while)(equation, inputs)
         rule = RULES.get(name)
         if rule is None or len(equation.outvars) != 1:
             return None
         found = rule(self, equation, inputs if name in _WITH_NUMBERS else [self.entries(x) for x in inputs])
         return None if found is None else [found]
 
-    def _split(self, equation: Any, x: Entries) -> list[Value]:
+    def _split(self, equation: JaxprEqn, x: Entries) -> list[Value]:
         """Pieces along an axis."""
         axis, stops = equation.params["axis"], np.cumsum(equation.params["sizes"])
         places = [range(stop - size, stop) for stop, size in zip(stops, equation.params["sizes"], strict=True)]
         return [_map(x, lambda f, at=at: np.take(f, at, axis)) for at in places]
 
-    def _scan(self, params: Any, inputs: list[Value]) -> list[Value] | None:
+    def _scan(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """A loop of fixed length, turn by turn: what counts the turns is known in each. None: it is too long."""
+        params = equation.params
         length, body = params["length"], params["jaxpr"]
         if length > MAX_TURNS:
             return None
@@ -178,6 +188,7 @@ class Reader:
             num_consts, stop = params["num_consts"], params["num_consts"] + params["num_carry"]
             consts, carry, columns = inputs[:num_consts], inputs[num_consts:stop], inputs[stop:]
         num_carry, rows = len(carry), []
+        # Unrolled: consts and carry as they are, one row of each column in each turn.
         for turn in range(length):
             at = length - 1 - turn if params["reverse"] else turn
             given = [_map(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else x[at] for x in columns]
@@ -193,8 +204,9 @@ class Reader:
             return np.stack([np.asarray(x) for x in column])
         return _concatenated([self.entries(x) for x in column], np.stack)
 
-    def _while(self, params: Any, inputs: list[Value]) -> list[Value] | None:
+    def _while(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """A loop whose condition is known in every turn. None: it depends on a latent site, or it is too long."""
+        params = equation.params
         split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         consts, body_consts, carry = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
         condition, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -207,20 +219,21 @@ class Reader:
             carry = self._run(body.jaxpr, body.consts, [*body_consts, *carry])
         return None
 
-    def _unknown(self, equation: Any, inputs: list[Value]) -> list[Value]:
+    def _unknown(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
         """Anything else: free of conjugate sites where all inputs are."""
         given = [self.entries(x) for x in inputs]
         sites = frozenset().union(*(x.sites for x in given))
+        # The safe answer: new symbols, equal to nothing else; opaque as soon as a conjugate site goes in.
         outputs: list[Value] = []
         for variable in equation.outvars:
-            answer = _symbolic(self.symbols.fresh(variable.aval.shape), sites, self.symbols)
+            answer = _symbolic(self.symbols.fresh(_array_of(variable).shape), sites, self.symbols)
             if not all(x.free for x in given):
                 answer = replace(answer, element=np.broadcast_to(OPAQUE, answer.shape))
             outputs.append(answer)
         return outputs
 
 
-def _needed(jaxpr: Any, outvars: Sequence[Any]) -> list[Any]:
+def _needed(jaxpr: Jaxpr, outvars: Sequence[Atom]) -> list[JaxprEqn]:
     """The equations that `outvars` depend on, in order."""
     live, kept = {atom for atom in outvars if not isinstance(atom, Literal)}, []
     for equation in reversed(jaxpr.eqns):
@@ -230,12 +243,17 @@ def _needed(jaxpr: Any, outvars: Sequence[Any]) -> list[Any]:
     return kept[::-1]
 
 
-def _known(value: Any) -> np.ndarray:
+def _array_of(variable: Var) -> ShapedArray:
+    """Shape and dtype of a variable; all of a traced prior are arrays."""
+    return cast(ShapedArray, variable.aval)
+
+
+def _known(value: ArrayLike) -> AnyArray:
     """A constant; keys of random numbers stay what they are."""
-    return value if _is_key(value) else np.asarray(value)
+    return value if isinstance(value, jax.Array) and _is_key(value) else np.asarray(value)
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended)
 
 
@@ -243,11 +261,11 @@ _CALLS = {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpo
 _CUSTOM = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr"}
 
 
-def _body(equation: Any) -> tuple[Any, Sequence[Any]] | None:
+def _body(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[ArrayLike]] | None:
     """The jaxpr that an equation merely calls."""
     name, params = equation.primitive.name, equation.params
     if name in _CALLS:
-        inner = params.get("jaxpr", params.get("call_jaxpr"))
+        inner: Any = params.get("jaxpr", params.get("call_jaxpr"))
     elif name in _CUSTOM:
         inner = params.get(_CUSTOM[name], params.get("call_jaxpr"))
     else:
@@ -255,22 +273,21 @@ def _body(equation: Any) -> tuple[Any, Sequence[Any]] | None:
     return (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
 
 
-def _computed(jaxpr: Any, equation: Any, inputs: list[Any]) -> list[Value]:
+def _computed(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[Value]) -> list[Value]:
     """An equation between numbers. The commonest in numpy: JAX would compile each."""
     quick = _NUMPY.get(equation.primitive.name)
     if quick is not None and not any(map(_is_key, inputs)):
         with np.errstate(all="ignore"):
-            result = quick(equation.params, *inputs)
-        aval = equation.outvars[0].aval
-        return [np.asarray(result, aval.dtype)]
+            result = quick(equation, *inputs)
+        return [np.asarray(result, _array_of(equation.outvars[0]).dtype)]
     given = {atom: x for atom, x in zip(equation.invars, inputs, strict=True) if not isinstance(atom, Literal)}
     names = jaxpr.debug_info._replace(arg_names=None, result_paths=None)
     alone = Jaxpr((), list(given), equation.outvars, [equation], equation.effects, names)
     return [_known(x) for x in jaxpr_as_fun(ClosedJaxpr(alone, ()))(*given.values())]
 
 
-def _broadcast(params: Any, x: np.ndarray) -> np.ndarray:
-    shape, dimensions = params["shape"], params["broadcast_dimensions"]
+def _broadcast(equation: JaxprEqn, x: np.ndarray) -> np.ndarray:
+    shape, dimensions = equation.params["shape"], equation.params["broadcast_dimensions"]
     lead = [1] * len(shape)
     for axis, size in zip(dimensions, np.shape(x), strict=True):
         lead[axis] = size
@@ -283,45 +300,44 @@ def _reshaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(small.reshape(()), shape) if small.size == 1 and x.size else x.reshape(shape)
 
 
-_MOVES: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
+def _sliced(x: np.ndarray, equation: JaxprEqn) -> np.ndarray:
+    starts, stops = equation.params["start_indices"], equation.params["limit_indices"]
+    strides = equation.params["strides"] or (1,) * x.ndim
+    return x[tuple(map(slice, starts, stops, strides))]
+
+
+_MOVES: dict[str, Callable[[JaxprEqn, np.ndarray], np.ndarray]] = {
     "broadcast_in_dim": _broadcast,
-    "reshape": lambda params, x: _reshaped(x, params["new_sizes"]),
-    "transpose": lambda params, x: np.transpose(x, params["permutation"]),
-    "squeeze": lambda params, x: np.squeeze(x, params["dimensions"]),
-    "expand_dims": lambda params, x: np.expand_dims(x, params["dimensions"]),
-    "rev": lambda params, x: np.flip(x, params["dimensions"]),
-    "slice": lambda params, x: x[
-        tuple(
-            slice(start, stop, step)
-            for start, stop, step in zip(
-                params["start_indices"], params["limit_indices"], params["strides"] or (1,) * x.ndim, strict=True
-            )
-        )
-    ],
-    "tile": lambda params, x: np.tile(x, params["reps"]),
-    "copy": lambda params, x: x,
-    "copy_p": lambda params, x: x,
+    "reshape": lambda eqn, x: _reshaped(x, eqn.params["new_sizes"]),
+    "transpose": lambda eqn, x: np.transpose(x, eqn.params["permutation"]),
+    "squeeze": lambda eqn, x: np.squeeze(x, eqn.params["dimensions"]),
+    "expand_dims": lambda eqn, x: np.expand_dims(x, eqn.params["dimensions"]),
+    "rev": lambda eqn, x: np.flip(x, eqn.params["dimensions"]),
+    "slice": lambda eqn, x: _sliced(x, eqn),
+    "tile": lambda eqn, x: np.tile(x, eqn.params["reps"]),
+    "copy": lambda eqn, x: x,
+    "copy_p": lambda eqn, x: x,
 }
-"""Entries are moved, copied or left out, as the parameters of the primitive say: exact."""
+"""Entries are moved, copied or left out, as the parameters of the primitive state: exact."""
 
 _NUMPY: dict[str, Callable[..., Any]] = {
     **_MOVES,
-    "add": lambda p, x, y: x + y,
-    "sub": lambda p, x, y: x - y,
-    "mul": lambda p, x, y: x * y,
-    "neg": lambda p, x: -x,
-    "max": lambda p, x, y: np.maximum(x, y),
-    "min": lambda p, x, y: np.minimum(x, y),
-    "sqrt": lambda p, x: np.sqrt(x),
-    "eq": lambda p, x, y: x == y,
-    "ne": lambda p, x, y: x != y,
-    "lt": lambda p, x, y: x < y,
-    "le": lambda p, x, y: x <= y,
-    "gt": lambda p, x, y: x > y,
-    "ge": lambda p, x, y: x >= y,
-    "concatenate": lambda p, *x: np.concatenate(x, p["dimension"]),
-    "stack": lambda p, *x: np.stack(x, p["axis"]),
-    "select_n": lambda p, which, *x: _chosen(which, list(x)),
+    "add": lambda eqn, x, y: x + y,
+    "sub": lambda eqn, x, y: x - y,
+    "mul": lambda eqn, x, y: x * y,
+    "neg": lambda eqn, x: -x,
+    "max": lambda eqn, x, y: np.maximum(x, y),
+    "min": lambda eqn, x, y: np.minimum(x, y),
+    "sqrt": lambda eqn, x: np.sqrt(x),
+    "eq": lambda eqn, x, y: x == y,
+    "ne": lambda eqn, x, y: x != y,
+    "lt": lambda eqn, x, y: x < y,
+    "le": lambda eqn, x, y: x <= y,
+    "gt": lambda eqn, x, y: x > y,
+    "ge": lambda eqn, x, y: x >= y,
+    "concatenate": lambda eqn, *x: np.concatenate(x, eqn.params["dimension"]),
+    "stack": lambda eqn, *x: np.stack(x, eqn.params["axis"]),
+    "select_n": lambda eqn, which, *x: _chosen(which, list(x)),
 }
 
 
@@ -343,8 +359,10 @@ def _sites(*operands: Entries) -> frozenset[str]:
 
 
 def _map(entries: Entries, function: Callable[[np.ndarray], np.ndarray]) -> Entries:
-    """The same function of places for every field."""
-    fields = {name: function(getattr(entries, name)) for name in ("element", "power", "coefficient", "offset")}
+    """The same function of places for every field. (`asarray`: numpy makes scalars of arrays without axes.)"""
+    fields = {
+        name: np.asarray(function(getattr(entries, name))) for name in ("element", "power", "coefficient", "offset")
+    }
     return replace(entries, **fields)
 
 
@@ -363,44 +381,44 @@ def _full(x: Entries, shape: tuple[int, ...]) -> Entries:
 
 
 def _plain(x: Entries) -> Entries:
-    """Entries seen through a transform are opaque to arithmetic."""
-    if x.seen_through is None:
+    """Transformed entries are opaque to arithmetic."""
+    if x.transform is None:
         return x
-    return replace(x, element=np.where(x.element == NONE, NONE, OPAQUE), seen_through=None)
+    return replace(x, element=np.where(x.element == NONE, NONE, OPAQUE), transform=None)
 
 
 def _joined(parts: Sequence[Entries]) -> list[Entries]:
-    """Arrays whose entries become one array: seen through one transform, or plain."""
-    same = len({x.seen_through for x in parts}) == 1
+    """Arrays whose entries become one array: all with one transform, or plain."""
+    same = len({x.transform for x in parts}) == 1
     return [x if same else _plain(x) for x in parts]
 
 
-def _move(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _move(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     move = _MOVES[equation.primitive.name]
-    return _map(operands[0], lambda x: move(equation.params, x))
+    return _map(operands[0], lambda x: move(equation, x))
 
 
-def _pass(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _pass(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     return operands[0]
 
 
-def _concatenate(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _concatenate(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     join = _NUMPY[equation.primitive.name]
-    return _concatenated(operands, lambda arrays: join(equation.params, *arrays))
+    return _concatenated(operands, lambda arrays: join(equation, *arrays))
 
 
 def _concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
     parts = _joined(operands)
     fields = {name: join([getattr(x, name) for x in parts]) for name in ("element", "power", "coefficient", "offset")}
-    return Entries(**fields, sites=_sites(*parts), seen_through=parts[0].seen_through)
+    return Entries(**fields, sites=_sites(*parts), transform=parts[0].transform)
 
 
 def _by_labels(
     reader: Reader,
     parts: Sequence[Entries],
-    labels: Callable[..., Any],
+    labels: Callable[..., AnyArray],
     numbers: Sequence[np.ndarray] = (),
-    fill: Any = np.nan,
+    fill: ArrayLike = np.nan,
 ) -> Entries:
     """Entries put where the primitive puts their numbers: it is run on integers, which it can only move.
 
@@ -408,10 +426,11 @@ def _by_labels(
         reader: for the constants.
         parts: the arrays whose entries are moved.
         labels: (numbers of the entries of each part) -> numbers in their new places; negative: outside.
-        numbers: inputs that say where.
-        fill: the number that stands outside.
+        numbers: the inputs with the places.
+        fill: the number outside.
     """
     parts = _joined(parts)
+    # Each entry is labelled by its number; the primitive moves the labels, and so shows where each entry went.
     starts = np.cumsum([0, *(x.element.size for x in parts)])
     given = [
         np.arange(start, start + x.element.size, dtype=np.int32).reshape(x.shape)
@@ -421,13 +440,13 @@ def _by_labels(
     outside = (place < 0) | (place >= starts[-1])
     place = np.where(outside, 0, place)
     fields = {
-        name: np.concatenate([getattr(x, name).ravel() for x in parts])[place]
+        name: np.asarray(np.concatenate([getattr(x, name).ravel() for x in parts])[place])
         for name in ("element", "power", "coefficient", "offset")
     }
     if outside.any():
         fields["element"] = np.where(outside, NONE, fields["element"])
         fields["offset"] = np.where(outside, reader.symbols.constants(np.array(fill)), fields["offset"])
-    return Entries(**fields, sites=_sites(*parts), seen_through=parts[0].seen_through)
+    return Entries(**fields, sites=_sites(*parts), transform=parts[0].transform)
 
 
 def _numbers(*values: Value) -> list[np.ndarray] | None:
@@ -435,12 +454,12 @@ def _numbers(*values: Value) -> list[np.ndarray] | None:
     return None if any(isinstance(x, Entries) for x in values) else [np.asarray(x) for x in values]
 
 
-def _gather(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
+def _gather(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     where, params = _numbers(*inputs[1:]), equation.params
     if where is None:  # Which entry is taken is not known: it depends on what the index depends on.
         return None
 
-    def labels(x: np.ndarray, at: np.ndarray) -> Any:
+    def labels(x: np.ndarray, at: np.ndarray) -> AnyArray:
         return jax.lax.gather(
             x,
             at,
@@ -456,7 +475,7 @@ def _gather(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | Non
     return _by_labels(reader, [reader.entries(inputs[0])], labels, where, fill)
 
 
-def _dynamic_slice(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
+def _dynamic_slice(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     where = _numbers(*inputs[1:])
     if where is None:
         return None
@@ -464,7 +483,7 @@ def _dynamic_slice(reader: Reader, equation: Any, inputs: list[Value]) -> Entrie
     return _by_labels(reader, [reader.entries(inputs[0])], lambda x, *at: bind(x, *at, **equation.params), where)
 
 
-def _dynamic_update_slice(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
+def _dynamic_update_slice(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     where = _numbers(*inputs[2:])
     if where is None:
         return None
@@ -472,18 +491,18 @@ def _dynamic_update_slice(reader: Reader, equation: Any, inputs: list[Value]) ->
     return _by_labels(reader, parts, lambda x, new, *at: bind(x, new, *at, **equation.params), where)
 
 
-def _pad(reader: Reader, equation: Any, inputs: list[Value]) -> Entries:
+def _pad(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries:
     bind, parts = equation.primitive.bind, [reader.entries(x) for x in inputs]
     return _by_labels(reader, parts, lambda x, padding: bind(x, padding, **equation.params))
 
 
-def _scatter(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
+def _scatter(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     """`.at[].set` with known indices: new entries in some places."""
     where, params = _numbers(inputs[1]), equation.params
     if where is None:
         return None
 
-    def labels(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> Any:
+    def labels(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> AnyArray:
         return jax.lax.scatter(
             old,
             at,
@@ -497,7 +516,7 @@ def _scatter(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | No
     return _by_labels(reader, [reader.entries(inputs[0]), reader.entries(inputs[2])], labels, where)
 
 
-def _select(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | None:
+def _select(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
     """A known predicate picks entries. Another one makes opaque what it picks from conjugate sites."""
     which, cases = inputs[0], _joined([reader.entries(x) for x in inputs[1:]])
     if not isinstance(which, Entries):
@@ -505,40 +524,42 @@ def _select(reader: Reader, equation: Any, inputs: list[Value]) -> Entries | Non
             name: _chosen(np.asarray(which), [getattr(x, name) for x in cases])
             for name in ("element", "power", "coefficient", "offset")
         }
-        return Entries(**fields, sites=_sites(*cases), seen_through=cases[0].seen_through)
+        return Entries(**fields, sites=_sites(*cases), transform=cases[0].transform)
     shape = cases[0].shape
     which = _map(which, lambda x: np.broadcast_to(x, shape))
     return _entrywise(reader, ("select_n", len(cases)), [which, *(_plain(x) for x in cases)])
 
 
-def _entrywise(reader: Reader, name: Any, operands: list[Entries]) -> Entries:
+def _entrywise(reader: Reader, name: Hashable, operands: list[Entries]) -> Entries:
     """Any operation entry by entry: symbols where no conjugate site goes in, opaque elsewhere."""
     small, shape = _small(*map(_plain, operands))
+    # Value numbering: the same operation on the same symbols is the same symbol.
     free = np.all([x.element == NONE for x in small], axis=0)
     ids = reader.symbols.of(name, *(x.offset for x in small))
     answer = _symbolic(ids, _sites(*small), reader.symbols)
     return _full(replace(answer, element=np.where(free, NONE, OPAQUE)), shape)
 
 
-def _elementwise(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _elementwise(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     params = tuple(sorted((key, str(value)) for key, value in equation.params.items()))
-    dtype = str(equation.outvars[0].aval.dtype)
+    dtype = str(_array_of(equation.outvars[0]).dtype)
     return _entrywise(reader, (equation.primitive.name, dtype, params), operands)
 
 
-def _convert(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _convert(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     """Between floats of 32 and 64 bits an element stays itself (rounded). An integer is made of it by a jump."""
-    dtype = equation.outvars[0].aval.dtype
+    dtype = _array_of(equation.outvars[0]).dtype
     if dtype in (np.float32, np.float64):
         return operands[0]
     return _elementwise(reader, equation, operands)
 
 
 def _is_zero(reader: Reader, x: Entries) -> Bool[np.ndarray, "..."]:
-    return (x.element == NONE) & (reader.symbols.known(x.offset) & (reader.symbols.values(x.offset) == 0.0))
+    zero = reader.symbols.known(x.offset) & (reader.symbols.values(x.offset) == 0.0)
+    return np.asarray((x.element == NONE) & zero)
 
 
-def _add(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _add(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     """(offset + coefficient x^power) + c: the offset moves."""
     x, y = map(_plain, operands)
     return _sum(reader, x, y)
@@ -546,6 +567,7 @@ def _add(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
 
 def _sum(reader: Reader, x: Entries, y: Entries) -> Entries:
     (x, y), shape = _small(x, y)
+    # One of the two must be free of conjugate sites; the other keeps its element, power and coefficient.
     first = y.element == NONE
     element = np.where(first, x.element, np.where(x.element == NONE, y.element, OPAQUE))
     answer = Entries(
@@ -558,7 +580,7 @@ def _sum(reader: Reader, x: Entries, y: Entries) -> Entries:
     return _full(answer, shape)
 
 
-def _neg(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _neg(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     return _negative(reader, _plain(operands[0]))
 
 
@@ -569,11 +591,11 @@ def _negative(reader: Reader, x: Entries) -> Entries:
     return replace(x, **turned)
 
 
-def _sub(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _sub(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x, y = operands
-    through = (x.seen_through, y.seen_through)
+    through = (x.transform, y.transform)
     if through == ("log", "log1m") and np.array_equal(x.element, y.element):
-        return replace(x, seen_through="logit", sites=_sites(x, y))  # log x - log(1 - x)
+        return replace(x, transform="logit", sites=_sites(x, y))  # log x - log(1 - x)
     x, y = _plain(x), _plain(y)
     free = (x.element == NONE) & (y.element == NONE)
     if free.all():
@@ -582,16 +604,16 @@ def _sub(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
     return _sum(reader, x, _negative(reader, y))
 
 
-def _mul(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _mul(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     """c (offset + coefficient x^power), x^p x^q = x^(p + q), and 0 times anything finite."""
     x, y = map(_plain, operands)
     return _product(reader, x, y, "mul", np.multiply)
 
 
-def _div(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _div(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x, y = map(_plain, operands)
     if _is_odds(reader, x, y):
-        return replace(x, seen_through="odds", sites=_sites(x, y))
+        return replace(x, transform="odds", sites=_sites(x, y))
     if (y.element != NONE).any():
         inverse = _power(reader, y, -1.0)
         ids = reader.symbols.arithmetic("div", np.divide, x.offset, y.offset)
@@ -614,10 +636,10 @@ def _is_element(reader: Reader, x: Entries) -> bool:
     """Every entry is one element itself."""
     symbols = reader.symbols
     form = (x.element >= 0) & (x.power == 1.0) & symbols.equals(x.coefficient, 1.0) & symbols.equals(x.offset, 0.0)
-    return x.seen_through is None and x.element.size > 0 and bool(form.all())
+    return x.transform is None and x.element.size > 0 and bool(form.all())
 
 
-def _product(reader: Reader, x: Entries, y: Entries, name: str, function: Callable[..., Any]) -> Entries:
+def _product(reader: Reader, x: Entries, y: Entries, name: str, function: Callable[..., np.ndarray]) -> Entries:
     """x * y or x / y where one of the two is free of conjugate sites, or both hold one element."""
     (x, y), shape = _small(x, y)
     symbols = reader.symbols
@@ -628,8 +650,10 @@ def _product(reader: Reader, x: Entries, y: Entries, name: str, function: Callab
     coefficient = np.where(y_free, x.coefficient, y.coefficient)
     element = np.where(y_free, x.element, np.where(x_free, y.element, OPAQUE))
     power = np.where(y_free, x.power, y.power)
+    # factor (offset + coefficient x^power): both symbols are scaled.
     scaled = symbols.arithmetic(name, function, coefficient, factor)
     moved = symbols.arithmetic(name, function, offset, factor)
+    # c x^p d x^q = c d x^(p + q), without offsets; p + q = 0 is the number c d.
     both = (x.element >= 0) & (x.element == y.element)
     both &= symbols.equals(x.offset, 0.0) & symbols.equals(y.offset, 0.0)
     if both.any():
@@ -638,11 +662,12 @@ def _product(reader: Reader, x: Entries, y: Entries, name: str, function: Callab
         moved = np.where(both, symbols.zero, moved)
         gone = both & (power == 0.0)  # x / x
         element, moved = np.where(gone, NONE, element), np.where(gone, scaled, moved)
+    # 0 times an element is 0: a mask of zeros and ones selects.
     element, moved = np.where(zero, NONE, element), np.where(zero, symbols.zero, moved)
     return _full(Entries(element, power, scaled, moved, _sites(x, y)), shape)
 
 
-def _power(reader: Reader, x: Entries, exponent: Any) -> Entries:
+def _power(reader: Reader, x: Entries, exponent: ArrayLike) -> Entries:
     """(c x^p)^q = c^q x^(p q): for whole q always, for others where c and x are positive. No offset."""
     symbols, exponent = reader.symbols, np.broadcast_to(np.asarray(exponent, float), x.shape)
     q = symbols.constants(exponent)
@@ -656,43 +681,43 @@ def _power(reader: Reader, x: Entries, exponent: Any) -> Entries:
     element = np.where(x.element == NONE, NONE, np.where((x.element >= 0) & valid, x.element, OPAQUE))
     return Entries(
         element=element,
-        power=x.power * exponent,
+        power=np.asarray(x.power * exponent),
         coefficient=symbols.arithmetic("pow", np.power, x.coefficient, q),
         offset=np.where(x.element == NONE, symbols.arithmetic("pow", np.power, x.offset, q), symbols.zero),
         sites=x.sites,
     )
 
 
-def _fixed_power(exponent: float) -> Callable[..., Entries]:
+def _fixed_power(exponent: float) -> Rule:
     return lambda reader, equation, operands: _power(reader, _plain(operands[0]), exponent)
 
 
-def _integer_pow(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _integer_pow(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     return _power(reader, _plain(operands[0]), float(equation.params["y"]))
 
 
-def _pow(reader: Reader, equation: Any, inputs: list[Value]) -> Entries:
+def _pow(reader: Reader, equation: JaxprEqn, inputs: list[Value]) -> Entries:
     base, exponent = inputs
     if not isinstance(exponent, Entries):
         return _power(reader, _plain(reader.entries(base)), exponent)
     return _elementwise(reader, equation, [reader.entries(base), exponent])
 
 
-def _log(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _log(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x, symbols = operands[0], reader.symbols
-    if x.seen_through == "odds":
-        return replace(x, seen_through="logit")
+    if x.transform == "odds":
+        return replace(x, transform="logit")
     if _is_element(reader, x) and reader.positive[x.element].all():
-        return replace(x, seen_through="log")
+        return replace(x, transform="log")
     if _is_complement(reader, x, 1.0):
-        return replace(_as_element(x, symbols), seen_through="log1m")
+        return replace(_as_element(x, symbols), transform="log1m")
     return _elementwise(reader, equation, operands)
 
 
-def _log1p(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _log1p(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x = operands[0]
     if _is_complement(reader, x, 0.0):
-        return replace(_as_element(x, reader.symbols), seen_through="log1m")
+        return replace(_as_element(x, reader.symbols), transform="log1m")
     return _elementwise(reader, equation, operands)
 
 
@@ -700,28 +725,29 @@ def _is_complement(reader: Reader, x: Entries, offset: float) -> bool:
     """offset - x, of elements between zero and one."""
     symbols = reader.symbols
     form = (x.element >= 0) & (x.power == 1.0) & symbols.equals(x.coefficient, -1.0) & symbols.equals(x.offset, offset)
-    return x.seen_through is None and x.element.size > 0 and bool(form.all()) and bool(reader.unit[x.element].all())
+    return x.transform is None and x.element.size > 0 and bool(form.all()) and bool(reader.unit[x.element].all())
 
 
 def _as_element(x: Entries, symbols: Symbols) -> Entries:
     return replace(elements_of(x.element, "", symbols), sites=x.sites)
 
 
-def _exp(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _exp(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x = operands[0]
-    return replace(x, seen_through=None) if x.seen_through == "log" else _elementwise(reader, equation, operands)
+    return replace(x, transform=None) if x.transform == "log" else _elementwise(reader, equation, operands)
 
 
-def _logistic(reader: Reader, equation: Any, operands: list[Entries]) -> Entries:
+def _logistic(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     x = operands[0]
-    return replace(x, seen_through=None) if x.seen_through == "logit" else _elementwise(reader, equation, operands)
+    return replace(x, transform=None) if x.transform == "logit" else _elementwise(reader, equation, operands)
 
 
-def _reduce_sum(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
+def _reduce_sum(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A sum with one entry that is not zero is that entry."""
     rows = _last(_plain(operands[0]), equation.params["axes"])
     if operands[0].free:
         return _reduced(reader, equation, operands)
+    # Two entries that may differ from zero: a sum of elements, which is opaque.
     counted = ~_is_zero(reader, rows)
     chosen = np.argmax(counted, axis=-1)[..., None]
     answer = _map(rows, lambda x: np.take_along_axis(x, chosen, -1)[..., 0])
@@ -736,7 +762,7 @@ def _last(x: Entries, axes: Sequence[int]) -> Entries:
     return _map(x, lambda field: np.transpose(field, (*kept, *axes)).reshape(*lead, size))
 
 
-def _reduced(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
+def _reduced(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A reduction of rows of symbols: equal rows have equal answers."""
     if not operands[0].free:
         return None
@@ -745,7 +771,7 @@ def _reduced(reader: Reader, equation: Any, operands: list[Entries]) -> Entries 
     return _symbolic(ids.reshape(rows.shape[:-1]), operands[0].sites, reader.symbols)
 
 
-def _dot(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | None:
+def _dot(reader: Reader, equation: JaxprEqn, operands: list[Entries]) -> Entries | None:
     """A product with a matrix: rows with one number beside zeros pick entries. Symbols: numbered by rows."""
     (contract_x, contract_y), (batch_x, _) = equation.params["dimension_numbers"]
     if batch_x:
@@ -758,6 +784,7 @@ def _dot(reader: Reader, equation: Any, operands: list[Entries]) -> Entries | No
         left, right = (reader.symbols.rows(("row", size), z.offset) for z in (x, y))
         ids = reader.symbols.of(("dot_general", size), left[:, None], right[None, :])
         return _symbolic(ids.reshape(shape), sites, reader.symbols)
+    # The side without conjugate sites is the matrix; each of its rows may pick one entry, scaled.
     turned = not x.free
     matrix, other = (y, x) if turned else (x, y)
     if not matrix.free:

@@ -8,13 +8,13 @@ What has to be proven: given the data, the posterior of the program is a product
 3. these elements make up whole Dirichlet rows, each in every row of the law that uses it (`detect_rows`);
 4. and the parameters of each cell of the reward law are those of one conjugate cell (`detect_rewards`).
 
-Then an observed transition multiplies the density of one Dirichlet row by one of its elements, and a reward that of one
-cell by a likelihood of its family: textbook updates (Bernardo and Smith 1994, *Bayesian Theory*, section 5.2). All four
-are read from the data flow of the program (`probe`), none from values. What comes out is plain arrays; `certify` checks
-them once more, by numbers, on the conditioned model.
+Then an observed transition multiplies the density of one Dirichlet row by one of its elements, and a reward multiplies
+that of one cell by a likelihood of its family: textbook updates (Bernardo and Smith 1994, *Bayesian Theory*, section
+5.2). All four are read from the data flow of the program (`probe`), none from values. The result is plain arrays;
+`certify` checks them once more, by numbers, on the conditioned model.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -39,7 +39,8 @@ MEAN_FAMILIES = {
 """Reward law -> the families that are conjugate for its mean."""
 PRECISION_FAMILIES = ("Gamma", "NormalGamma")
 
-Elements = tuple[Int[np.ndarray, " L"], ...]
+Elements: TypeAlias = tuple[Int[np.ndarray, " L"], ...]
+"""For each parameter of the reward law (the mean first), the element behind each stacked cell."""
 
 
 class Detected(NamedTuple):
@@ -49,7 +50,7 @@ class Detected(NamedTuple):
         posterior: the belief before any data.
         layout: the elements of all conjugate sites in one vector.
         rows: [M K], the element behind each entry of the stacked Dirichlet rows, -1 for padding.
-        possible: [*H S A O], outcomes of legal pairs that can be seen.
+        possible: [*H S A O], outcomes of legal pairs that can be observed.
         cells: for each parameter of the reward law (the mean first) [L], the element behind each stacked cell.
         assembly: how the parameters of the sites make the prior of `posterior`.
     """
@@ -73,11 +74,12 @@ def detect(probe: Probe) -> Detected:
     # laws alone.
     check_sites(probe, alone=not probe.hyperparameters and not probe.held)
     program = probe.program
-    # Steps 2 and 3: the rows. Which entries are known decides which outcomes can be seen, and so which rewards matter.
+    # Steps 2 and 3: the rows. Which entries are known decides which outcomes are possible, and so which rewards matter.
     assembly = Assembly(probe.of("Dirichlet"), program.space.n_outcomes)
     rows, row_elements, possible = detect_rows(probe, assembly)
     # Steps 2 and 4: the rewards.
     rewards, cell_elements, assembly = detect_rewards(probe, assembly, possible)
+    # Proven: the posterior after any data is the product of the updated rows and cells.
     posterior = conjugate_posterior(rows, rewards, program.space)
     return Detected(posterior, probe.layout, row_elements, possible, cell_elements, assembly)
 
@@ -90,7 +92,7 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
 
     Args:
         probe: the program.
-        alone: whether the conjugate sites have to be all there is; else factors and observations may stand above them.
+        alone: whether the conjugate sites have to be all there is; else factors and observations may be above them.
 
     Raises:
         NotConjugate: factors, observations and parameters inside the prior; scaled or masked sites; conjugate sites
@@ -112,9 +114,11 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
                 raise in_the_way(
                     program,
                     first(program, unexplained),
-                    f"{parameter} of site {site!r} depends on it, so that leaf has no closed form",
+                    f"{parameter} of site {site!r} depends on it, so that site has no closed form",
                 )
+    # The likelihood enters through the two laws, which must depend on conjugate sites of the right families alone.
     _check_laws(probe)
+    # No other factor of the joint density holds a conjugate site. Proven: prior density = product over these sites.
     _check_above(probe, conjugate)
     # A site that no law uses would keep its prior, and is most likely a mistake; with values held, another branch may.
     if not probe.held:
@@ -126,7 +130,7 @@ def _bent(site: Site) -> str | None:
     if site.family == "param":
         return "it is a param, which has no prior"
     if site.family == "Unit":
-        return "it is a factor, which no conjugate leaf absorbs"
+        return "it is a factor, which no conjugate update absorbs"
     if site.observed:
         return "it is observed inside the prior; hand observations to infer as data"
     if site.scaled:
@@ -138,6 +142,7 @@ def _is_noise(probe: Probe, site: str, parameter: str, above: frozenset[str]) ->
     """Whether it is a pair of plain sites that makes a normal-gamma: a mean whose precision depends on a Gamma site."""
     family = {site.name: site.family for site in probe.sites}
     precision = probe.reward.get("precision")
+    # The one dependence between conjugate sites that is conjugate: the Gamma site is also the noise of the rewards.
     noise = frozenset() if precision is None else probe.depends(precision)
     gammas = all(family[name] == "Gamma" and name in noise for name in above)
     return family[site] == "Normal" and parameter == "precision" and bool(above) and gammas
@@ -149,8 +154,9 @@ def _check_laws(probe: Probe) -> None:
     _check_law(probe, "the transition law", probe.transition, ("Dirichlet",))
     means = MEAN_FAMILIES.get(law, ())
     name = "the known reward" if law == KNOWN else f"the {law} law of the reward"
+    # Family by family: Dirichlet for outcomes; for rewards those of MEAN_FAMILIES and PRECISION_FAMILIES.
     for parameter, entries in probe.reward.items():
-        _check_law(probe, name, entries, PRECISION_FAMILIES if parameter == "precision" else means, parameter)
+        _check_law(probe, name, entries, PRECISION_FAMILIES if parameter == "precision" else means, str(parameter))
     families = (KNOWN, *(kind.__name__ for kind in LAWS))
     if law not in families or (law != KNOWN and all(entries.free for entries in probe.reward.values())):
         raise NotConjugate(
@@ -171,8 +177,9 @@ def _check_law(probe: Probe, law: str, entries: Entries, families: tuple[str, ..
 
 
 def _check_above(probe: Probe, conjugate: frozenset[str]) -> None:
-    """No other density (hyperparameters, factors, observations) depends on a conjugate site: all stand above them."""
+    """No other density (hyperparameters, factors, observations) depends on a conjugate site: all are above them."""
     for name, (density, scale, possible) in probe.densities.items():
+        # Its value, its scale and its support: each may depend on a conjugate site.
         parts = (density, scale, possible)
         below = frozenset().union(*(probe.depends(x) for x in parts if x is not None)) & conjugate
         if name not in conjugate and below:
@@ -219,7 +226,7 @@ def detect_rows(
     row_of[stacked[place]], column_of[stacked[place]] = place
     row, column = row_of[index].max(-1), column_of[index]
     _check_whole(probe, stacked, np.where(index >= 0, row_of[index], row[..., None]), column)
-    # What has no element is a known row; it has to be a distribution.
+    # Proven: a law row with an element is one whole Dirichlet row. The others are known, and must be distributions.
     known = np.where((row < 0)[..., None], fixed, 0.0)
     if (row < 0).any():
         check_probability_rows("prior: transition_probs", np.where((row < 0)[..., None], known, 1.0 / known.shape[-1]))
@@ -251,10 +258,11 @@ def _check_whole(
 
     `rows` and `column` place each entry of the law in `stacked`; `rows` is the row's own where the entry has none.
     """
+    # Sorted columns: an element that is used twice has itself as neighbour.
     row, ordered = rows.max(-1), np.sort(column, axis=-1)
     twice = ((np.diff(ordered, axis=-1) == 0) & (ordered[..., 1:] >= 0)).any(-1)
     width = np.append((stacked >= 0).sum(-1), 0)
-    reasons: tuple[tuple[Any, str], ...] = (
+    reasons: tuple[tuple[Bool[np.ndarray, "*H S A"], str], ...] = (
         ((rows != row[..., None]).any(-1), "mixes two of its rows"),
         (twice, "holds one of its elements twice"),
         ((column >= 0).sum(-1) != width[row], "leaves out an element of its row"),
@@ -278,7 +286,7 @@ def detect_rewards(
     Args:
         probe: the program.
         assembly: of the rows.
-        possible: the outcomes that can be seen; the reward of another needs no conjugate site.
+        possible: the outcomes that can be observed; the reward of another needs no conjugate site.
 
     Raises:
         ValueError: there is none in closed form, and which site is in the way.
@@ -292,7 +300,8 @@ def detect_rewards(
     precision = probe.reward.get("precision")
     paired = precision is not None and not precision.free
     assembly, elements, table = (_normal_gamma if paired else _one_parameter)(probe, assembly)
-    # The belief has one family: where a reward can be seen there is a conjugate cell behind it.
+    # Proven so far: each cell is one conjugate cell or known. A belief has one family, so where a reward can be
+    # observed, none may be known.
     index = first_index((possible if law.by_outcome else possible.any(-1)) & (table < 0))
     if index is not None:
         raise NotConjugate(
@@ -303,7 +312,8 @@ def detect_rewards(
     sites = (*assembly.joint, *assembly.plain)
     parameters = {site.name: probe.parameters(site) for site in (*sites, *assembly.gammas)}
     noise = None if precision is None or paired else probe.number(precision, "reward", "precision")
-    belief: Any = assembly.belief(parameters, noise)
+    belief = assembly.belief(parameters, noise)
+    assert belief is not None  # the law is not that of known rewards
     names = tuple((site.name, site.shape[: len(site.shape) - (site.family == "NormalGamma")]) for site in sites)
     cells = reward_cells(belief, table.shape, by_outcome=law.by_outcome, cell=table, known=known, sites=names)
     return cells, elements, assembly
@@ -314,7 +324,7 @@ def _select(probe: Probe, parameter: str) -> Int[np.ndarray, "*cells"]:
 
 
 def _number(probe: Probe, elements: Int[np.ndarray, " L"]) -> Int[np.ndarray, " N"]:
-    """Element -> its place in `elements`, -1 for others (the last entry stands for "no element")."""
+    """Element -> its place in `elements`, -1 for others (the last entry is for "no element")."""
     place = np.full(probe.layout.size + 1, -1)
     place[elements] = np.arange(len(elements))
     return place
@@ -327,19 +337,22 @@ def _elements(probe: Probe, sites: tuple[Site, ...]) -> Int[np.ndarray, " L"]:
     return np.concatenate([e.ravel() for e in firsts])
 
 
-def _one_parameter(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, np.ndarray]:
+def _one_parameter(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, Int[np.ndarray, "*cells"]]:
     """Beta under Bernoulli, Gamma under Poisson, Normal under Normal of known noise.
 
     Returns the assembly, the elements of the mean, and which of them each cell of the law selects (-1: none).
     """
     law = probe.program.law.family
     parameter = "loc" if law == "Normal" else "mean"
+    # Step 2: the mean of every cell is one element, or known.
     index = _select(probe, parameter)
     wanted = probe.depends(probe.reward[parameter]) | probe.kept
     sites = tuple(site for site in probe.sites if site.name in wanted)
     if sites[0].family == "NormalGamma":
         raise probe.refuse(sites[0].name, "the scale of the reward law does not depend on its precision")
     elements = _elements(probe, sites)
+    # Step 4: cell of the law -> cell of the belief. The families are conjugate by `_check_laws`; normal rewards also
+    # need one known noise for each mean.
     table = _number(probe, elements)[index]
     noise_cell = _noise(probe, table, len(elements)) if law == "Normal" else None
     family = NormalBelief if law == "Normal" else BetaBelief if sites[0].family == "Beta" else GammaBelief
@@ -366,7 +379,7 @@ def _noise(probe: Probe, table: Int[np.ndarray, "*cells"], size: int) -> Int[np.
     return cell
 
 
-def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, np.ndarray]:
+def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements, Int[np.ndarray, "*cells"]]:
     """Normal-gamma cells, of joint sites first, then of pairs of plain sites.
 
     Returns the assembly, the elements of mean and precision, and which pair each cell of the law selects (-1: none).
@@ -382,6 +395,7 @@ def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements,
         elements = _elements(probe, joint)
         parts.append((elements, elements + 1))
     order = None
+    # A pair of plain sites is proven to be a normal-gamma first; then both kinds are treated alike.
     if plain:
         order, *pair = _pairs(probe, plain)
         parts.append(tuple(pair))
@@ -392,7 +406,7 @@ def _normal_gamma(probe: Probe, assembly: Assembly) -> tuple[Assembly, Elements,
     index = first_index((table != _number(probe, precision)[scale]) | ((table < 0) & ((loc >= 0) | (scale >= 0))))
     if index is not None:
         element = loc[index] if loc[index] >= 0 else scale[index]
-        why = f"in the reward law of {probe.cell(index)} mean and precision do not belong to one normal-gamma leaf"
+        why = f"in the reward law of {probe.cell(index)} mean and precision do not belong to one normal-gamma site"
         raise probe.refuse(probe.layout.site(int(element)), why)
     assembly = assembly._replace(family=NormalGammaBelief, joint=joint, plain=plain, gammas=gammas, order=order)
     return assembly, (mean, precision), table
@@ -409,6 +423,7 @@ def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[np.ndarray, np.ndarra
     rates = probe.of("Gamma")
     if not rates:
         raise probe.refuse(sites[0].name, "the precision of the rewards is unknown and does not scale its own")
+    # Normal(loc, factor precision): a factor that is free of conjugate sites, times one element of a Gamma site.
     for site in sites:
         entries = probe.parameters_of[site.name]["precision"]
         if not probe.multiples(entries).all():
@@ -418,6 +433,7 @@ def _pairs(probe: Probe, sites: tuple[Site, ...]) -> tuple[np.ndarray, np.ndarra
             raise probe.refuse(site.name, "its precision is no multiple of one element of the precision of the rewards")
     precision = np.concatenate([probe.parameters_of[site.name]["precision"].element.ravel() for site in sites])
     elements = _elements(probe, rates)
+    # One mean for each precision: with two, the posterior would not be a product over cells.
     uses = np.bincount(precision, minlength=probe.layout.size)[elements]
     index = first_index(uses != 1)
     if index is not None:

@@ -1,8 +1,8 @@
 """A traced program as its data flow shows it: what its laws, parameters and densities are made of.
 
 Every latent site is one of three things here: *conjugate* (of a family that can be; its elements are followed one by
-one), a *hyperparameter* (free: all that is asked is what depends on it), or *held* at a value (then branches on it are
-known). `detect` asks the questions; what it cannot prove is a `NotConjugate`, which names the site in the way.
+one), a *hyperparameter* (free: only what depends on it matters), or *held* at a value (then branches on it are
+known). `detect` uses it; what it cannot prove raises `NotConjugate`, which names the site in the way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.inference.detection.dataflow import NONE, OPAQUE, Entries, Reader, elements_of, symbols_of
+from bayes_mdp.inference.detection.dataflow import NONE, OPAQUE, Entries, Reader, Value, elements_of, symbols_of
 from bayes_mdp.inference.detection.symbols import Symbols, compact
-from bayes_mdp.inference.detection.trace import KEY, KNOWN, Outputs, Program, Site
+from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
-POSITIVE: dict[str, Any] = {
+POSITIVE: dict[str, bool | tuple[bool, bool]] = {
     "Dirichlet": True,
     "NormalGamma": (False, True),
     "Normal": False,
@@ -70,16 +71,16 @@ class Layout(NamedTuple):
         """N, the number of elements."""
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
-    def elements(self, name: str) -> np.ndarray:
+    def elements(self, name: str) -> Int[np.ndarray, "..."]:
         """Numbers of the elements of a site, in its shape."""
         start = 0
         for site, shape in self.shapes.items():
             if site == name:
-                return start + np.arange(int(np.prod(shape))).reshape(shape)
+                return np.arange(start, start + int(np.prod(shape))).reshape(shape)
             start += int(np.prod(shape))
         raise KeyError(name)
 
-    def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+    def split(self, flat: Float[np.ndarray, " N"]) -> dict[str, np.ndarray]:
         """{site: value} of one vector (views)."""
         values, start = {}, 0
         for name, shape in self.shapes.items():
@@ -113,8 +114,8 @@ class Probe:
         self,
         program: Program,
         hyperparameters: tuple[str, ...] = (),
-        held: Mapping[str, Any] | None = None,
-        numbers: dict[str, Any] | None = None,
+        held: Mapping[str, ArrayLike] | None = None,
+        numbers: Laws | None = None,
         kept: frozenset[str] = frozenset(),
     ) -> None:
         self.program, self.held, self.numbers, self.kept = program, dict(held or {}), numbers, kept
@@ -124,25 +125,26 @@ class Probe:
         conjugate = {site.name: site for site in self.sites if site.family in POSITIVE}
         self.layout = Layout({name: site.shape for name, site in conjugate.items()})
         self._depends: dict[int, tuple[Entries, frozenset[str]]] = {}
-        # What the support of an element tells is known of it: rules as sqrt(x^2) = x need no more.
+        # Supports give signs and ranges: rules such as sqrt(x^2) = x need no more.
         positive = [np.broadcast_to(POSITIVE[site.family], site.shape).ravel() for site in conjugate.values()]
         unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in conjugate.values()]
         none = np.zeros(0, bool)
+        # Run the program on descriptions: elements for conjugate sites, symbols for hyperparameters, numbers for held.
         reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
         self.symbols: Symbols = reader.symbols
         inputs = [self._input(name, reader) for name in sorted(program.values)]
-        # The densities of conjugate sites are those of their families: nobody asks what they are made of.
+        # The densities of conjugate sites are those of their families: they are not read.
         shown: Outputs = program.outputs
         wanted = [True] * len(jax.tree.leaves(shown.laws))
         for name in sorted(shown.densities):  # the order of a tree
             wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
         flat = reader.read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
         read = [None if x is None else reader.entries(x) for x in flat]
-        outputs: Outputs = jax.tree.unflatten(jax.tree.structure(shown), read)
+        outputs: Any = jax.tree.unflatten(jax.tree.structure(shown), read)
         self.parameters_of: dict[str, dict[str, Entries]] = outputs.laws["parameters"]
         self.transition: Entries = outputs.laws["transition"]
-        self.reward: dict[Any, Entries] = outputs.laws["reward"]
-        self.densities: dict[str, tuple[Entries, Any, Entries]] = {
+        self.reward: dict[str | int, Entries] = outputs.laws["reward"]
+        self.densities: dict[str, tuple[Entries, Entries | None, Entries]] = {
             name: parts for name, parts in outputs.densities.items() if name not in conjugate
         }
         self._check_learnt()
@@ -167,7 +169,7 @@ class Probe:
                 "known numbers"
             )
 
-    def _input(self, name: str, reader: Reader) -> Any:
+    def _input(self, name: str, reader: Reader) -> Value:
         value = self.program.values[name]
         if name in self.held:
             return np.asarray(self.held[name], value.dtype)
@@ -186,6 +188,7 @@ class Probe:
         return self._depends[id(entries)][1]
 
     def _sites_in(self, entries: Entries) -> frozenset[str]:
+        # Exact where every entry has the known form; an opaque entry may depend on all that went in.
         element = compact(entries.element).ravel()
         if element.min(initial=0) <= OPAQUE:
             return entries.sites
@@ -193,7 +196,7 @@ class Probe:
         known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
         others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
         used = np.zeros(self.layout.size + 1, bool)
-        used[element] = True  # the last one stands for "none"
+        used[element] = True  # the last place is for "none"
         return others | {name for name in self.layout.shapes if used[self.layout.elements(name)].any()}
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
@@ -208,33 +211,34 @@ class Probe:
             (check_finite if name == "loc" else check_positive)(f"prior: {site.name}.{name}", values[name])
         return values
 
-    def number(self, entries: Entries, *place: Any) -> np.ndarray:
+    def number(self, entries: Entries, *place: str) -> Float[np.ndarray, "..."]:
         """The numbers of an array, or of its coefficients: known, or those at the values of the hyperparameters."""
         ids = entries.offset if entries.free else entries.coefficient
         if self.symbols.known(compact(ids)).all():
             return np.array(self.symbols.values(ids))
         if self.numbers is None:
-            what = " ".join(map(str, place[1:]))
+            what = " ".join(place[1:])
             raise NotConjugate(f"prior: what {what} is made of cannot be read as known numbers")
         found: Any = self.numbers
         for key in place:
             found = found[key]
         return np.asarray(found, np.float64)
 
-    def selects(self, entries: Entries) -> np.ndarray:
+    def selects(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is one element itself, or a known number."""
         symbols = self.symbols
+        # offset + coefficient x^power with offset 0, coefficient 1, power 1.
         element = (entries.element >= 0) & (entries.power == 1.0)
         element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
         known = (entries.element == NONE) & symbols.known(entries.offset)
-        return (element | known) & (entries.seen_through is None)
+        return np.asarray((element | known) & (entries.transform is None))
 
-    def multiples(self, entries: Entries) -> np.ndarray:
+    def multiples(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is a factor, free of conjugate sites, times one element."""
-        return (
+        return np.asarray(
             (entries.element >= 0)
             & (entries.power == 1.0)
-            & (entries.seen_through is None)
+            & (entries.transform is None)
             & self.symbols.known(entries.offset)
             & self.symbols.equals(entries.offset, 0.0)
         )
@@ -255,7 +259,7 @@ class Probe:
         name = first(self.program, others or depends)
         raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
 
-    def known(self, entries: Entries) -> np.ndarray:
+    def known(self, entries: Entries) -> Float[np.ndarray, "..."]:
         """The known numbers of a law; zero in place of elements."""
         return np.where(entries.element == NONE, self.symbols.values(entries.offset), 0.0)
 
@@ -270,7 +274,7 @@ class Probe:
         return in_the_way(self.program, name, why)
 
 
-def inside(site: Site) -> Any:
+def inside(site: Site) -> Float[Array, "..."]:
     """A value inside the support of a conjugate site; a precision is one, so that what it scales shows its factor."""
     if site.family == "Dirichlet":
         return jnp.full(site.shape, 1.0 / site.shape[-1])

@@ -1,10 +1,11 @@
 """`Symbols`: value numbering of what depends on no conjugate site, so that equal numbers are equal values."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.mdp.typing import ArrayLike
 
 MANY = 2**16
 """Different values of one array beyond which each entry becomes a symbol of its own."""
@@ -18,24 +19,24 @@ class Symbols:
     """Numbers for values free of conjugate sites. Entries of one number are equal, whatever the hyperparameters are.
 
     Equal numbers come from equal operations on equal numbers (value numbering), so that equality is proven; different
-    numbers say nothing.
+    numbers prove nothing.
     """
 
     def __init__(self) -> None:
         self._values = np.full(64, np.nan)
         self._is_constant = np.zeros(64, bool)
         self._size = 0
-        self._names: dict[Any, int] = {}
+        self._names: dict[Hashable, int] = {}
         self.zero, self.one = (self.constants(np.array(x)) for x in (0.0, 1.0))
 
     def fresh(self, shape: tuple[int, ...]) -> Ids:
         """A new symbol for every entry."""
         return self._new(int(np.prod(shape))).reshape(shape)
 
-    def constants(self, values: Any) -> Ids:
+    def constants(self, values: ArrayLike) -> Ids:
         """The symbols of known numbers."""
-        values = np.asarray(values)
-        small = compact(values)
+        array = np.asarray(values)
+        small = compact(array)
         wide = small.astype(np.float64)
         # Bits, not values: -0.0 is not 0.0. Integers that float64 rounds get symbols of their own.
         unique, inverse = np.unique(np.ascontiguousarray(wide).view(np.int64), return_inverse=True)
@@ -43,15 +44,16 @@ class Symbols:
         if len(unique) > MANY or not exact:
             ids = self._new(wide.size)
             self._values[ids], self._is_constant[ids] = wide.ravel(), True
-            return np.broadcast_to(ids.reshape(small.shape), values.shape)
+            return np.broadcast_to(ids.reshape(small.shape), array.shape)
         ids = np.array([self._named(("constant", int(bits))) for bits in unique], dtype=np.int64)
         self._values[ids], self._is_constant[ids] = unique.view(np.float64), True
-        return np.broadcast_to(ids[inverse].reshape(small.shape), values.shape)
+        return np.broadcast_to(ids[inverse].reshape(small.shape), array.shape)
 
-    def of(self, name: Any, *operands: Ids) -> Ids:
+    def of(self, name: Hashable, *operands: Ids) -> Ids:
         """The symbols of an operation applied entry by entry."""
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
+        # One number for each distinct combination of operands, without a Python loop over entries.
         local, flat = np.zeros(parts[0].size, np.int64), [part.ravel() for part in parts]
         for part in flat:
             local = np.unique(local * self._size + part, return_inverse=True)[1].astype(np.int64)
@@ -61,14 +63,14 @@ class Symbols:
         ids = [self._named((name, *(int(part[i]) for part in flat))) for i in first]
         return np.broadcast_to(np.array(ids, np.int64)[local].reshape(parts[0].shape), shape)
 
-    def rows(self, name: Any, ids: Int[np.ndarray, "M K"]) -> Int[np.ndarray, " M"]:
+    def rows(self, name: Hashable, ids: Int[np.ndarray, "M K"]) -> Int[np.ndarray, " M"]:
         """One symbol for each row: rows of equal symbols have one."""
         unique, inverse = np.unique(np.ascontiguousarray(ids), axis=0, return_inverse=True)
         if len(unique) > MANY:
             return self.fresh(ids.shape[:1])
         return np.array([self._named((name, row.tobytes())) for row in unique], np.int64)[inverse.reshape(-1)]
 
-    def arithmetic(self, name: str, function: Callable[..., Any], *operands: Ids) -> Ids:
+    def arithmetic(self, name: str, function: Callable[..., np.ndarray], *operands: Ids) -> Ids:
         """`of`, with numbers where all operands are known, and without the operation where it changes nothing."""
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
@@ -77,6 +79,7 @@ class Symbols:
         result = np.empty(parts[0].shape, np.int64)
         with np.errstate(all="ignore"):
             result[known] = self.constants(function(*(self._values[part[known]] for part in parts)))
+        # x + 0, x * 1, x ^ 1: the operand itself, so that equality is still seen after a neutral operation.
         left = ~known
         if neutral is not None and len(parts) == 2:
             same = left & (parts[1] == neutral)
@@ -105,7 +108,7 @@ class Symbols:
             near = np.abs(self._values[compact(ids)] - number) <= ROUNDING
         return np.broadcast_to(near, ids.shape)
 
-    def _named(self, name: Any) -> int:
+    def _named(self, name: Hashable) -> int:
         number = self._names.get(name)
         if number is None:
             number = self._names[name] = int(self._new(1)[0])
@@ -121,7 +124,8 @@ class Symbols:
 
 def compact(array: np.ndarray) -> np.ndarray:
     """Axes along which a broadcast array repeats one entry, shortened to one."""
-    return array[tuple(slice(0, 1) if stride == 0 and size > 1 else slice(None) for stride, size in _axes(array))]
+    places = [slice(0, 1) if stride == 0 and size > 1 else slice(None) for stride, size in _axes(array)]
+    return array[(*places, ...)]  # the ellipsis: an array without axes stays an array
 
 
 def _axes(array: np.ndarray) -> Iterable[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a prior program says, read without running it: its sites, who depends on whom, its laws as a pure function.
+"""A prior program, traced without being run: its sites, their dependences, its laws as a pure function.
 
 The program is traced abstractly (an eager trace would compile a sampler per site), in the caller's precision, with
 copies of the user's arrays. What depends on what is read from the jaxpr (`dataflow`, `probe`).
@@ -12,26 +12,56 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models.isolate import Isolated, isolated
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Prior
 from bayes_mdp.models.mdp_spec import RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
 
-Parameters = Callable[[Any], dict[str, Any]]
+Arrays: TypeAlias = dict[str, Float[Array, "..."]]
+"""Parameters by their names."""
 
-CONJUGATE: dict[type, Parameters] = {
+ParametersOf: TypeAlias = Callable[..., Arrays]
+"""The parameters of a distribution."""
+
+Message: TypeAlias = dict[str, Any]
+"""What NumPyro records of a site."""
+
+Density: TypeAlias = tuple[Float[AnyArray, "..."], Real[AnyArray, "..."] | float | None, Bool[AnyArray, "..."]]
+"""The log density of a site, its scale (None: one), and whether its value is possible."""
+
+
+class Laws(TypedDict):
+    """What `Program.evaluate` returns.
+
+    Args:
+        parameters: {conjugate site: {parameter: array}}, one row for each row of the value; other sites have none.
+        transition: Float[*H S A O].
+        reward: {parameter of the law: Float[*H S A] or Float[*H S A O]}.
+    """
+
+    parameters: dict[str, Arrays]
+    transition: Float[Array, "*H S A O"]
+    reward: dict[str | int, Float[Array, "*cells"]]
+
+
+Evaluate: TypeAlias = Callable[[Mapping[str, ArrayLike]], Laws]
+"""{site: value} -> the laws at these values."""
+
+CONJUGATE: dict[type, ParametersOf] = {
     dist.Dirichlet: lambda law: {"concentration": law.concentration},
     NormalGamma: lambda law: {name: getattr(law, name) for name in NormalGamma.arg_constraints},
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
@@ -40,7 +70,7 @@ CONJUGATE: dict[type, Parameters] = {
 }
 """Families of conjugate sites, and their parameters. These types only: a subclass may change the density."""
 
-LAWS: dict[type, Parameters] = {
+LAWS: dict[type, ParametersOf] = {
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
     dist.BernoulliProbs: lambda law: {"mean": law.probs},
     dist.BernoulliLogits: lambda law: {"mean": jax.nn.sigmoid(law.logits)},
@@ -81,8 +111,7 @@ class Program:
         values: {latent site: shape and dtype of its value}.
         closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
         outputs: tree of the outputs of `closed`; see `Outputs`.
-        evaluate: {site: value} -> {"parameters": {site: {parameter: array}}, "transition": [*H S A O],
-            "reward": {parameter: [*H S A] or [*H S A O]}}. Pure, to be jitted by the caller (`jax.jit`).
+        evaluate: {site: value} -> `Laws`. Pure, to be jitted by the caller (see `compiled`).
         supports: {discrete latent site of finite support: the values of one element}.
         fingerprint: digest of all of the above.
     """
@@ -93,8 +122,8 @@ class Program:
     law: Law
     values: Mapping[str, jax.ShapeDtypeStruct] = field(repr=False)
     closed: ClosedJaxpr = field(repr=False)
-    outputs: Any = field(repr=False)
-    evaluate: Callable[[dict[str, Any]], dict[str, Any]] = field(repr=False)
+    outputs: "Outputs" = field(repr=False)
+    evaluate: Evaluate = field(repr=False)
     supports: Mapping[str, np.ndarray] = field(repr=False)
     fingerprint: str
 
@@ -123,12 +152,22 @@ class Outputs(NamedTuple):
         densities: {sample site: (log density, scale or None, whether the value is possible)}.
     """
 
-    laws: dict[str, Any]
-    densities: dict[str, tuple[Any, Any, Any]]
+    laws: Laws
+    densities: dict[str, Density]
+
+
+@dataclass
+class Facts:
+    """What does not depend on values, noted while a program is traced; the fields are those of `Program`."""
+
+    sites: tuple[Site, ...] = ()
+    law: Law = field(default_factory=lambda: Law(KNOWN, by_outcome=False))
+    values: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
+    supports: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=64)
-def compiled(evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def compiled(evaluate: Evaluate) -> Evaluate:
     """`Program.evaluate`, jitted: one compilation for all values, and sites at values that are no probabilities."""
     return jax.jit(evaluate)
 
@@ -138,7 +177,7 @@ KEY = "(key)"
 
 
 @traced_alone
-def trace_program(prior: Any, space: StateActionSpace) -> Program:
+def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     """Trace `prior(space)` in JAX's current default precision. Host side; nothing is compiled, nothing is drawn.
 
     Raises:
@@ -146,20 +185,22 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
     prior = isolated(prior)
-    facts: dict[str, Any] = {}
+    facts = Facts()
 
-    def evaluate(values: dict[str, Any]) -> dict[str, Any]:
-        return _evaluate(prior, space, values, {})
+    def evaluate(values: Mapping[str, ArrayLike]) -> Laws:
+        return _evaluate(prior, space, values, Facts())
 
-    def again() -> tuple[ClosedJaxpr, Any]:
+    def again() -> tuple[ClosedJaxpr, Outputs]:
         # A function of its own each time: JAX would give back the first trace.
-        def run(values: dict[str, Any], key: Any) -> Outputs:
+        def run(values: Mapping[str, ArrayLike], key: PRNGKeyArray) -> Outputs:
             laws = _evaluate(prior, space, values, facts, key)
             return Outputs(laws, _densities(prior, space, values, key))
 
-        return jax.make_jaxpr(run, return_shape=True)(facts["values"], key)
+        return jax.make_jaxpr(run, return_shape=True)(facts.values, key)
 
     key = jax.random.key(0)
+    # Traced twice: first for the static facts (shapes of the latent values), then as a jaxpr of those values; and the
+    # jaxpr once more, because a program that draws by other means gives another one.
     with unique_names(), _explained():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = again()
@@ -173,31 +214,32 @@ def trace_program(prior: Any, space: StateActionSpace) -> Program:
     return Program(
         prior,
         space,
-        facts["sites"],
-        facts["law"],
-        facts["values"],
+        facts.sites,
+        facts.law,
+        facts.values,
         own,
         outputs,
         evaluate,
-        facts["supports"],
+        facts.supports,
         digests[0],
     )
 
 
-def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: dict[str, Any]) -> str:
-    supports = {name: (values.dtype, values.tolist()) for name, values in facts["supports"].items()}
-    return fingerprint(closed, space, (facts["sites"], facts["law"], supports))
+def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: Facts) -> str:
+    supports = {name: (values.dtype, values.tolist()) for name, values in facts.supports.items()}
+    return fingerprint(closed, space, (facts.sites, facts.law, supports))
 
 
-def _own(constant: Any) -> Any:
+def _own(constant: ArrayLike) -> AnyArray:
     """A copy, of no meaning to JAX's caches; keys stay keys."""
-    is_key = isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended)
-    return constant if is_key else np.array(constant)
+    if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.extended):
+        return constant
+    return np.array(constant)
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """JAX's errors about Python that looks at a traced value, as a sentence.
+    """Turn JAX's errors about Python code that reads a traced value into one sentence.
 
     Raises:
         TypeError: an `if`, a float() or numpy function of a value that is drawn.
@@ -222,7 +264,7 @@ def _is_library(filename: str) -> bool:
 
 @contextmanager
 def unique_names() -> Iterator[None]:
-    """NumPyro's assertion that the sites of a program have names that differ, as a sentence.
+    """Turn NumPyro's assertion that sites have different names into one sentence.
 
     Raises:
         ValueError: two sites have one name.
@@ -239,43 +281,56 @@ def unique_names() -> Iterator[None]:
         ) from error
 
 
-def density(message: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """All that the trace of a site says of its density: the log density, its scale, whether the value is possible.
+def density(message: Message) -> Density:
+    """All of the trace of a site that bears on its density: the log density, its scale, whether the value is possible.
 
-    The support has to be asked for: without NumPyro's validation, Uniform(0, 1) and Uniform(1, 2) have one log density.
+    The support is needed: without NumPyro's validation, Uniform(0, 1) and Uniform(1, 2) have one log density.
     """
     law = message["fn"]
     return law.log_prob(message["value"]), message["scale"], law.support(message["value"])
 
 
-def _densities(prior: Any, space: StateActionSpace, values: dict[str, Any], key: Any) -> dict[str, Any]:
+def _densities(
+    prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
+) -> dict[str, Density]:
     """The density of every sample site."""
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), handlers.substitute(data=values):
+    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substituted(values):
         prior(space)
     return {name: density(message) for name, message in trace.items() if message["type"] == "sample"}
 
 
+def _substituted(values: Mapping[str, ArrayLike]) -> handlers.substitute:
+    """The handler that gives sites these values (numpy arrays too: its annotation is too narrow)."""
+    data: Any = values
+    return handlers.substitute(data=data)
+
+
 @traced_alone
 def _evaluate(
-    prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any], key: Any = 0
-) -> dict[str, Any]:
+    prior: Prior,
+    space: StateActionSpace,
+    values: Mapping[str, ArrayLike],
+    facts: Facts,
+    key: PRNGKeyArray | int = 0,
+) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
     somewhere = handlers.substitute(substitute_fn=improper_value)
-    given = handlers.substitute(data=values)
+    given = _substituted(values)
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
-        world = prior(space)
-    check_spec(world, space)
+        spec = prior(space)
+    check_spec(spec, space)
     for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
         if name in trace:
             raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
-    facts["sites"] = tuple(_site(message) for message in messages)
-    latents = {m["name"]: m for m, site in zip(messages, facts["sites"], strict=True) if not site.observed}
-    facts["values"] = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
-    facts["supports"] = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
+    facts.sites = tuple(_site(message) for message in messages)
+    # What does not depend on values is noted, what does is returned.
+    latents = {m["name"]: m for m, site in zip(messages, facts.sites, strict=True) if not site.observed}
+    facts.values = {n: jax.ShapeDtypeStruct(jnp.shape(m["value"]), m["value"].dtype) for n, m in latents.items()}
+    facts.supports = {name: support for name, m in latents.items() if (support := _support(m["fn"])) is not None}
     parameters = {name: _parameters(message) for name, message in latents.items()}
-    facts["law"], reward = _reward(reward_table(world, space))
-    return {"parameters": parameters, "transition": transition_table(world, space), "reward": reward}
+    facts.law, reward = _reward(reward_table(spec, space))
+    return {"parameters": parameters, "transition": transition_table(spec, space), "reward": reward}
 
 
 def _support(fn: dist.Distribution) -> np.ndarray | None:
@@ -291,7 +346,7 @@ def _support(fn: dist.Distribution) -> np.ndarray | None:
     return values.reshape(-1)
 
 
-def improper_value(message: dict[str, Any]) -> Any:
+def improper_value(message: Message) -> Real[Array, "..."] | None:
     """Some value for a site that has no draws, an improper one; None: it has a value, or draws its own."""
     latent = message["type"] == "sample" and message["value"] is None
     if not latent or not isinstance(unwrap(message["fn"]), dist.ImproperUniform):
@@ -307,7 +362,7 @@ def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
     return base, masked
 
 
-def _site(message: dict[str, Any]) -> Site:
+def _site(message: Message) -> Site:
     if message["type"] == "param":
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
@@ -315,14 +370,14 @@ def _site(message: dict[str, Any]) -> Site:
     return Site(message["name"], _family(law, CONJUGATE), jnp.shape(message["value"]), observed, scaled, masked)
 
 
-def _family(distribution: Any, known: dict[type, Parameters]) -> str:
+def _family(distribution: dist.Distribution, known: dict[type, ParametersOf]) -> str:
     """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
     kind = type(distribution)
     impostor = kind not in known and kind.__name__ in {each.__name__ for each in known}
     return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
 
 
-def _parameters(message: dict[str, Any]) -> dict[str, Any]:
+def _parameters(message: Message) -> Arrays:
     """Parameters of a conjugate site, one row for each row of its value; of other sites nothing."""
     law, _ = _unwrap(message["fn"])
     if type(law) not in CONJUGATE:
@@ -332,16 +387,18 @@ def _parameters(message: dict[str, Any]) -> dict[str, Any]:
     return {name: jnp.broadcast_to(value, rows) for name, value in CONJUGATE[type(law)](law).items()}
 
 
-def _reward(table: RewardTable) -> tuple[Law, dict[Any, Any]]:
+def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Float[Array, "..."]]]:
     """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
     law = table.law
     if law is None:
+        assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
-    parameters = LAWS[type(law)](law) if type(law) in LAWS else dict(enumerate(jax.tree.leaves(law)))
+    found = LAWS[type(law)](law).items() if type(law) in LAWS else enumerate(jax.tree.leaves(law))
+    parameters: dict[str | int, Array] = dict(found)
     return Law(_family(law, LAWS), table.by_outcome), parameters
 
 
-def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str:
+def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: object) -> str:
     """A digest of what a traced program computes: equal programs share proofs and compiled code, others never.
 
     The text of a jaxpr leaves out the values of arrays: they are added.
@@ -354,13 +411,13 @@ def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: Any) -> str
     return digest.hexdigest()
 
 
-def constants(closed: ClosedJaxpr) -> Iterator[Any]:
+def constants(closed: ClosedJaxpr) -> Iterator[ArrayLike]:
     """The arrays that a jaxpr holds: its constants, those of closed inner jaxprs, and array literals."""
     yield from closed.consts
     yield from _inner(closed.jaxpr)
 
 
-def _inner(jaxpr: Jaxpr) -> Iterator[Any]:
+def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, Literal))
         for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):

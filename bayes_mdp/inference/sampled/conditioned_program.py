@@ -123,7 +123,7 @@ def see(seen: Seen, transitions: Transitions, weight: Float[Array, "*N"], space:
     number = _added(counts.transitions, where, weight)
     if transitions.reward is None or law is None:
         return Statistics(Counts(number, *counts.reward_moments), seen.log_base)
-    weight, reward = transitions.seen_rewards(weight)
+    weight, reward = transitions.observed_rewards(weight)
     shape = jnp.shape(counts.reward_count)
     index = where if len(shape) == len(where) else cell
     flat = jnp.ravel_multi_index(tuple(jnp.asarray(i) for i in index), shape, mode="clip")
@@ -140,7 +140,7 @@ def _see_rows(seen: Rows, transitions: Transitions, weight: Float[Array, "*N"], 
     number = _added(seen.transitions, where, weight)
     if transitions.reward is None:
         return Rows(number, seen.where, seen.reward, seen.weight, seen.used)
-    weight, reward = (jnp.atleast_1d(x) for x in transitions.seen_rewards(weight))
+    weight, reward = (jnp.atleast_1d(x) for x in transitions.observed_rewards(weight))
     taken = weight != 0
     place = jnp.where(taken, seen.used + jnp.cumsum(taken) - 1, seen.capacity)
     index = jnp.stack([jnp.broadcast_to(i, weight.shape) for i in where], axis=-1).astype(seen.where.dtype)

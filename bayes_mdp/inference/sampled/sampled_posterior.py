@@ -218,7 +218,7 @@ class SampledPosterior(WeightedSamples):
             density = jnp.where(kept, weight * jnp.log(rows[(*cell, outcome)]), 0.0)
             if transitions.reward is None or rewards.law is None:
                 return density
-            seen, reward = transitions.seen_rewards(weight)
+            seen, reward = transitions.observed_rewards(weight)
             return density + RewardRows(rewards.at(cell, outcome), seen).log_prob(reward)
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)

@@ -1,9 +1,9 @@
 """Gauss-Jordan elimination for dense systems of up to a hundred or so unknowns, without LAPACK.
 
 Two independent batched `jnp.linalg.solve` in one compiled program can wait for each other for ever on a CPU of two
-cores (seen with jaxlib 0.10: both hold a thread of the pool that both wait for), and a planner cannot know what else
-its caller compiles. This loop calls no library. It is as fast as LAPACK to 40 unknowns and takes 4 times as long at
-128.
+cores (seen with jaxlib 0.10: both hold a thread of the pool that both wait for), and a planner has no control over what
+else its caller compiles. This loop calls no library. It is as fast as LAPACK to 40 unknowns and takes 4 times as long
+at 128.
 """
 
 import jax.numpy as jnp
@@ -24,10 +24,12 @@ def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bo
 
     def body(k: IntScalar, table: Float[Array, "S S+1"]) -> Float[Array, "S S+1"]:
         if pivot:
+            # The largest entry of column k at or below the diagonal comes up.
             best = jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0))
             top, table = table[best], table.at[best].set(table[k])
         else:
             top = table[k]
+        # Row k is normalised and subtracted from all others: what is left is the identity, and the solution beside it.
         top = top / top[k]
         factor = jnp.where(rows == k, 0.0, table[:, k])
         return jnp.where((rows == k)[:, None], top, table - factor[:, None] * top)

@@ -45,6 +45,7 @@ def solve_chain(
         return y + x[0] if anchored else y
 
     def direct() -> Vector:
+        # I - discount P; anchored: x[0] is added to every equation, ones in column 0.
         rows = chain.to_dense() if isinstance(chain, SparseMDP) else chain
         matrix = jnp.eye(rhs.shape[0], dtype=rhs.dtype) - discount * rows.transition_probs[:, 0]
         matrix = matrix.at[:, 0].add(1.0) if anchored else matrix
@@ -70,6 +71,7 @@ def _krylov(operator: Callable[[Vector], Vector], rhs: Vector, guess: Vector) ->
 
     def body(carry: Carry) -> Carry:
         x, error, residual, restarts, _ = carry
+        # Solve for the correction, not for x: the restart removes the drift of the recursive residual.
         floor = noise(x) * len(rhs) ** 0.5
         new = x + jax.scipy.sparse.linalg.bicgstab(operator, residual, tol=1e-4, atol=floor, maxiter=100)[0]
         new_residual = rhs - operator(new)

@@ -1,7 +1,7 @@
 """The convex programs of K-learning: (11) as an exponential cone program, and its dual (27). Host-side, through cvxpy.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021.
-`agents.temperature` solves the same problem in milliseconds and for more steps; this is its check by another route.
+`agents.k_learning.temperature` solves the same problem in milliseconds and for more steps; this checks it.
 
 With lambda >= 0 for K >= B(tau, K) and (8) for every softmax, the terms of the Lagrangian in K vanish where lambda is
 an occupancy of the mean MDP. What is left is, with lambda(s) = sum_a lambda(s, a),
@@ -97,10 +97,11 @@ def solve_k_program(
     bellman = []
     for h in range(n_steps):
         k, share = cp.Variable((n_states, n_actions)), cp.Variable((n_states, n_actions))
+        # K >= r + numerator / tau + E V_next, with 1 / tau as a variable of its own (convex: inverse >= 1 / tau).
         later = values[h + 1] if h + 1 < n_steps else np.zeros(n_states)
         after = cp.vstack([given.rows[h, s] @ later for s in range(n_states)])
         bellman.append(k >= given.reward[h] + given.numerator[h] * inverse + after)
-        # tau sum_a exp((k_a - v) / tau) <= tau
+        # V >= tau logsumexp(K / tau), as tau sum_a exp((k_a - v) / tau) <= tau: one exponential cone a pair.
         exponent = k - cp.outer(values[h], np.ones(n_actions))
         ones = np.ones((n_states, n_actions))
         constraints.append(ExpCone(exponent, tau * ones, share))
@@ -141,6 +142,7 @@ def solve_k_dual(
         uncertain += cp.sum(cp.multiply(given.numerator[h], present))
         total = cp.outer(cp.sum(present, axis=1), np.ones(n_actions))
         entropy -= cp.sum(cp.rel_entr(present, total))
+    # 2 sqrt(C E) as a geometric mean of variables below C and E.
     root = cp.Variable(2, nonneg=True)
     constraints += [root[0] <= uncertain, root[1] <= entropy]
     problem = cp.Problem(cp.Maximize(paid + 2 * cp.geo_mean(root)), constraints)
@@ -186,7 +188,7 @@ def _run(problem: "cp.Problem", solver: str | None) -> str:
     try:
         problem.solve(solver=solver)
     except cp.SolverError as error:
-        raise RuntimeError(f"the solver gave up ({error}): take fewer steps, or `agents.temperature`") from error
+        raise RuntimeError(f"the solver gave up ({error}): take fewer steps") from error
     if problem.status not in ("optimal", "optimal_inaccurate"):
         raise RuntimeError(f"the solver ended with status {problem.status!r}, expected 'optimal'")
     return problem.status
@@ -197,6 +199,7 @@ def _certified(given: _Arrays, tau: float, weights: Pairs, status: str) -> KProg
     k = np.empty_like(given.reward)
     values = np.zeros(len(given.initial))
     for h in reversed(range(len(k))):
+        # The recursion at this tau gives the least feasible K, so that the bound holds whatever the solver returned.
         full = given.reward[h] + given.numerator[h] / tau + given.rows[h] @ values
         k[h] = np.where(given.legal, full, -np.inf)
         best = k[h].max(-1)

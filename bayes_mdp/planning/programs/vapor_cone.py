@@ -1,4 +1,4 @@
-"""VAPOR's program by a cone solver: the oracle of `planning.vapor`. Host-side, for small problems."""
+"""VAPOR's program by a cone solver: an oracle for `planning.programs.vapor_occupancy`. Host-side, small problems."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ Table = Float[np.ndarray, "H S A"]
 
 
 class VaporProgram(NamedTuple):
-    """What the solver says.
+    """The solver's answer.
 
     Args:
         occupancy: [H S A], as feasible as the solver left it.
@@ -34,7 +34,7 @@ class VaporProgram(NamedTuple):
 
 
 def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> VaporProgram:
-    """Solve VAPOR's program ([VAPOR23], see `planning.vapor`) with cvxpy: an exponential and a quadratic cone a pair.
+    """Solve VAPOR's program ([VAPOR23], see `vapor_occupancy`) with cvxpy: an exponential and a quadratic cone a pair.
 
     d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
 
@@ -55,8 +55,10 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> V
     inflow: list[Any] = [initial]
     for h in range(horizon - 1):
         inflow.append(rows[h].reshape(-1, n_states).T @ cp.reshape(d[h], (n_states * n_actions,), order="C"))
+    # Flow: what leaves a state at step h is what came into it; its dual variables are the values V.
     flow = [cp.sum(d[h], axis=1) - inflow[h] == 0 for h in range(horizon)]
     closed = [d[h][~legal] == 0 for h in range(horizon)] if not legal.all() else []
+    # Only unknown pairs have cones: reward alone counts for the others.
     flat: Any = cp.hstack([cp.reshape(x, (n_states * n_actions,), order="C") for x in d])
     unknown = np.flatnonzero((sigma > 0) & legal)
     gain, cones = _uncertain(flat[unknown]) if unknown.size else (0.0, [])
@@ -76,6 +78,7 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
     import cvxpy as cp
 
     entropy, root = cp.Variable(d.shape), cp.Variable(d.shape)
+    # w^2 <= d e as a second-order cone: |(2 w, d - e)| <= d + e.
     cone = cp.SOC(d + entropy, cp.vstack([2.0 * root, d - entropy]))
     return np.sqrt(2.0) * root, [entropy <= cp.entr(d), cone]
 
@@ -91,9 +94,9 @@ def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarra
 
 
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
-    """D of `planning.vapor` at `values`."""
-    following = np.concatenate([values[1:], np.zeros_like(values[:1])])
-    x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, following) - values[..., None]
+    """D of `planning.programs.vapor_occupancy` at `values`."""
+    next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
+    x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
     sigma = np.asarray(problem.sigma, float)
     y = x / np.where(sigma > 0, sigma, 1.0)
     root = np.hypot(y, 2.0)

@@ -121,7 +121,7 @@ class VaporPlan(eqx.Module):
 
     @property
     def gap(self) -> Float[Array, ""]:
-        """bound - value: what an optimal occupancy may be worth more, at most."""
+        """bound - value: an optimal occupancy is better by at most this."""
         return jnp.maximum(self.bound - self.value, 0.0)
 
 
@@ -143,7 +143,7 @@ def solve_vapor(
     Args:
         problem: rewards, scales, initial distribution.
         expected_next: (values of the next states, step) -> sum_s' P(s' | s, a) values(s') [S A]; it must be linear in
-            the values, and an end is worth nothing.
+            the values, and zero at an end.
         start: [H S A], a policy to start from; None: uniform over legal actions.
         num_iterations: at most so many backward passes.
         tolerance: the gap that is enough, in units of `problem.scale()`.
@@ -157,19 +157,24 @@ def solve_vapor(
             check_positive(name, number)
     probs = _uniform(problem) if start is None else jnp.asarray(start, problem.reward.dtype)
     check_shape("start", probs, problem.reward.shape, "step, state, action")
+    # Where sigma is 0 the objective has kinks: small sigmas are raised while it is searched.
     searched = eqx.tree_at(lambda p: p.sigma, problem, jnp.maximum(problem.sigma, smoothing * _unit(problem)))
     enough = tolerance * problem.scale()
 
     def improve(search: _Search) -> _Search:
+        # Backward: values, policy and dual bound for the present masses. Forward: the occupancy of that policy.
         response, bounds = _respond(problem, searched, expected_next, search.occupancy.sum(-1))
         towards = occupancy_of(response, problem.initial, expected_next)
+        # The set of occupancies is convex and the objective concave: the best point between the two is no worse.
         step = _line_search(searched, search.occupancy, towards)
         occupancy = (1.0 - step) * search.occupancy + step * towards
         values = problem.objective(occupancy), searched.objective(occupancy)
+        # Every D(V) is an upper bound; the least so far is kept.
         bounds = jax.tree.map(jnp.minimum, bounds, search.bounds)
         return _Search(occupancy, response, values, bounds, search.iterations + 1)
 
     def going(search: _Search) -> Bool[Array, ""]:
+        # Stop at the gap of the problem itself, or when the smoothed search has nothing left to gain.
         gap, searched_gap = (bound - value for bound, value in zip(search.bounds, search.values, strict=True))
         return (search.iterations < num_iterations) & ~(gap <= enough) & ~(searched_gap <= enough / 8)
 
@@ -232,7 +237,7 @@ def _depth(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return jnp.sqrt(-2.0 * jnp.log(jnp.clip(occupancy, _tiny(occupancy), 1.0)))
 
 
-def _slope(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _gradient(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """phi'(d) = t - 1 / t, finite at d = 0 and d = 1."""
     t = jnp.sqrt(-2.0 * jnp.log(jnp.clip(occupancy, _tiny(occupancy), 1.0 - jnp.finfo(occupancy.dtype).eps)))
     return t - 1.0 / t
@@ -240,6 +245,7 @@ def _slope(occupancy: Float[Array, "*n"]) -> Float[Array, "*n"]:
 
 def _attained(advantage: Float[Array, "*n"], sigma: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], ...]:
     """t of the d that attains g(advantage), and hypot(y, 2)."""
+    # t = (sqrt(y^2 + 4) - y) / 2; for y > 0 in the form without cancellation.
     y = advantage / sigma
     root = jnp.hypot(y, 2.0)
     return jnp.where(y < 0, 0.5 * (root - y), 2.0 / (root + jnp.maximum(y, 0.0))), root
@@ -248,20 +254,23 @@ def _attained(advantage: Float[Array, "*n"], sigma: Float[Array, "*n"]) -> tuple
 def _value_of_mass(q: Float[Array, "S A"], sigma: Float[Array, "S A"], mass: Float[Array, " S"]) -> Float[Array, " S"]:
     """v at which the d of the actions add up to `mass`: Newton's method on the logarithm, kept within a bracket."""
     mass = jnp.clip(mass, _tiny(mass), 1.0 - jnp.finfo(mass.dtype).eps)
-    low = jnp.max(q + sigma * _slope(mass)[:, None], -1)
-    high = jnp.max(q + sigma * _slope(mass / q.shape[-1])[:, None], -1)
+    # One action may carry the whole mass (lower end), or the best one at least mass / A (upper end): phi' at these.
+    low = jnp.max(q + sigma * _gradient(mass)[:, None], -1)
+    high = jnp.max(q + sigma * _gradient(mass / q.shape[-1])[:, None], -1)
     target = jnp.log(mass)
 
     def step(_: IntScalar, bracket: tuple[Values, Values, Values]) -> tuple[Values, Values, Values]:
         low, high, v = bracket
+        # log d = -t^2 / 2 for every action; their sum over actions against the target, on the log scale.
         t, root = _attained(q - v[:, None], sigma)
         logs = -0.5 * t**2
         excess = jax.nn.logsumexp(logs, -1) - target
-        # d log(d) / dv = -t^2 / (sigma hypot(y, 2)); an illegal action has weight zero and an infinite slope
+        # d log(d) / dv = -t^2 / (sigma hypot(y, 2)); an illegal action has weight zero and an infinite derivative
         weight = jax.nn.softmax(logs, -1)
-        slope = jnp.sum(jnp.where(weight > 0, weight * t**2 / (sigma * root), 0.0), -1)
+        derivative = jnp.sum(jnp.where(weight > 0, weight * t**2 / (sigma * root), 0.0), -1)
         low, high = jnp.where(excess > 0, v, low), jnp.where(excess > 0, high, v)
-        new = v + excess / slope
+        # A Newton step that leaves the bracket is replaced by its middle.
+        new = v + excess / derivative
         return low, high, jnp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
 
     return lax.fori_loop(0, _NEWTON_STEPS, step, (low, high, high))[2]
@@ -278,6 +287,7 @@ def _respond(
         q = problem.reward[layer] + expected_next(values, layer)
         q = q if problem.legal is None else jnp.where(problem.legal, q, -jnp.inf)
         v = _value_of_mass(q, searched.sigma[layer], mass[layer])
+        # The policy is d over its sum; D adds g(advantage) of every pair to the value of the start.
         advantage = q - v[:, None]
         probs = jax.nn.softmax(-0.5 * _attained(advantage, searched.sigma[layer])[0] ** 2, -1)
         return v, (probs, tuple(jnp.sum(_conjugate(advantage, p.sigma[layer])) for p in (problem, searched)))
@@ -301,8 +311,9 @@ def _line_search(searched: VaporProblem, here: Float[Array, "H S A"], there: Flo
     def halve(_: IntScalar, bracket: tuple[Number, Number]) -> tuple[Number, Number]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        slope = searched.reward + searched.sigma * _slope(here + middle * direction)
-        rising = jnp.sum(jnp.where(direction == 0, 0.0, direction * slope)) > 0
+        # Directional derivative sum (d' - d) (r + sigma phi'(d)); positive: the maximum is further on.
+        gradient = searched.reward + searched.sigma * _gradient(here + middle * direction)
+        rising = jnp.sum(jnp.where(direction == 0, 0.0, direction * gradient)) > 0
         return jnp.where(rising, middle, low), jnp.where(rising, high, middle)
 
     zero = jnp.zeros((), here.dtype)

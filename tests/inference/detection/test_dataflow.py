@@ -108,7 +108,7 @@ KINKS = {
 def test_what_is_read_is_what_is_computed(name):
     """No entry is opaque, and at any point the form has the value of the program."""
     entries, reader = read(EXACT[name])
-    assert (entries.element != OPAQUE).all() and entries.seen_through is None
+    assert (entries.element != OPAQUE).all() and entries.transform is None
     rng = np.random.default_rng(0)
     for _ in range(3):
         x = np.where(

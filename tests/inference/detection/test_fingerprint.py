@@ -14,7 +14,7 @@ from tests.inference.hierarchies import SPACE
 
 
 def under(hyper, function=jnp.asarray):
-    """Sticky rows under a hyper-prior, through a function."""
+    """Sticky rows under a hyperprior, through a function."""
 
     def prior(space):
         stickiness = function(numpyro.sample("stickiness", hyper))
