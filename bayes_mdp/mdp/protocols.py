@@ -126,7 +126,7 @@ class NamesSharedParameters(Protocol):
     """Says which rows are not independent."""
 
     @property
-    def ties(self) -> str | None:
+    def shared_parameters(self) -> str | None:
         """What is tied, as a part of a sentence; None: nothing (not looked into inside a trace)."""
         ...
 
