@@ -260,7 +260,7 @@ def _bytes(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
 
 
-def _read_arrays(table: list[tuple[str, list[int]]], content: bytes) -> list[np.ndarray]:
+def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
     # Sizes from the header are compared with the bytes that are there before anything is allocated.
     sizes = []
     for i, (name, shape) in enumerate(table):

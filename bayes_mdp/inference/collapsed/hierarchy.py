@@ -27,7 +27,7 @@ from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
 NUM_VALUES = 3
-Values: TypeAlias = Mapping[str, AnyArray]
+Values: TypeAlias = Mapping[str, AnyArray | np.generic]
 """{hyperparameter: value}."""
 Forms: TypeAlias = list[tuple[dict[str, np.ndarray], Detected]]
 """Values of the hyperparameters, each with the closed form that it gives."""

@@ -184,7 +184,7 @@ class ConjugatePosterior(eqx.Module):
                 f"action {self.space.action_names[index[-1]]!r} does not exist"
             )
 
-    def bellman_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), covariances included.
 
         Args:
@@ -201,7 +201,7 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount)
         return variances.bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
-    def transition_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
 
         Var_pbar(m + discount values) / (c0 + 1), m where it depends on the outcome. Arguments, errors: as there.
@@ -210,7 +210,7 @@ class ConjugatePosterior(eqx.Module):
             self.transition_probs, self.reward_cells, self._discounted(values, discount)
         )
 
-    def predictive_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def predictive_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of one observed reward + discount values(outcome) under the posterior predictive.
 
         Var_pbar(m + discount values) + pbar . (v + noise): epistemic and aleatoric together, the noise of rewards
@@ -219,7 +219,7 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount)
         return variances.predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
-    def row_bound(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |x(o)| over possible outcomes o, where x is what the row multiplies in the Bellman equation.
 
         x = values, or m + discount values where rewards depend on the outcome: what q_max of the uncertainty Bellman
@@ -228,7 +228,7 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount if self.rewards_by_outcome else 1.0)
         return variances.row_bound(self.transition_probs, self.reward_cells, target)
 
-    def _discounted(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Float[Array, "*H 1 1 O"]:
+    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[Array, "*steps 1 1 O"]:
         """discount values, an end target nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)

@@ -64,18 +64,18 @@ class WeightedSamples(eqx.Module):
         """As `reward_variance`: a draw holds the expected reward of a pair."""
         return self.reward_variance()
 
-    def transition_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""
         next_values = jnp.expand_dims(jnp.asarray(values), (-3, -2))
         return self._variance(discount * (self.mdps.transition_probs * next_values).sum(-1))
 
-    def row_bound(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |values| of the states that some draw can reach."""
         del discount
         next_values = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
         return jnp.where(self._mean(self.mdps.transition_probs) > 0, next_values, 0.0).max(-1)
 
-    def bellman_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; the value of an end is 0.
 
         `values` [S] or [H S]: `values[h]` is the value of the states that step h leads to.

@@ -104,7 +104,7 @@ class MixturePosterior(eqx.Module):
         """
         return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
 
-    def bellman_variance(self, values: Float[AnyArray, "*H S"], discount: RealScalar) -> Pairs:
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
 
         Args and errors: as `ConjugatePosterior.bellman_variance`.
