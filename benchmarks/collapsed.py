@@ -93,7 +93,7 @@ def compare(name: str) -> None:
     space, data, options = StateActionSpace(S, A), simulate(S, A, NUMBER), NUTS()
     fit = fit_for(prior, space, "collapsed")
     seen, counted = fit.summarise(data), summarise(prior, space, data)
-    collapsed = jax.jit(lambda key: _by_chain(fit(key, seen).hyper, options.num_chains))
+    collapsed = jax.jit(lambda key: _by_chain(fit(key, seen).hyperparameters, options.num_chains))
     whole = jax.jit(lambda key: run_chains(key, joint(prior, space), counted, options).draws)
     rates = [measure(f"{name}, {who}", call, sites) for who, call in (("collapsed", collapsed), ("whole", whole))]
     print(f"{name:34s} {rates[0] / rates[1]:9.1f} times as many", flush=True)
@@ -110,7 +110,7 @@ def large() -> None:
         wall, began = time.perf_counter(), time.process_time()
         posterior = infer(jax.random.key(0), sticky(), data, space=space, method="collapsed")
         wall, seconds = time.perf_counter() - wall, time.process_time() - began
-        draws = np.asarray(posterior.hyper["stickiness"])
+        draws = np.asarray(posterior.hyperparameters["stickiness"])
         size = effective_sample_size(draws.reshape(4, -1))
         print(
             f"S = 500, A = 4, 10^6 transitions, {run} call {seconds:6.1f} CPU-s, {wall:6.1f} s; "

@@ -174,8 +174,8 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
     with jax.enable_x64(True):
         # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
         wide = jax.tree.map(np.array, (rows, rewards))
-        base = np.asarray(wide[0].leaf_concentration, np.float64)
-        beta = None if isinstance(rewards, KnownRewards) else wide[1].leaf_belief
+        base = np.asarray(wide[0].site_concentration, np.float64)
+        beta = None if isinstance(rewards, KnownRewards) else wide[1].site_belief
         paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
-from jaxtyping import PRNGKeyArray
+from jaxtyping import PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 
+PosteriorT_co = TypeVar("PosteriorT_co", covariant=True)
+
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(Generic[PosteriorT_co]):
     """The inference of one prior by one method. Pure and traceable: jit it once, vmap it over keys and data.
 
     Args:
@@ -24,10 +26,10 @@ class Fit:
 
     method: str
     space: StateActionSpace
-    summarise: Callable[[Transitions], Any]
-    infer: Callable[[PRNGKeyArray, Any], Any]
-    on_host: Callable[[PRNGKeyArray, Transitions | Counts | None], Any]
+    summarise: Callable[[Transitions], PyTree]
+    infer: Callable[[PRNGKeyArray, PyTree], PosteriorT_co]
+    on_host: Callable[[PRNGKeyArray, Transitions | Counts | None], PosteriorT_co]
 
-    def __call__(self, key: PRNGKeyArray, data: Any) -> Any:
+    def __call__(self, key: PRNGKeyArray, data: PyTree) -> PosteriorT_co:
         """The posterior after `data`, as `summarise` gives them. An exact fit does not use the key."""
         return self.infer(key, data)

@@ -10,24 +10,24 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.refit import refit
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.typing import AnyArray
 
 MAX_VALUES = 64
 """Joint values of the discrete sites that are enumerated."""
@@ -84,6 +84,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         kept = used
     for values, _, detected in found:
         certify(program, detected, rng, held=values)
+    # One structure for all components, so that they can be stacked and mapped over.
     names = tuple(found[0][0])
     components = _alike([detected.posterior for *_, detected in found])
     return Branches(
@@ -100,6 +101,7 @@ def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
     Raises:
         NotConjugate: there are none, one has no finite support, or they have too many values.
     """
+    # The Cartesian product of the supports of all elements, refused before it is built where it is too large.
     supports = {site: program.supports[site.name] for site in program.latents if site.name in program.supports}
     if not supports:
         raise NotConjugate("prior: no site is discrete with a finite list of values, expected one to enumerate")
@@ -127,6 +129,7 @@ def _log_prior(probe: Probe) -> float:
     for site in probe.sites:
         if site.name not in probe.layout.shapes:
             raise in_the_way(probe.program, site.name, "it is no conjugate site, whatever the discrete sites are")
+    # Sites that are neither enumerated nor conjugate refuse; observed sites and factors must have constant density.
     total = 0.0
     for name, (density, scale, possible) in probe.densities.items():
         if name in probe.layout.shapes:
@@ -149,14 +152,12 @@ def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior
     layered = {type(posterior) for posterior in posteriors}
     kind = layered.pop() if len(layered) == 1 else ConjugatePosterior
     alike_rows = _alike_rows(rows)
-    alike_rewards: Sequence[Any] = rewards if isinstance(rewards[0], KnownRewards) else _alike_cells(rewards)
+    cells = [each for each in rewards if isinstance(each, RewardCells)]
+    alike_rewards = _alike_cells(cells) if cells else rewards
     counted = all(posterior.visits is None for posterior in posteriors)
     space = posteriors[0].space
-    visits: Any = None if counted else np.zeros(space.shape)
-    return tuple(
-        kind(r, w, space, visits, np.zeros(()))  # type: ignore[arg-type]
-        for r, w in zip(alike_rows, alike_rewards, strict=True)
-    )
+    visits = None if counted else np.zeros(space.shape)
+    return tuple(kind(r, w, space, visits, np.zeros(())) for r, w in zip(alike_rows, alike_rewards, strict=True))
 
 
 def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
@@ -169,6 +170,7 @@ def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
     plain = all(r.row is None and r.column is None for r in rows)
     if plain:
         return [replace(r, **flags) for r in rows]
+    # Some branch has tables: all get explicit ones (identity where there was none).
     lead = math.prod(shape[:-1])
 
     def explicit(r: DirichletRows) -> DirichletRows:
@@ -181,7 +183,7 @@ def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
     return [explicit(r) for r in rows]
 
 
-def _alike_cells(cells: Sequence[Any]) -> list[RewardCells]:
+def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
     shape = cells[0].shape
     flags = {name: all(getattr(c, name) for c in cells) for name in ("independent", "distinct")}
     if all(c.cell is None and c.known is None for c in cells):
@@ -196,17 +198,17 @@ def _alike_cells(cells: Sequence[Any]) -> list[RewardCells]:
 
 
 @lru_cache(maxsize=64)
-def fit_of(branches: Branches) -> Fit:
+def fit_of(branches: Branches) -> Fit[Mixture]:
     """Exact inference by enumeration, as a function of the data."""
     stacked = jax.tree.map(lambda *parts: np.stack([np.asarray(x) for x in parts]), *branches.components)
 
-    def posterior(components: Any, log_weights: Any) -> Mixture:
+    def posterior(components: ConjugatePosterior, log_weights: Float[AnyArray, " K"]) -> Mixture:
         return Mixture(
             components,
             log_weights,
             branches.program.space,
-            log_prior=branches.log_prior,  # type: ignore[arg-type]
-            hyper=dict(branches.values),  # type: ignore[arg-type]
+            log_prior=branches.log_prior,
+            hyperparameters=dict(branches.values),
             program=branches.program.prior,
         )
 
@@ -214,6 +216,7 @@ def fit_of(branches: Branches) -> Fit:
         del key
         if data is None:
             return posterior(jax.tree.map(np.array, stacked), _normalised(branches.log_prior))
+        # w_k = p(value k) p(data | value k), in logs; data that are impossible under a value give it weight zero.
         after, weights, refusals = [], np.array(branches.log_prior), []
         for k, component in enumerate(branches.components):
             own = jax.tree.map(np.array, component)
@@ -239,5 +242,5 @@ def fit_of(branches: Branches) -> Fit:
     return Fit("mixture", branches.program.space, summarise, infer, on_host)
 
 
-def _normalised(log_weights: np.ndarray) -> np.ndarray:
+def _normalised(log_weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     return log_weights - np.logaddexp.reduce(log_weights)

@@ -1,11 +1,11 @@
 """`explain`: the dry run of `infer`, which route a prior would take and what is in the way of a better one."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import prove
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models.joint import Prior
 
 ROLES = {
     "exact": "every site in closed form",
@@ -21,7 +21,7 @@ class Explanation:
 
     Args:
         route: "exact", "mixture", "collapsed" or "nuts".
-        why_not: {better route: the sentence that says why it cannot be taken}.
+        why_not: {better route: a sentence, why it cannot be taken}.
         sites: (name, family, shape) of every latent site, in order.
         reward_law: the family of the law of one reward; "known": numbers.
     """
@@ -39,7 +39,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(prior: Any, space: StateActionSpace) -> Explanation:
+def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     """Which route `infer` would take for a prior, and why not a better one. No data, no chains. Host side.
 
     The proof is the one that `infer` makes, and is kept for it.

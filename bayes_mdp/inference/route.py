@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from numpyro.primitives import Messenger
 from bayes_mdp.inference import enumerated
 from bayes_mdp.inference.collapsed import collapsed_fit
 from bayes_mdp.inference.collapsed.collapse import prove_hierarchy
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -22,11 +23,14 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
-from bayes_mdp.inference.draws.chains import warn_of
+from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method, check_sampler
+from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
+from bayes_mdp.models.joint import Prior
 from bayes_mdp.models.tracing import tracing
 
 KNOWN_TOLERANCE = 1e-5
@@ -34,15 +38,69 @@ KNOWN_TOLERANCE = 1e-5
 METHODS = ("auto", "exact", "mixture", "collapsed", "nuts", "svi", "laplace")
 
 
+InferredPosterior: TypeAlias = ConjugatePosterior | Mixture | CollapsedPosterior | SampledPosterior
+"""What `infer` returns, one class for each route."""
+
+
+@overload
 def infer(
     key: PRNGKeyArray,
-    prior: Any,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Literal["exact"],
+    sampler: NUTS = NUTS(),
+) -> ConjugatePosterior: ...
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Literal["mixture"],
+    sampler: NUTS = NUTS(),
+) -> Mixture: ...
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Literal["collapsed"],
+    sampler: NUTS = NUTS(),
+) -> CollapsedPosterior: ...
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Literal["nuts", "svi", "laplace"] | Method,
+    sampler: NUTS = NUTS(),
+) -> SampledPosterior: ...
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
     data: Transitions | Log | Counts | None = None,
     *,
     space: StateActionSpace,
     method: str | Method = "auto",
     sampler: NUTS = NUTS(),
-) -> Any:
+) -> InferredPosterior: ...
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: str | Method = "auto",
+    sampler: NUTS = NUTS(),
+) -> InferredPosterior:
     """The posterior of `prior`, a NumPyro program space -> `MDPSpec`, after `data`.
 
     "auto" takes the best route that it can prove on the traced program:
@@ -57,12 +115,12 @@ def infer(
       `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
-    Where chains are run, one line on stderr says so, and what is in the way of a better route; `explain` says it
+    Where chains are run, one line on stderr names the route and why no better one can be taken; `explain` does so
     without data. The program is run on copies of its arrays: none of the user's own is traced in float64.
 
     The proof is made once for a program (what it computes, not what it is called), and what samples is compiled once
     for a program, a method and the shapes of the data. What is wrong with draws (r-hat, effective sample size,
-    divergences) is a `SamplingWarning` that says what to do; the chains are kept as `posterior.mcmc`.
+    divergences) is a `SamplingWarning` with what to do; the chains are kept as `posterior.mcmc`.
 
     Args:
         key: a typed key; the exact route draws nothing.
@@ -80,22 +138,24 @@ def infer(
     """
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
+    # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     program, (fit, why_not) = prove(prior, space, method, sampler)
+    # Known rewards are constants of the prior: a log that contradicts them has probability zero.
     if program.law.family == KNOWN and transitions is not None:
         _check_known_rewards(program, transitions)
     with jax.enable_x64(True):
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
         posterior = fit.on_host(key, transitions)
-    if fit.method in ("exact", "mixture"):
-        return posterior
-    if transitions is not None or posterior.mcmc is not None:
+    if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
     return posterior
 
 
-def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()) -> Fit:
+def fit_for(
+    prior: Prior, space: StateActionSpace, method: str | Method = "auto", *, sampler: NUTS = NUTS()
+) -> Fit[InferredPosterior]:
     """How `infer` would proceed, as a function of the data. Host side: the prior is traced and proven here, once.
 
     Args:
@@ -110,7 +170,7 @@ def fit_for(prior: Any, space: StateActionSpace, method: str | Method = "auto", 
     return prove(prior, space, method, sampler)[1].fit
 
 
-def prove(prior: Any, space: StateActionSpace, method: Any, sampler: NUTS) -> "tuple[Program, Route]":
+def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: NUTS) -> "tuple[Program, Route]":
     """The traced prior, and the route that it takes. Host side: traced and proven once for a computation.
 
     Raises:
@@ -127,25 +187,26 @@ class Route(NamedTuple):
 
     Args:
         fit: the inference.
-        why_not: {better route: the sentence that says why it cannot be taken}.
+        why_not: {better route: a sentence, why it cannot be taken}.
     """
 
-    fit: Fit
+    fit: Fit[InferredPosterior]
     why_not: dict[str, str]
 
 
-def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
+def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     """The named route, or the best one that can be proven. Host side, in float64.
 
     Raises:
         ValueError: the named route cannot be proven (names the site in the way), or none serves.
     """
-    proofs: dict[str, Callable[[], Fit]] = {
+    proofs: dict[str, Callable[[], Fit[InferredPosterior]]] = {
         "exact": lambda: _exact_fit(program),
         "mixture": lambda: enumerated.fit_of(_prove_branches(program)),
         "collapsed": lambda: collapsed_fit.fit_of(_prove_hierarchy(program), sampler),
     }
     why_not: dict[str, str] = {}
+    # Best route first; the refusal of each is kept as the reason why it was not taken.
     for name, proof in proofs.items():
         if method not in ("auto", name):
             continue
@@ -162,7 +223,7 @@ def find_route(program: Program, method: Any, sampler: NUTS) -> Route:
 
 
 @lru_cache(maxsize=64)
-def _exact_fit(program: Program) -> Fit:
+def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
     posterior = _prove(program)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
@@ -204,11 +265,12 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 
-def _check_arguments(prior: Any, space: Any, method: Any, sampler: Any) -> None:
+def _check_arguments(prior: object, space: object, method: object, sampler: object) -> None:
     check_sampler(sampler)
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec")
     program = prior
+    # Handlers may be nested: look for a seed at any depth.
     while isinstance(program, Messenger):
         if isinstance(program, handlers.seed):
             raise ValueError(
@@ -226,7 +288,7 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
     """Refuse rewards of the log that are not the known ones of the prior.
 
     Raises:
-        ValueError: names the first row (of counts: the first cell), what is known and what was seen.
+        ValueError: names the first row (of counts: the first cell), the known and the observed value.
     """
     with jax.enable_x64(True):
         probe = Probe(program)
@@ -237,6 +299,7 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
         if data.reward is None:
             return
         seen, reward = data.reward_observed, np.asarray(data.reward, np.float64)
+        # The known reward of each transition, by pair or by outcome.
         index = (*data.cell(program.space), np.asarray(data.outcome(n_states)))
         known = known[index if program.law.by_outcome else index[:-1]]
         looked = np.ones(reward.shape, bool) if seen is None else np.asarray(seen, bool)
@@ -247,13 +310,13 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
     place = first_index(looked & ~(np.abs(reward - known) <= KNOWN_TOLERANCE * (1.0 + np.abs(known))))
     if place is not None:
         raise ValueError(
-            f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior knows this reward to be "
+            f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior fixes this reward at "
             f"{np.asarray(known)[place]:g}: expected the same; where rewards vary, give their law in the prior "
             "(dist.Normal(mean, scale), ...), or data without rewards (reward=None)"
         )
 
 
-def _check_data(data: Any, space: StateActionSpace) -> Transitions | Counts | None:
+def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts | None:
     if data is None or isinstance(data, Counts):
         return data
     if isinstance(data, Log):

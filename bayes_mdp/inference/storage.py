@@ -1,6 +1,6 @@
 """Save a posterior to one file, and load it: whole and unaltered, or not at all.
 
-Format (version 1, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
+Format (version 2, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
 library versions, the record tree, a table of arrays), the arrays one after the other, SHA-256 of all that (32 bytes).
 No code is stored and none is run: what a posterior holds of a program (the prior, a kernel, a guide) is left out. A
 posterior that was loaded updates as before; it cannot be refitted, and its prior cannot be drawn from.
@@ -12,11 +12,12 @@ import json
 import math
 import os
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import PyTree
 from numpyro.distributions import constraints, transforms
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
@@ -38,7 +39,7 @@ from bayes_mdp.mdp.files import read_bytes, write_beside
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = b"BAYESMDP"
 _LENGTH = 8
 _DIGEST = hashlib.sha256().digest_size
@@ -77,7 +78,10 @@ _RECORDS = {
 }
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
-Storable = ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | SampledPosterior
+Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
+Json: TypeAlias = PyTree
+"""What `json` reads and writes: objects, lists, strings, numbers, None."""
+Storable: TypeAlias = ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | SampledPosterior
 
 
 def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
@@ -93,6 +97,7 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
             f"posterior is a {type(posterior).__name__}, expected a posterior as infer returns it, "
             "PosteriorSamples or a Mixture"
         )
+    # The tree is JSON with arrays by number; the arrays follow as raw bytes; a checksum over all of it ends the file.
     arrays: list[np.ndarray] = []
     tree = _encode(posterior, "posterior", arrays)
     header = {
@@ -117,6 +122,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
             not make a posterior.
         OSError: the file cannot be read.
     """
+    # Checksum before content: nothing of an altered file is interpreted.
     content = read_bytes(path, "a posterior that bayes_mdp.save wrote")
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if not body.startswith(_MAGIC):
@@ -127,7 +133,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
     try:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
-    except Exception as error:  # laws of NumPyro are built from what the file says, and raise what they like
+    except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
         wrote, here = _writer(header), _version("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
@@ -136,7 +142,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
     return posterior
 
 
-def _header(path: Any, body: bytes) -> tuple[dict[str, Any], bytes]:
+def _header(path: str | os.PathLike[str], body: bytes) -> tuple[dict[str, Json], bytes]:
     """The header, and the bytes after it."""
     start = len(_MAGIC) + _LENGTH
     end = start + int.from_bytes(body[len(_MAGIC) : start], "little")
@@ -151,16 +157,17 @@ def _header(path: Any, body: bytes) -> tuple[dict[str, Any], bytes]:
     return header, body[end:]
 
 
-def _writer(header: dict[str, Any]) -> str:
+def _writer(header: dict[str, Json]) -> str:
     libraries = header.get("libraries")
     wrote = libraries.get("bayes-mdp") if isinstance(libraries, dict) else None
     return wrote[:40] if isinstance(wrote, str) else "of an unknown version"
 
 
-def _check_parts(posterior: Any) -> None:
+def _check_parts(posterior: object) -> None:
     """Arrays and sizes of a posterior fit each other; only shapes are computed."""
     if not isinstance(posterior, Storable):
         raise ValueError(f"its root is a {type(posterior).__name__}")
+    # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed.
     found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
     if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
         found["visits"] = jax.eval_shape(posterior.visit_counts)
@@ -170,7 +177,7 @@ def _check_parts(posterior: Any) -> None:
             raise ValueError(f"its {name} have shape {one.shape}, expected {shape}")
 
 
-def _encode(value: Any, name: str, arrays: list[np.ndarray]) -> Any:
+def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     """`value` as JSON; arrays are appended to `arrays` and referred to by number."""
     if isinstance(value, np.generic) and value.ndim == 0:
         value = value.item()
@@ -184,7 +191,7 @@ def _encode(value: Any, name: str, arrays: list[np.ndarray]) -> Any:
     if type(value).__name__ in _RECORDS and type(value) is _RECORDS[type(value).__name__]:
         fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in vars(value).items()}
         return {"record": type(value).__name__, "fields": fields}
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if isinstance(value, np.ndarray | jax.Array):
         if str(value.dtype) not in _DTYPES:
             raise TypeError(f"{name} is an array of {value.dtype}, expected one of {', '.join(_DTYPES)}")
         arrays.append(np.asarray(value))
@@ -200,7 +207,7 @@ def _encode(value: Any, name: str, arrays: list[np.ndarray]) -> Any:
     raise TypeError(f"{name} is a {type(value).__name__}, expected a str, int, float, bool, None or a tuple of those")
 
 
-def _decode(value: Any, arrays: list[np.ndarray]) -> Any:
+def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     if not isinstance(value, dict):
         return value
     if "tuple" in value:
@@ -241,7 +248,7 @@ def _law_name(kind: type, name: str) -> list[str]:
     raise TypeError(f"{name} is or holds the class {kind.__name__}, expected NumPyro's own distributions")
 
 
-def _law_type(where: list[str]) -> Any:
+def _law_type(where: list[str]) -> type[Law]:
     module, name = where
     kind = getattr(_LAW_MODULES[module], name)
     if not (isinstance(kind, type) and issubclass(kind, _LAW_KINDS)):
@@ -253,7 +260,8 @@ def _bytes(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
 
 
-def _read_arrays(table: list[Any], content: bytes) -> list[np.ndarray]:
+def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
+    # Sizes from the header are compared with the bytes that are there before anything is allocated.
     sizes = []
     for i, (name, shape) in enumerate(table):
         if name not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):

@@ -1,7 +1,7 @@
 """A posterior that a person can read: `describe` (what `print(posterior)` shows) and the same as a `table`. Host-side.
 
-Every posterior class says what it is made of by the few methods of `Summarised`; here that becomes text, so that this
-file stands below all of them.
+Every posterior class has the few methods of `Summarised`; this file turns what they return into text, and imports none
+of the classes.
 
 A row of the transition probabilities with concentration c, c0 = sum(c) and mean p = c / c0 has
 Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the root of the expected squared distance of
@@ -10,7 +10,7 @@ the row from its mean.
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.mdp.typing import AnyArray, Names, RealScalar
 from bayes_mdp.mdp.validation import described, is_concrete
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PairMoments(NamedTuple):
         reward: mean of the expected reward.
         reward_variance: of the expected reward.
         prior_share: the prior's part of the concentration of the row (its mean over components); nan where it has none.
-        visits: transitions seen.
+        visits: observed transitions.
     """
 
     probs: Float[Array, "*H S A O"]
@@ -74,15 +75,16 @@ class LatentSites(NamedTuple):
         r_hat: {site: [...]}, likewise.
     """
 
-    draws: Mapping[str, Any]
-    weights: Any
+    draws: Mapping[str, AnyArray]
+    weights: Float[AnyArray, " K"]
     drawn: bool
     ess: Mapping[str, np.ndarray]
     r_hat: Mapping[str, np.ndarray]
 
 
+@runtime_checkable
 class Summarised(Protocol):
-    """What a posterior says of itself, for `table` and `describe`."""
+    """The members that a posterior needs for `table` and `describe`."""
 
     @property
     def space(self) -> StateActionSpace:
@@ -100,7 +102,7 @@ class Summarised(Protocol):
         ...
 
     def visit_counts(self) -> Pairs:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         ...
 
     def pair_moments(self) -> PairMoments:
@@ -108,7 +110,7 @@ class Summarised(Protocol):
         ...
 
     def rewards_seen(self) -> float | None:
-        """Number of rewards that it learnt from; None where all rewards are known."""
+        """Number of observed rewards; None where all rewards are known."""
         ...
 
     def method_lines(self) -> dict[str, str]:
@@ -120,7 +122,7 @@ class Summarised(Protocol):
         ...
 
     def problems(self) -> list[str]:
-        """What a person must know before it is used, one sentence each."""
+        """Problems to know of before it is used, one sentence each."""
         ...
 
     def notes(self) -> list[str]:
@@ -128,7 +130,7 @@ class Summarised(Protocol):
         ...
 
 
-def check_shown(posterior: Any) -> None:
+def check_shown(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
@@ -137,7 +139,7 @@ def check_shown(posterior: Any) -> None:
 def table(posterior: Summarised) -> "pd.DataFrame":
     """Every legal pair, the most uncertain first.
 
-    Columns: (step,) state, action (names); `visits`, transitions seen; `reward_mean` and `reward_sd` of the expected
+    Columns: (step,) state, action (names); `visits`, observed transitions; `reward_mean`, `reward_sd` of the expected
     reward (units of the reward, sd epistemic); `likeliest`, the name of the most probable outcome (None where several
     are equally probable), with `likeliest_prob` and `likeliest_sd`; `row_sd` (see the module); `prior_share`, the
     prior's part of the concentration of the row (NaN where the row is known).
@@ -158,12 +160,13 @@ def table(posterior: Summarised) -> "pd.DataFrame":
         legal &= posterior.space.legal
     frame = pd.DataFrame({name: values[legal] for name, values in columns.items()})
     frame["likeliest"] = pd.Series(columns["likeliest"][legal], dtype=object)
+    # Both uncertainties relative to their largest value, so that units of rewards do not matter; ties by visits.
     score = np.maximum(*(_relative(frame[name].to_numpy()) for name in ("row_sd", "reward_sd")))
     return frame.iloc[np.lexsort((frame["visits"], -score))].reset_index(drop=True)
 
 
 def describe(posterior: Summarised) -> str:
-    """Text for a terminal: method, evidence, what was seen and what not, latent sites, warnings, most uncertain pairs.
+    """Text for a terminal: method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
 
     A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) gives its `repr`.
 
@@ -187,6 +190,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     probs = moments.probs
     best = probs.argmax(-1)[..., None]
     prob = np.take_along_axis(probs, best, -1)[..., 0]
+    # Equal probabilities up to rounding: no outcome is the most likely one.
     unique = (probs >= prob[..., None] * (1 - 1e-9)).sum(-1) == 1
     return {
         **_names(space),
@@ -214,7 +218,7 @@ def _names(space: StateActionSpace) -> dict[str, np.ndarray]:
     return {name: axis[i] for name, axis, i in zip(PLATE_NAMES[-len(axes) :], axes, grid, strict=True)}
 
 
-def _objects(names: Any) -> np.ndarray:
+def _objects(names: Names) -> np.ndarray:
     """Names as an array of objects: a tuple stays one name."""
     array = np.empty(len(names), object)
     array[:] = names
@@ -236,7 +240,7 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
     rewards = posterior.rewards_seen()
     seen = (
-        f"{_count(frame['visits'].sum(), 'transition')}, "
+        f"{_count(frame['visits'].to_numpy(float).sum(), 'transition')}, "
         f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
         f"{tried.sum()} of {_count(len(frame), 'pair')}, {visited.sum()} of {_count(space.n_states, 'state')}"
     )
@@ -244,7 +248,7 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         **posterior.method_lines(),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
-        "rows": "independent" if posterior.independent_rows else "tied: pairs learn from each other",
+        "rows": "independent" if posterior.independent_rows else "dependent: pairs share parameters",
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
@@ -269,6 +273,7 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
             f"{_count(infinite, 'pair')} with an infinite variance of the mean reward (concentration <= 1): "
             "intervals exist, a standard deviation does not."
         )
+    # The prior's share of the concentration says how much of the answer is the data's.
     ruled = tried & (share > 0.5)
     if ruled.any():
         found.append(
@@ -302,7 +307,9 @@ def site_lines(sites: LatentSites | None) -> list[str]:
     return ["Latent sites (posterior)", *lines, *more]
 
 
-def _site_rows(name: str, values: np.ndarray, weights: np.ndarray, quality: Any) -> list[tuple[str, ...]]:
+def _site_rows(
+    name: str, values: np.ndarray, weights: np.ndarray, quality: tuple[np.ndarray, np.ndarray]
+) -> list[tuple[str, ...]]:
     """One line for each element; for a large site the range of the means, the worst of the rest."""
     mean = np.tensordot(weights, values, 1)
     sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
@@ -325,12 +332,13 @@ def _site_rows(name: str, values: np.ndarray, weights: np.ndarray, quality: Any)
     ]
 
 
-def _hat(value: float, prefix: str = "") -> str:
+def _hat(value: RealScalar, prefix: str = "") -> str:
     return "-" if np.isnan(value) else f"{prefix}{value:.3f}"
 
 
 def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[np.ndarray]:
     """Weighted, by the inverse of the distribution function."""
+    # Sort draws, accumulate weights, take the first draw where the weight reaches p.
     order = np.argsort(values, axis=0)
     reach = np.cumsum(weights[order], axis=0)
     ranked = np.take_along_axis(values, order, 0)
@@ -359,12 +367,12 @@ def _worst(frame: "pd.DataFrame") -> list[str]:
     return [title, *("  " + "  ".join(line).rstrip() for line in zip(*columns, strict=True))]
 
 
-def _clip(name: Any) -> str:
+def _clip(name: object) -> str:
     text = " ".join(str(name).split())
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
 
 
-def _count(number: Any, noun: str) -> str:
+def _count(number: RealScalar, noun: str) -> str:
     return f"{float(number):.10g} {noun}{'' if number == 1 else 's'}"
 
 

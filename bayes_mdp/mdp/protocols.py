@@ -126,7 +126,7 @@ class NamesSharedParameters(Protocol):
     """Names the rows that are not independent."""
 
     @property
-    def ties(self) -> str | None:
+    def shared_parameters(self) -> str | None:
         """Which rows or cells share parameters, as a part of a sentence; None: none do (not checked inside a trace)."""
         ...
 

@@ -152,7 +152,7 @@ def marginal_posterior(posterior: CanSplit) -> Any:
     weights = posterior.weights
 
     def moments(belief: Any) -> tuple[Any, ...]:
-        reward, leaves = belief.reward_cells.leaf_belief, belief.transition_probs.leaf_concentration
+        reward, leaves = belief.reward_cells.site_belief, belief.transition_probs.site_concentration
         total = leaves.sum(-1, keepdims=True)
         row = leaves / total
         return reward.mean(), reward.variance(), row, row * (1 - row) / (total + 1)

@@ -1,7 +1,7 @@
 """What the collapsed posterior of the hierarchical ready priors must be: numpy and scipy alone, S = 3, A = 2.
 
-For each prior: the log density of its hyper-parameters and of the data given them; and the posterior of the
-hyper-parameters by the trapezoidal rule on a grid (exponentially accurate for smooth integrands that vanish at the
+For each prior: the log density of its hyperparameters and of the data given them; and the posterior of the
+hyperparameters by the trapezoidal rule on a grid (exponentially accurate for smooth integrands that vanish at the
 ends), or over all clusterings of the states.
 """
 
@@ -45,7 +45,7 @@ class Moments(NamedTuple):
 
     Args:
         log_evidence: log p(data).
-        mean, variance: of each functional of the hyper-parameters (see `functionals`).
+        mean, variance: of each functional of the hyperparameters (see `functionals`).
         rows: [S A S], mean transition probabilities.
         reward: [S A], mean of the mean rewards.
     """
@@ -62,10 +62,10 @@ class Case(NamedTuple):
 
     Args:
         prior: the program.
-        shapes: {site: shape} of its hyper-parameters.
-        log_prior: values -> log density of the hyper-parameters.
+        shapes: {site: shape} of its hyperparameters.
+        log_prior: values -> log density of the hyperparameters.
         log_marginal: (values, what was seen) -> log density of the data given them.
-        functionals: values -> label-free numbers, positive hyper-parameters as logarithms.
+        functionals: values -> label-free numbers, positive hyperparameters as logarithms.
         means: values -> [S A S] mean transition probabilities and [S A] mean rewards after `DATA`.
         moments: the posterior.
     """
@@ -102,7 +102,7 @@ LINE = np.linspace(-24.0, 6.0, 6001)
 
 
 def one_dimension(name: str, law: Any, rows: Callable[[Any], np.ndarray]) -> Moments:
-    """Posterior of a positive parent `name` with hyper-prior `law` and concentrations `rows` of it."""
+    """Posterior of a positive hyperparameter `name` with hyperprior `law` and concentrations `rows` of it."""
     value = np.exp(LINE)
     concentration = rows(value[:, None, None, None])
     log_weights = law.logpdf(value) + LINE + dirichlet_multinomial(concentration, COUNTS).sum((-2, -1))
@@ -295,7 +295,7 @@ CASES: dict[str, Case] = {
 
 
 def draw(name: str, rng: np.random.Generator) -> dict[str, Any]:
-    """Random values of the hyper-parameters of a case, away from the edges of their supports."""
+    """Random values of the hyperparameters of a case, away from the edges of their supports."""
     real = ("reward_loc", "cluster_loc", "coefficients")
     values: dict[str, Any] = {}
     for site, shape in CASES[name].shapes.items():

@@ -19,7 +19,7 @@ def sticky(space):
 
 
 def shared_rewards(space):
-    """The noise of the law is a parent too; the means are the leaves."""
+    """The noise of the law is a hyperparameter too; the means are the conjugate sites."""
     loc = numpyro.sample("loc", dist.Normal(0.0, 2.0))
     scale = numpyro.sample("scale", dist.HalfNormal(1.0))
     noise = numpyro.sample("noise", dist.HalfNormal(1.0))

@@ -26,8 +26,8 @@ def draw_leaves(belief, rng, number=NUMBER):
 
 
 def draw_rows(rows, rng):
-    """[N *H S A O]: independent leaf rows, selected pair by pair."""
-    leaves = rng.gamma(np.broadcast_to(np.asarray(rows.leaf_concentration), (NUMBER, *rows.prior.shape)))
+    """[N *H S A O]: independent site rows, selected pair by pair."""
+    leaves = rng.gamma(np.broadcast_to(np.asarray(rows.site_concentration), (NUMBER, *rows.prior.shape)))
     leaves = leaves / leaves.sum(-1, keepdims=True)
     probs = np.zeros((NUMBER, *rows.shape))
     for cell in np.ndindex(*rows.shape[:-1]):
@@ -47,5 +47,5 @@ def draw_rewards(cells, rng):
         return (np.broadcast_to(x, (NUMBER, *cells.shape)) for x in (cells.known, np.zeros(cells.shape)))
     table = np.arange(len(cells.data)).reshape(cells.shape) if cells.cell is None else np.asarray(cells.cell)
     known = 0.0 if cells.known is None else cells.known
-    mean, noise = draw_leaves(cells.leaf_belief, rng)
+    mean, noise = draw_leaves(cells.site_belief, rng)
     return np.where(table < 0, known, mean[:, table]), np.where(table < 0, 0.0, noise[:, table])

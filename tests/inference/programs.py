@@ -1,7 +1,7 @@
 """Twelve prior programs as a user would write them: six that are conjugate, six impostors.
 
-Each accepted one carries its own oracle, written without the library: which leaf row a pair uses, what each outcome of
-it is called there, and which reward leaf a pair uses.
+Each accepted one carries its own oracle, written without the library: which site row a pair uses, what each outcome of
+it is called there, and which reward element a pair uses.
 """
 
 # `numpyro.sample` is typed to return any ArrayLike, and records as JAX arrays: too narrow for tests.
@@ -29,11 +29,11 @@ class Accepted(NamedTuple):
 
     Args:
         prior, space: the program.
-        row: (step, state, action) -> (leaf row, {outcome: concentration}).
-        cell: (step, state, action) -> reward leaf.
+        row: (step, state, action) -> (site row, {outcome: concentration}).
+        cell: (step, state, action) -> reward element.
         law: family of the reward law.
         sites: names of its latent sites.
-        independent: whether no leaf serves two pairs.
+        independent: whether no element serves two pairs.
     """
 
     prior: Callable[[StateActionSpace], MDPSpec]
@@ -215,7 +215,7 @@ def tempered(space):
 
 
 def hidden(space):
-    """Two worlds, and a coin that says which."""
+    """Two MDPs, and a coin that selects one."""
     rows = _rows(space)
     coin = numpyro.sample("regime", dist.Bernoulli(0.5))
     return MDPSpec(jnp.where(coin, rows, rows[::-1]), reward=_rewards(space))

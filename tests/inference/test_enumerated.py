@@ -28,7 +28,7 @@ def posterior_of(prior=PROGRAM, data=DATA, space=SPACE) -> Mixture:
 
 def test_weights_and_evidence_are_bayes_rule():
     posterior, truth = posterior_of(), PROGRAM.truth()
-    assert float(posterior.weights @ posterior.hyper["hidden0"]) == pytest.approx(truth["signal"], abs=1e-6)
+    assert float(posterior.weights @ posterior.hyperparameters["hidden0"]) == pytest.approx(truth["signal"], abs=1e-6)
     assert posterior.log_evidence == pytest.approx(truth["evidence"], rel=1e-9)
     before = posterior_of(data=None)
     np.testing.assert_allclose(before.weights, [0.7, 0.3], rtol=1e-6)
@@ -111,7 +111,7 @@ def test_several_sites_and_a_factor():
     total = sum(weight.values())
     assert posterior.log_evidence == pytest.approx(np.log(total), rel=1e-9)
     expected = sum(w for (_, _, coin), w in weight.items() if coin) / total
-    assert float(posterior.weights @ posterior.hyper["coin"]) == pytest.approx(expected, rel=1e-5)
+    assert float(posterior.weights @ posterior.hyperparameters["coin"]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_it_is_saved_shown_and_run(tmp_path):
@@ -119,7 +119,7 @@ def test_it_is_saved_shown_and_run(tmp_path):
     bm.save(posterior, tmp_path / "p.bmdp")
     again = bm.load(tmp_path / "p.bmdp")
     assert isinstance(again, Mixture) and again.log_evidence == posterior.log_evidence
-    np.testing.assert_array_equal(again.hyper["stuck"], posterior.hyper["stuck"])
+    np.testing.assert_array_equal(again.hyperparameters["stuck"], posterior.hyperparameters["stuck"])
     shown = " ".join(str(posterior).split())
     assert "exact, over the values of 'stuck'" in shown and "stuck 0.4 " in shown
     tree = bm.to_arviz(posterior, key=KEY, num_draws=500)

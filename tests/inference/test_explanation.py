@@ -1,4 +1,4 @@
-"""The dry run, and what a person is told of a prior that no route infers rightly."""
+"""The dry run, and the message for a prior that no route can infer correctly."""
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
 import jax
@@ -108,11 +108,11 @@ def test_a_known_reward_that_the_log_contradicts_is_refused(outcome):
     reward = np.zeros((3, 2, 3) if outcome else (3, 2))
     prior = bm.models.known_rewards(reward)
     with pytest.raises(
-        ValueError, match=r"data.reward\[0\] is 1, and the prior knows this reward to be 0: expected the"
+        ValueError, match=r"data.reward\[0\] is 1, and the prior fixes this reward at 0: expected the"
     ):
         bm.infer(KEY, prior, DATA, space=SPACE)
     counts = bm.Counts.of(DATA, SPACE, by_outcome=outcome)
-    with pytest.raises(ValueError, match=r"data.reward_mean\[0, 0.*\] is 1, and the prior knows this reward to be 0"):
+    with pytest.raises(ValueError, match=r"data.reward_mean\[0, 0.*\] is 1, and the prior fixes this reward at 0"):
         bm.infer(KEY, prior, counts, space=SPACE)
     bm.infer(KEY, prior, bm.Transitions([0, 1], [0, 0], [1e-9, 0.0], [1, 0]), space=SPACE)
     bm.infer(KEY, prior, bm.Transitions([0, 1], [0, 0], None, [1, 0]), space=SPACE)

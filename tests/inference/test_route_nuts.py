@@ -29,10 +29,10 @@ def _draws(program, transitions, key, num_samples):
     return jax.vmap(lambda values: _world(program, values))(mcmc.get_samples())
 
 
-def _worst_error(worlds, posterior):
+def _worst_error(mdps, posterior):
     """The largest error of a mean, in standard errors."""
     exact, worst = posterior.mean_mdp(), 0.0
-    for draws, mean in ((worlds.transition_probs, exact.transition_probs), (worlds.reward, exact.reward)):
+    for draws, mean in ((mdps.transition_probs, exact.transition_probs), (mdps.reward, exact.reward)):
         draws, mean = np.asarray(draws, np.float64), np.asarray(mean, np.float64)
         free = draws.std(0) > 1e-6
         np.testing.assert_allclose(draws.mean(0)[~free], mean[~free], atol=1e-6)
@@ -54,10 +54,10 @@ def _data(program):
 def test_nuts_on_the_joint_model_agrees_with_a_tied_posterior(key):
     program = ACCEPTED["tied"]
     transitions = _data(program)
-    worlds = _draws(program, transitions, key, 2000)
-    assert _worst_error(worlds, infer(key, program.prior, transitions, space=program.space)) < 6.0
+    mdps = _draws(program, transitions, key, 2000)
+    assert _worst_error(mdps, infer(key, program.prior, transitions, space=program.space)) < 6.0
     untied = dirichlet_bernoulli(1.0, 1.5, 0.5)
-    assert _worst_error(worlds, infer(key, untied, transitions, space=program.space)) > 10.0
+    assert _worst_error(mdps, infer(key, untied, transitions, space=program.space)) > 10.0
 
 
 @pytest.mark.slow
@@ -65,5 +65,5 @@ def test_nuts_on_the_joint_model_agrees_with_a_tied_posterior(key):
 def test_nuts_on_the_joint_model_agrees(name, key):
     program = ACCEPTED[name]
     transitions = _data(program)
-    worlds = _draws(program, transitions, key, 4000)
-    assert _worst_error(worlds, infer(key, program.prior, transitions, space=program.space)) < 6.0
+    mdps = _draws(program, transitions, key, 4000)
+    assert _worst_error(mdps, infer(key, program.prior, transitions, space=program.space)) < 6.0

@@ -104,7 +104,7 @@ def test_another_version_is_refused(cases, tmp_path, monkeypatch):
     monkeypatch.setattr("bayes_mdp.inference.storage.FORMAT_VERSION", 99)
     save(cases("flat").prior, tmp_path / "belief")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="format version 99, expected 1"):
+    with pytest.raises(ValueError, match="format version 99, expected 2"):
         load(tmp_path / "belief")
 
 

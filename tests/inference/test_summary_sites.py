@@ -29,7 +29,7 @@ def test_a_line_for_each_parent():
     assert heading == "Latent sites (posterior)"
     assert names.split() == ["site", "mean", "sd", "5", "%", "95", "%", "ess", "r-hat"]
     cells = line.split()
-    scale = np.asarray(posterior.hyper["scale"], float)
+    scale = np.asarray(posterior.hyperparameters["scale"], float)
     np.testing.assert_allclose(float(cells[1]), scale.mean(), rtol=1e-3)
     np.testing.assert_allclose(float(cells[2]), scale.std(), rtol=1e-3)
     chains: Any = posterior.mcmc
@@ -60,7 +60,7 @@ def test_table_of_a_collapsed_posterior_is_by_total_variance():
     frame = table(collapsed()).set_index(["state", "action"])
     posterior = collapsed()
     counts = np.asarray(posterior.seen.transition_probs.counts)[0]
-    parts = [stats.dirichlet(counts + float(scale)) for scale in posterior.hyper["scale"]]
+    parts = [stats.dirichlet(counts + float(scale)) for scale in posterior.hyperparameters["scale"]]
     means, variances = (np.array([getattr(part, name)() for part in parts]) for name in ("mean", "var"))
     row = frame.loc[("low", "stay")]
     best = means.mean(0).argmax()

@@ -24,7 +24,7 @@ def require_rows(posterior: Any, who: str) -> None:
     require_ability(rows, CanMean, who)
     require_ability(rows, HasVariances, who)
     if not rows.independent_rows:
-        ties = posterior.ties if isinstance(posterior, NamesSharedParameters) else None
+        ties = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
         raise ValueError(
             f"posterior has rows that are not independent ({ties or 'it does not say which'}), expected independent "
             f"rows, or a mixture of posteriors with such, for {who}: draws serve any belief (exact.by_draws)"

@@ -108,7 +108,7 @@ def _validity(
     if not isinstance(rows, HasVariances):
         return Validity("heuristic", "the belief does not say whether its rows are independent")
     if not rows.independent_rows:
-        ties = posterior.ties if isinstance(posterior, NamesSharedParameters) else None
+        ties = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
         return Validity("heuristic", f"rows are not independent ({ties or 'the belief does not say which'})")
     again = why_met_again(posterior, mean, probs, objective)
     if again is not None:

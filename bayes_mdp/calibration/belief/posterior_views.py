@@ -64,7 +64,7 @@ def program_of(posterior: FittedPosterior) -> Prior | None:
 def sites_of(posterior: FittedPosterior) -> dict[str, Array]:
     """Draws of the latent sites that the posterior holds by name: site -> [K ...]."""
     if isinstance(posterior, CollapsedPosterior | Mixture):
-        return posterior.hyper
+        return posterior.hyperparameters
     return posterior.sites if isinstance(posterior, SampledPosterior) else {}
 
 

@@ -146,7 +146,7 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
     """
     if isinstance(posterior, ConjugatePosterior):
         return _closed_form(before_data(posterior), draws, rows=True, rewards=True)
-    made = isinstance(posterior, Mixture) and bool(posterior.hyper)
+    made = isinstance(posterior, Mixture) and bool(posterior.hyperparameters)
     if not made and not isinstance(posterior, CollapsedPosterior | SampledPosterior):
         raise TypeError(f"posterior is a {type(posterior).__name__}, expected one as infer returns it")
     program = program_of(posterior)

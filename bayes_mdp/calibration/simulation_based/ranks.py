@@ -217,7 +217,7 @@ def look_at_draws(
     if isinstance(thin, HasSites):
         sites = {name: values[kept] for name, values in thin.sites.items()}
         return jax.vmap(lambda sites: look(law_of_sites(sites, design.prior, space)))(sites), sites
-    sites = {name: values[kept] for name, values in thin.hyper.items()}
+    sites = {name: values[kept] for name, values in thin.hyperparameters.items()}
     return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
 
 

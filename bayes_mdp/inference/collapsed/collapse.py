@@ -6,7 +6,6 @@ rows, normal-gamma and other conjugate marginals. The density of h stays NumPyro
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,8 @@ from bayes_mdp.inference.detection.certify import TOLERANCE, certify, invent, si
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.inference.draws.chains import Site
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.tracing import traced_alone
 
@@ -42,7 +43,7 @@ def log_evidence(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior 
     """log p(data of `seen` | hyperparameters), the conjugate sites integrated out."""
     if isinstance(seen, Grouped):
         return seen.log_evidence(hierarchy.given(values, seen.seen))
-    return hierarchy.given(values, seen).log_evidence
+    return jnp.asarray(hierarchy.given(values, seen).log_evidence)
 
 
 @traced_alone
@@ -56,7 +57,7 @@ def _run_hyperparameters(hierarchy: Hierarchy) -> dict[str, Array]:
     program = hierarchy.program
     dummies = conjugate_inside(program, hierarchy.hyperparameters)
 
-    def hidden(message: dict[str, Any]) -> bool:
+    def hidden(message: Site) -> bool:
         return message["name"] in dummies or message["type"] == "deterministic"
 
     # A conjugate site at any value of its support: hidden, it adds no density, and nothing below reads it.
@@ -74,6 +75,7 @@ def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
     """
     if any(site.name == EVIDENCE for site in program.sites):
         raise NotConjugate(f"prior: site {EVIDENCE!r} has a name of the library's own, expected another name")
+    # Structure by data flow, then numbers: at further hyperparameter values the closed form must match the program.
     hierarchy, forms = find_hierarchy(program, rng)
     # The first values only gave the tables; at the others the closed form is compared with the program.
     for values, detected in forms[1:]:
@@ -98,9 +100,10 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
 
     With it and the certificate of the conjugate sites, every factor of p(h, conjugate sites, data) has been compared.
     """
+    # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
     program, transitions = hierarchy.program, invent(detected, rng)
     found = site_densities(program, {**conjugate_inside(program, hierarchy.hyperparameters), **values}, transitions)
-    # The conjugate sites and the data stand below; what is left is the density of the hyperparameters.
+    # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
     below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
     expected = np.array([value for name, value in found.items() if name not in below])
     given = float(_compiled_prior(hierarchy)(dict(values)))
@@ -112,5 +115,5 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
 
 
 @lru_cache(maxsize=64)
-def _compiled_prior(hierarchy: Hierarchy) -> Callable[[Any], Any]:
+def _compiled_prior(hierarchy: Hierarchy) -> Callable[[dict[str, AnyArray]], Float[Array, ""]]:
     return jax.jit(lambda values: log_collapsed(hierarchy, values, jax.tree.map(jnp.asarray, hierarchy.prior)))

@@ -23,8 +23,8 @@ NUM_RECHECKED = 2
 
 
 @lru_cache(maxsize=64)
-def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
-    """Collapsed inference as a function of what was seen (a `ConjugatePosterior` that holds the statistics)."""
+def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit[CollapsedPosterior]:
+    """Collapsed inference as a function of the data statistics (held by a `ConjugatePosterior`)."""
     before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
     draw, classes = jax.jit(jax.vmap(hierarchy.draw)), find_classes(hierarchy)
     drawable = hierarchy.program.drawable
@@ -38,6 +38,7 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> CollapsedPosterior:
         seen = before if data is None else refit(before, data)
         chains = None
+        # Without data, and where running the program draws from the prior, no chains are needed.
         if data is None and drawable:
             total = options.num_chains * options.num_samples
             draws = {name: x[None] for name, x in draw(jax.random.split(key, total)).items()}
@@ -45,8 +46,9 @@ def fit_of(hierarchy: Hierarchy, options: NUTS = NUTS()) -> Fit:
             chains = chains_of(key, grouped(seen, classes))
             draws = chains.draws
         flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
+        # The certificate once more where the result is used: at draws from the posterior.
         chosen = np.linspace(0, len(next(iter(flat.values()))) - 1, NUM_RECHECKED).astype(int)
-        if all(np.isfinite(x[chosen]).all() for x in flat.values()):  # otherwise the chains say what is wrong
+        if all(np.isfinite(x[chosen]).all() for x in flat.values()):  # otherwise `Chains.problems` reports it
             recheck(hierarchy, {name: x[chosen] for name, x in flat.items()}, np.random.default_rng(0))
         return jax.tree.map(np.asarray, replace(mix(draws, seen, classes), mcmc=chains, options=options))
 

@@ -5,16 +5,17 @@ second is a `ConjugatePosterior` for each draw. New data d multiply the weight o
 ratio of conjugate evidences.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_arrays, with_prior_arrays
@@ -30,17 +31,21 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import check_count, is_concrete
 from bayes_mdp.random.resampling import systematic
 
 DENSE = 2**14  # concentrations above which a transition is weighed by its own row alone
 SHARE = 0.5
 LOW_SHARE = 0.5
-"""Effective sample size, as a share of the components, below which `problems` says so."""
+"""Effective sample size, as a share of the components, below which `problems` reports it."""
+
+Loop: TypeAlias = tuple[ConjugatePosterior, Float[Array, " K"]]
+"""Statistics of the data so far, and log p(data so far | component)."""
 
 
 class CollapsedPosterior(MixturePosterior):
-    """A weighted mixture of conjugate posteriors that share what they have seen (built by `infer`).
+    """A weighted mixture of conjugate posteriors that share the statistics of the data (built by `infer`).
 
     Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
     move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
@@ -51,22 +56,22 @@ class CollapsedPosterior(MixturePosterior):
         values: for each prior parameter array [K G], the parameters of K components, one for each class.
         index: for each of these arrays, the class of each entry.
         log_weights: [K], up to a constant.
-        hyper: {site: [K ...]}, the draws of the hyperparameters.
+        hyperparameters: {site: [K ...]}, the draws of the hyperparameters.
         stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.
         mcmc: the chains behind the draws; None: draws from the prior, or thinned ones.
         hierarchy: the program; None after `load`: such a posterior updates, and cannot be refitted.
         options: of NUTS when it is refitted.
-        share: the effective sample size, as a share of K, below which it asks to be refitted.
-        moves: Metropolis steps of every component after each update (resampled first where they ask to be refitted);
+        share: the effective sample size, as a share of K, below which `needs_refit` is true.
+        moves: Metropolis steps of every component after each update (resampled first where `needs_refit` is true);
             0: none, weights alone.
     """
 
     seen: ConjugatePosterior
-    values: tuple[Float[Array, "K G"], ...]
-    index: tuple[Int[Array, "..."], ...]
-    log_weights: Float[Array, " K"]
-    hyper: dict[str, Array]
-    stream: Array
+    values: tuple[Float[AnyArray, "K _"], ...]
+    index: tuple[Int[AnyArray, "..."], ...]
+    log_weights: Float[AnyArray, " K"]
+    hyperparameters: dict[str, AnyArray]
+    stream: UInt32[AnyArray, " 2"]
     mcmc: Chains | None = None
     hierarchy: Hierarchy | None = eqx.field(static=True, default=None)
     options: NUTS = eqx.field(static=True, default=NUTS())
@@ -96,7 +101,7 @@ class CollapsedPosterior(MixturePosterior):
         """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
         return jax.vmap(self.component)(jnp.arange(self.num_components))
 
-    def component(self, k: Any) -> ConjugatePosterior:
+    def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
         return with_prior_arrays(self.seen, leaves)
@@ -106,13 +111,13 @@ class CollapsedPosterior(MixturePosterior):
 
         Empty where the draws are not those of its chains. Host side.
         """
-        if self.mcmc is None or not self.mcmc.are_those_of(self.hyper, self.num_components):
+        if self.mcmc is None or not self.mcmc.are_those_of(self.hyperparameters, self.num_components):
             return {}
         prior = list(zip(self.values, self.index, strict=True))
         return dict(of_conjugate_sites(self.seen, prior, (self.mcmc.num_chains, self.mcmc.num_samples)))
 
     def problems(self) -> list[str]:
-        """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
+        """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
         size = float(self.effective_sample_size())
         if not size >= LOW_SHARE * self.num_components:
@@ -139,17 +144,17 @@ class CollapsedPosterior(MixturePosterior):
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the hyperparameters."""
         ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
-        return LatentSites(self.hyper, self.weights, True, ess, r_hat)
+        return LatentSites(self.hyperparameters, self.weights, True, ess, r_hat)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         return self.seen.visit_counts()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""
         return self.effective_sample_size() < self.share * self.num_components
 
-    def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "CollapsedPosterior":
+    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "CollapsedPosterior":
         """The posterior after one transition, a block, or `Counts`.
 
         Components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`, components are
@@ -177,58 +182,61 @@ class CollapsedPosterior(MixturePosterior):
     def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
         """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
 
-        Resampling and the steps keep the posterior: resampled weights are equal because the draws now stand as often as
-        they weighed, and the steps leave p(hyperparameters | data) invariant.
+        Resampling and the steps keep the posterior: resampled weights are equal because each draw is repeated in
+        proportion to its weight, and the steps leave p(hyperparameters | data) invariant.
 
         Args:
-            learnt: whether the update before taught anything; where it did not, nothing moves.
+            learnt: whether the last update had any weight; where it had none, nothing moves.
         """
         assert self.hierarchy is not None
-        # The data are in the weights: seeds that have seen different things move differently.
+        # The weights depend on the data: seeds with different data get different random numbers.
         stream = jax.random.wrap_key_data(jnp.asarray(self.stream))
         key = jax.random.fold_in(stream, jnp.sum(self.visit_counts()).astype(jnp.int32))
         salt = jax.lax.bitcast_convert_type(jnp.asarray(self.log_weights, jnp.float32).sum(), jnp.int32)
         key_resample, key_move = jax.random.split(jax.random.fold_in(key, salt))
+        # Resample-move: systematic resampling only where the weights have degenerated, then Metropolis steps.
         low, number = learnt & self.needs_refit(), self.num_components
         chosen = jnp.where(low, systematic(key_resample, self.weights, number), jnp.arange(number))
         log_weights = jnp.where(low, 0.0, self.log_weights)
-        resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyper.items()}
-        hyper = moved(key_move, self.hierarchy, self.seen, resampled, self.moves)
-        values = compress(self.hierarchy, self._classes(), hyper)
-        hyper, values = jax.tree.map(
-            lambda new, old: jnp.where(learnt, new.astype(old.dtype), old), (hyper, values), (self.hyper, self.values)
+        resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
+        hyperparameters = moved(key_move, self.hierarchy, self.seen, resampled, self.moves)
+        values = compress(self.hierarchy, self._classes(), hyperparameters)
+        hyperparameters, values = jax.tree.map(
+            lambda new, old: jnp.where(learnt, new.astype(old.dtype), old),
+            (hyperparameters, values),
+            (self.hyperparameters, self.values),
         )
-        return replace(self, hyper=hyper, values=values, log_weights=log_weights)
+        return replace(self, hyperparameters=hyperparameters, values=values, log_weights=log_weights)
 
-    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
         self.seen.check(transitions, weight)
 
-    def _gain(self, transitions: Transitions | Counts, weight: Any) -> Float[Array, " K"]:
+    def _gain(self, transitions: Transitions | Counts, weight: ArrayLike) -> Float[Array, " K"]:
         """log p(data | what was seen, component), up to a constant."""
         if isinstance(transitions, Transitions) and np.size(self.index[0]) > DENSE:
             return self._gain_by_rows(transitions, weight)
         # The data alone, under the component's belief so far as the prior: their evidence is the predictive density.
         block = forgotten(self.seen).update(transitions, weight)
 
-        def evidence(k: Any) -> Float[Array, ""]:
-            return with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence
+        def evidence(k: Int[Array, ""]) -> Float[Array, ""]:
+            return jnp.asarray(with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence)
 
         return jax.vmap(evidence)(jnp.arange(self.num_components))
 
-    def _gain_by_rows(self, transitions: Transitions, weight: Any) -> Float[Array, " K"]:
+    def _gain_by_rows(self, transitions: Transitions, weight: ArrayLike) -> Float[Array, " K"]:
         """The same, one transition after the other, each by its own row and cell."""
         block = jax.tree.map(jnp.atleast_1d, transitions)
         weights = jnp.broadcast_to(jnp.asarray(weight, float), block.state.shape)
 
-        def see(loop: tuple[ConjugatePosterior, Array], x: tuple[Transitions, Array]) -> tuple[Any, None]:
+        def see(loop: Loop, x: tuple[Transitions, Float[Array, ""]]) -> tuple[Loop, None]:
             seen, total = loop
             return (seen.update(*x), total + replace(self, seen=seen)._gain_of_one(*x)), None
 
         start = jax.tree.map(jnp.asarray, self.seen), jnp.zeros(self.num_components)
         return lax.scan(see, start, (block, weights))[0][1]
 
-    def _gain_of_one(self, transition: Transitions, weight: Any) -> Float[Array, " K"]:
+    def _gain_of_one(self, transition: Transitions, weight: Float[Array, ""]) -> Float[Array, " K"]:
         rows, rewards = self.seen.transition_probs, self.seen.reward_cells
         cell, outcome = transition.cell(self.space), transition.outcome(self.space.n_states)
         row, column = rows.place(cell, outcome)
@@ -236,23 +244,24 @@ class CollapsedPosterior(MixturePosterior):
         concentration = prior + jnp.asarray(rows.counts).at[row].get(mode="clip")
         chosen, total = jnp.take(concentration, column, axis=-1, mode="clip"), concentration.sum(-1)
         believed = (row < len(rows.prior)) & (column < prior.shape[-1]) & (weight > 0)
+        # Pólya urn: log E[p_o^w] = log rising(c_o, w) - log rising(c0, w) for each component.
         rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), weight) - log_rising(total, weight)
         gain = jnp.where(believed, rising, 0.0)
         if transition.reward is None or isinstance(rewards, KnownRewards):
             return gain
         weight, reward = transition.observed_rewards(weight)
-        leaf = rewards.leaf(cell, outcome)
-        leaves = [jnp.asarray(v)[:, i.at[leaf].get(mode="clip")] for v, i in self._reward_parameters()]
+        element = rewards.element(cell, outcome)
+        leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
-        belief = belief.after(jnp.asarray(rewards.data).at[leaf].get(mode="clip"))
+        belief = belief.after(jnp.asarray(rewards.data).at[element].get(mode="clip"))
         density = belief.log_marginal(statistics(weight, reward, 0.0))
-        return gain + jnp.where((leaf < len(rewards.data)) & (weight > 0), density, 0.0)
+        return gain + jnp.where((element < len(rewards.data)) & (weight > 0), density, 0.0)
 
     def _reward_parameters(self) -> list[tuple[Array, Array]]:
-        return [(v, jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
+        return [(jnp.asarray(v), jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
     def refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
-        """The same posterior with new draws of the hyperparameters, by NUTS on all that was seen. Traceable, and slow.
+        """The same posterior with new draws of the hyperparameters, by NUTS given all data. Traceable, and slow.
 
         Raises:
             ValueError: the program is not at hand (after `load`).
@@ -268,6 +277,7 @@ class CollapsedPosterior(MixturePosterior):
 
     def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
         assert self.hierarchy is not None
+        # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
         chains = run_chains(key, collapsed_model(self.hierarchy), self.seen, self.options)
         fitted = from_draws(self.hierarchy, chains.draws, self.seen, self._classes(), self.num_components)
         kept = {"options": self.options, "share": self.share, "moves": self.moves}
@@ -287,15 +297,16 @@ class CollapsedPosterior(MixturePosterior):
             moves: see the class.
         """
         check_count("num", num, 8)
+        # Equal weights after systematic resampling; NUTS options are cut down for refits inside compiled loops.
         chosen = systematic(key, self.weights, num)
-        values, hyper = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyper))
+        values, hyperparameters = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (self.values, self.hyperparameters))
         options = NUTS(min(self.options.num_warmup, 300), max(2 * num, 200), 1, self.options.kernel)
         stream = jax.random.key_data(jax.random.fold_in(key, 1))
         weights = jnp.zeros(num, jnp.asarray(values[0]).dtype)
         return replace(
             self,
             values=values,
-            hyper=hyper,
+            hyperparameters=hyperparameters,
             log_weights=weights,
             stream=stream,
             mcmc=None,
@@ -306,7 +317,7 @@ class CollapsedPosterior(MixturePosterior):
 
 def from_draws(
     hierarchy: Hierarchy,
-    draws: dict[str, Float[Array, "C N ..."]],
+    draws: Mapping[str, AnyArray],
     seen: ConjugatePosterior,
     classes: Classes,
     num_components: int | None = None,
@@ -315,6 +326,7 @@ def from_draws(
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in hierarchy.hyperparameters}
     total = len(next(iter(flat.values())))
     if num_components is not None:
+        # Evenly spaced over all chains: neighbouring draws are correlated.
         chosen = np.linspace(0, total - 1, num_components).astype(int)
         flat, total = {name: x[chosen] for name, x in flat.items()}, num_components
     values = compress(hierarchy, classes, flat)
@@ -323,7 +335,7 @@ def from_draws(
         values=values,
         index=classes.index,
         log_weights=jnp.zeros(total),
-        hyper=flat,
+        hyperparameters=flat,
         stream=jnp.zeros(2, jnp.uint32),
         hierarchy=hierarchy,
     )
@@ -337,15 +349,16 @@ def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPost
 def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:
     """What `posterior` believes, as a belief before any data."""
     rows, rewards = posterior.transition_probs, posterior.reward_cells
-    posterior = replace(posterior, transition_probs=rows.with_prior(rows.leaf_concentration))
+    posterior = replace(posterior, transition_probs=rows.with_prior(rows.site_concentration))
     if isinstance(rewards, RewardCells):
-        posterior = eqx.tree_at(lambda p: p.reward_cells.prior, posterior, rewards.leaf_belief)
+        posterior = eqx.tree_at(lambda p: p.reward_cells.prior, posterior, rewards.site_belief)
     return forgotten(posterior)
 
 
 def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
     """`posterior` before any data."""
     rows, rewards = posterior.transition_probs, posterior.reward_cells
+    # Statistics are zeroed, prior parameters and tables stay.
     rows = replace(rows, counts=jnp.zeros(jnp.shape(rows.counts)))
     if isinstance(rewards, RewardCells):
         rewards = replace(rewards, data=jnp.zeros(jnp.shape(rewards.data)))
@@ -353,7 +366,7 @@ def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
     return replace(posterior, transition_probs=rows, reward_cells=rewards, visits=visits, constant=jnp.zeros(()))
 
 
-def _first(index: Array, size: int) -> Array:
+def _first(index: Int[AnyArray, "..."], size: int) -> Int[Array, " {size}"]:
     """One entry of each class."""
     flat = jnp.ravel(jnp.asarray(index))
     return jnp.zeros(size, jnp.int32).at[flat].set(jnp.arange(flat.size, dtype=jnp.int32))

@@ -4,11 +4,12 @@ Prior parameters: a hierarchical prior has few distinct numbers (a sticky prior 
 however many entries its rows have. They are kept once for each class of entries that are always equal, which is read
 from the data flow of the program: the same operations on the same hyperparameters and constants.
 
-Counts: the log evidence of Dirichlet rows is a sum over the entries that were seen. A million transitions of a prior
+Counts: the log evidence of Dirichlet rows is a sum over the observed entries. A million transitions of a prior
 with a few distinct concentrations hold a few hundred different (concentration, count) pairs; each is weighed once.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,10 +18,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, with_parameters
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, Values, with_parameters
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.mdp.typing import AnyArray
 
 SMALL = 4096
 """Arrays of up to so many entries are kept as they are: every entry its own class, every count by itself."""
@@ -29,18 +31,18 @@ SMALL = 4096
 class Classes(NamedTuple):
     """For every parameter array: the class of each entry [shape], and one entry (flat) of each class [G]."""
 
-    index: tuple[Any, ...]
-    first: tuple[Any, ...]
+    index: tuple[Int[AnyArray, "..."], ...]
+    first: tuple[Int[AnyArray, " G"], ...]
 
 
-def prior_arrays(posterior: ConjugatePosterior) -> list[Any]:
+def prior_arrays(posterior: ConjugatePosterior) -> list[AnyArray]:
     """The prior parameter arrays of a posterior: concentrations, then those of the rewards."""
     rewards = posterior.reward_cells
     belief = rewards.prior if isinstance(rewards, RewardCells) else None
     return jax.tree.leaves((posterior.transition_probs.prior, belief))
 
 
-def with_prior_arrays(posterior: ConjugatePosterior, leaves: list[Any]) -> ConjugatePosterior:
+def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray]) -> ConjugatePosterior:
     """`posterior` with other prior parameters, as `prior_arrays` lists them."""
     rewards = posterior.reward_cells
     belief = None
@@ -66,19 +68,20 @@ def _numbered(symbols: np.ndarray) -> np.ndarray:
     return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 
 
-def compress(hierarchy: Hierarchy, classes: Classes, values: dict[str, Array]) -> tuple[Float[Array, "N G"], ...]:
+def compress(hierarchy: Hierarchy, classes: Classes, values: Values) -> tuple[Float[Array, "N _"], ...]:
     """The parameters of each class at `values` {hyperparameter: [N ...]}. Traceable."""
 
-    def one(value: dict[str, Array]) -> tuple[Array, ...]:
+    def one(value: Values) -> tuple[Array, ...]:
         leaves = jax.tree.leaves(hierarchy.parameters(value))
         return tuple(leaf.ravel()[first] for leaf, first in zip(leaves, classes.first, strict=True))
 
+    # `lax.map` holds the full arrays of one draw at a time.
     large = sum(i.size for i in classes.index) > SMALL
-    return lax.map(one, values) if large else jax.vmap(one)(values)
+    return lax.map(one, dict(values)) if large else jax.vmap(one)(dict(values))
 
 
 class Grouped(eqx.Module):
-    """What was seen, with the counts of the rows in groups.
+    """Statistics of the data, with the counts of the rows in groups.
 
     Args:
         seen: the statistics of all data.
@@ -88,14 +91,15 @@ class Grouped(eqx.Module):
     """
 
     seen: ConjugatePosterior
-    entry: Int[Array, " U"]
-    count: Float[Array, " U"]
-    times: Float[Array, " U"]
+    entry: Int[AnyArray, " U"]
+    count: Float[AnyArray, " U"]
+    times: Float[AnyArray, " U"]
 
     def log_evidence(self, posterior: ConjugatePosterior) -> Float[Array, ""]:
-        """The log evidence of `posterior`, which has seen the same under prior parameters of its own. Traceable."""
+        """The log evidence of `posterior`, which has the same data and its own prior parameters. Traceable."""
         rows, rewards = posterior.transition_probs, posterior.reward_cells
         prior = jnp.asarray(rows.prior)
+        # sum over groups of (entries in the group) * log rising(concentration, count); empty entries add zero.
         seen = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
         total = seen - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
         return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
@@ -107,9 +111,10 @@ def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | 
     if counts.size <= SMALL:
         return seen
     place = np.flatnonzero(counts)
+    # Group by (class of the concentration, count): both equal means equal terms of the evidence.
     pairs = np.stack([np.asarray(classes.index[0]).ravel()[place].astype(float), counts[place]])
     _, first, times = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     padding = (1 << max(len(first) - 1, 63).bit_length()) - len(first)
     entry = np.append(place[first], np.full(padding, place[0] if len(place) else 0)).astype(np.int32)
     count, times = (np.append(x, np.zeros(padding)) for x in (counts[place[first]], times.astype(float)))
-    return Grouped(seen, entry, count, times)  # type: ignore[arg-type]
+    return Grouped(seen, entry, count, times)

@@ -7,7 +7,7 @@ alone, never a law, so that the tables of the closed form (which element is wher
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -23,10 +23,14 @@ from bayes_mdp.inference.detection.dataflow import Entries
 from bayes_mdp.inference.detection.detect import Detected, check_sites, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
 from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
 NUM_VALUES = 3
-Values = Mapping[str, Any]
+Values: TypeAlias = Mapping[str, AnyArray | np.generic]
+"""{hyperparameter: value}."""
+Forms: TypeAlias = list[tuple[dict[str, np.ndarray], Detected]]
+"""Values of the hyperparameters, each with the closed form that it gives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +89,12 @@ class Hierarchy:
         return self.detected._replace(posterior=prior)
 
     def given(self, values: Values, seen: ConjugatePosterior) -> ConjugatePosterior:
-        """The posterior of the conjugate sites after what `seen` has seen, given the hyperparameters. Traceable."""
+        """The posterior of the conjugate sites after the data of `seen`, given the hyperparameters. Traceable."""
         return with_parameters(seen, *self.parameters(values))
 
 
 def with_parameters(
-    seen: ConjugatePosterior, concentration: Float[Array, "M K"], belief: RewardBelief | None
+    seen: ConjugatePosterior, concentration: Float[AnyArray, "M K"], belief: RewardBelief | None
 ) -> ConjugatePosterior:
     """`seen` with other prior parameters."""
     seen = replace(seen, transition_probs=seen.transition_probs.with_prior(concentration))
@@ -112,7 +116,7 @@ def conjugate_inside(program: Program, hyperparameters: tuple[str, ...]) -> dict
     return {site.name: inside(site) for site in program.latents if site.name not in hyperparameters}
 
 
-def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
     """The hierarchy of a program, and its closed forms at several draws of the hyperparameters. Host side.
 
     Raises:
@@ -124,8 +128,9 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
         try:
             return _given(program, set(moved), rng)
         except NotConjugate as error:
+            # The site that the refusal names becomes a hyperparameter, and detection starts again.
             left = {site.name for site in program.latents} - set(moved)
-            if error.site in moved:  # what made it a hyperparameter says more
+            if error.site in moved:  # the reason why it became a hyperparameter is more useful
                 raise moved[error.site] from None
             if error.site is None or error.site not in left or len(left) == 1:
                 raise
@@ -133,11 +138,10 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
             moved[error.site] = error
 
 
-def _given(
-    program: Program, hyperparameters: set[str], rng: np.random.Generator
-) -> tuple[Hierarchy, list[tuple[Any, Detected]]]:
+def _given(program: Program, hyperparameters: set[str], rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
     """The hierarchy with these hyperparameters, or what is in its way."""
     names = tuple(site.name for site in program.latents if site.name in hyperparameters)
+    # Hyperparameters are inputs of the probe, as constants are: detection then asks about the other sites alone.
     probe = Probe(program, names)
     # Structure first, before anything is drawn or compiled.
     check_sites(probe, alone=False)
@@ -149,7 +153,7 @@ def _given(
     _check_proper(program, names)
     draw = jax.jit(lambda key: draw_sites(program, names, key))
     numbers = compiled(program.evaluate)
-    forms: list[tuple[Any, Detected]] = []
+    forms: Forms = []
     # The tables are read at several values: they come out the same (shown above), the parameters do not, and the
     # certificate compares each with the program.
     for _ in range(NUM_VALUES):

@@ -6,29 +6,40 @@ Evolution*), each half of the draws moved by differences of the other half, so t
 need no tuning to its scale. Discrete hyperparameters are moved by a new value for one element.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from bayes_mdp.inference.collapsed.collapse import collapsed_model
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
 JITTER = 1e-4
 JUMP_SHARE = 0.1  # of the proposals take the whole difference: from mode to mode
 MAX_FLIPS = 8
 
+State: TypeAlias = tuple[Float[Array, "K D"], dict[str, Array], Float[Array, " K"]]
+"""Of K draws: unconstrained continuous hyperparameters, discrete ones {site: [K ...]}, potential energies."""
+Energy: TypeAlias = Callable[[Float[Array, " D"], dict[str, Array]], Float[Array, ""]]
+"""The potential energy, minus the log density, of one draw."""
+
 
 @traced_alone
 def moved(
-    key: PRNGKeyArray, hierarchy: Hierarchy, seen: ConjugatePosterior, hyper: dict[str, Array], num_moves: int
+    key: PRNGKeyArray,
+    hierarchy: Hierarchy,
+    seen: ConjugatePosterior,
+    hyperparameters: Mapping[str, AnyArray],
+    num_moves: int,
 ) -> dict[str, Array]:
     """Draws of the hyperparameters after Metropolis steps that leave their posterior given the data invariant.
 
@@ -38,16 +49,16 @@ def moved(
         key: of the proposals.
         hierarchy: the program.
         seen: the statistics of all data.
-        hyper: {site: [K ...]}, the draws; at least 8 of them, for the differences.
+        hyperparameters: {site: [K ...]}, the draws; at least 8 of them, for the differences.
         num_moves: steps of every draw.
     """
     model = collapsed_model(hierarchy)
     choices = discrete_values(hierarchy)
-    fixed = {name: x for name, x in hyper.items() if name in choices}
-    free = {name: x for name, x in hyper.items() if name not in choices}
+    fixed = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name in choices}
+    free = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name not in choices}
 
-    def conditioned(values: dict[str, Any]) -> Any:
-        return handlers.condition(model, data=values)
+    def conditioned(values: dict[str, Array]) -> Callable[..., object]:
+        return handlers.condition(model, data={**values})
 
     # Continuous hyperparameters move on the unconstrained scale, the discrete ones held; the density has its Jacobian.
     if free:
@@ -56,7 +67,7 @@ def moved(
         start = {}
     _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], start))
 
-    def energy(point: Array, values: dict[str, Array]) -> Array:
+    def energy(point: Float[Array, " D"], values: dict[str, Array]) -> Float[Array, ""]:
         return jnp.asarray(potential_energy(handlers.seed(conditioned(values), 0), (seen,), {}, unravel(point)))
 
     points = jax.vmap(lambda x: ravel_pytree(x)[0])(start)
@@ -72,10 +83,10 @@ def moved(
         free = jax.vmap(lambda x, d: constrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, unravel(x)))(
             points, fixed
         )
-    return {name: ({**free, **fixed})[name].astype(x.dtype) for name, x in hyper.items()}
+    return {name: ({**free, **fixed})[name].astype(x.dtype) for name, x in hyperparameters.items()}
 
 
-def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
+def _by_differences(key: PRNGKeyArray, state: State, energy: Energy) -> State:
     """One step of every component: each half by differences of the other."""
     points, fixed, energies = state
     number, size = points.shape
@@ -102,7 +113,7 @@ def _by_differences(key: PRNGKeyArray, state: Any, energy: Any) -> Any:
     return points, fixed, energies
 
 
-def _by_flips(key: PRNGKeyArray, state: Any, energy: Any, choices: dict[str, np.ndarray]) -> Any:
+def _by_flips(key: PRNGKeyArray, state: State, energy: Energy, choices: dict[str, np.ndarray]) -> State:
     """New values for single elements of the discrete hyperparameters, one after the other."""
     points, fixed, energies = state
     number = len(energies)

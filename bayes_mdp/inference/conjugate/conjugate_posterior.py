@@ -1,22 +1,23 @@
 """`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop."""
 
-from typing import Any
+from typing import cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION
+from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief, RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import statistics
-from bayes_mdp.inference.conjugate.variances import dirichlet_spread
+from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.summary import PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
 from bayes_mdp.models.sufficient_statistics import fit_counts
 
@@ -30,18 +31,18 @@ class ConjugatePosterior(eqx.Module):
     JAX's default width.
 
     Args:
-        transition_probs: what is believed of the rows.
-        reward_cells: what is believed of the rewards, leaf by leaf (`reward` shows it cell by cell).
+        transition_probs: the belief about the rows.
+        reward_cells: the belief about the rewards, by element of their sites (`reward`: by cell of the law).
         space: sizes, names, masks.
-        visits: [*H S A], kept only where the counts do not tell (tied or known rows), else None.
-        constant: the part of the log evidence that no belief enters: known rows, log factorials of Poisson rewards.
+        visits: [*H S A], kept only where they do not follow from the counts (shared or known rows), else None.
+        constant: the part of the log evidence without unknowns: known rows, log factorials of Poisson rewards.
     """
 
     transition_probs: DirichletRows
     reward_cells: RewardCells | KnownRewards
     space: StateActionSpace
-    visits: Pairs | None
-    constant: Float[Array, ""]
+    visits: Float[AnyArray, "*H S A"] | None
+    constant: RealScalar
 
     def __str__(self) -> str:
         return describe(self)
@@ -52,28 +53,28 @@ class ConjugatePosterior(eqx.Module):
         return "exact"
 
     @property
-    def reward(self) -> Any:
+    def reward(self) -> RewardBelief | Float[AnyArray, "*cells"]:
         """The belief about the rewards after data, `.loc`, ... by family, [*H S A] or [*H S A O]; known: the array."""
         return self.reward_cells.mean() if isinstance(self.reward_cells, KnownRewards) else self.reward_cells.belief
 
     @property
-    def legal(self) -> Any:
-        """Bool[S A], or None: all actions exist."""
+    def legal(self) -> Bool[AnyArray, "S A"] | None:
+        """Which actions exist; None: all do."""
         return self.space.legal
 
     @property
     def independent_rows(self) -> bool:
-        """Whether the rows and rewards of different pairs are independent: the premise of the uncertainty theorems."""
+        """Whether rows and rewards of different pairs are independent, as the uncertainty theorems assume."""
         return self.transition_probs.independent and self.reward_cells.independent
 
     @property
-    def ties(self) -> str | None:
+    def shared_parameters(self) -> str | None:
         """The first two pairs that are not independent, in words; None: all are."""
         if self.independent_rows:
             return None
         if not is_concrete(self):
-            return "some rows or rewards are tied"
-        return self.transition_probs.ties(self.space) or self.reward_cells.ties(self.space)
+            return "some rows or rewards share parameters"
+        return self.transition_probs.shared_parameters(self.space) or self.reward_cells.shared_parameters(self.space)
 
     @property
     def rewards_by_outcome(self) -> bool:
@@ -81,7 +82,7 @@ class ConjugatePosterior(eqx.Module):
         return self.reward_cells.by_outcome
 
     @property
-    def log_evidence(self) -> Any:
+    def log_evidence(self) -> float | Float[Array, ""]:
         """log p(next states, rewards | states, actions) of the data as a sequence, known rows included.
 
         A Python float computed in float64; inside a trace an array. nan after `Counts` of Poisson rewards, which do not
@@ -103,8 +104,15 @@ class ConjugatePosterior(eqx.Module):
         key_rows, key_rewards = jax.random.split(key)
         return self._mdp(self.transition_probs.sample(key_rows), self.reward_cells.sample(key_rewards))
 
-    def sample_next(self, key: PRNGKeyArray, values: Any, layer: Any, inflation: Any = 1, pseudo: Any = None) -> Pairs:
-        """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; tied rows are drawn as one."""
+    def sample_next(
+        self,
+        key: PRNGKeyArray,
+        values: Float[AnyArray, " S"],
+        layer: IntScalar,
+        inflation: RealScalar = 1,
+        pseudo: tuple[RealScalar, RealScalar] | None = None,
+    ) -> Float[Array, "S A"]:
+        """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; shared rows are drawn as one."""
         step = None if self.space.horizon is None else layer
         return self.transition_probs.sample_next(key, self._with_end(values), step, inflation, pseudo)
 
@@ -114,21 +122,24 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: that of a reward does not exist (normal-gamma concentration <= 1/2); inside a trace it is nan.
         """
+        # Outside a trace a mean that does not exist is refused, with the first cell; inside it stays nan.
         mean = self.reward_cells.mean()
         if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
             self._refuse(np.isnan(mean), MIN_CONCENTRATION, "expectation")
             mean = jnp.nan_to_num(mean)  # of illegal pairs, and of outcomes that cannot be
         return self._mdp(self.transition_probs.mean(), mean)
 
-    def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[Array, "*cells"]) -> MDP:
+    def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> MDP:
+        # A cell matters only where its outcome has positive probability.
         if self.reward_cells.by_outcome:
             # An outcome of probability zero adds nothing, even where its reward has no mean.
             reward = jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
+        # The last outcome is the end of the episode: it is no state of the MDP.
         probs, ends = (rows[..., :-1], rows[..., -1]) if self.space.ends else (rows, None)
         return MDP(probs, reward, end_probs=ends, legal=self.space.legal)
 
     def visit_counts(self) -> Pairs:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         return self.transition_probs.visits() if self.visits is None else jnp.asarray(self.visits)
 
     def reward_variance(self) -> Pairs:
@@ -137,13 +148,14 @@ class ConjugatePosterior(eqx.Module):
         Raises:
             ValueError: it does not exist (normal-gamma concentration <= 1); inside a trace it is inf.
         """
+        # The Bellman backup of V = 0 is the expected reward alone.
         zero = jnp.zeros(self.space.n_states)
         return self.bellman_variance(zero, 0.0) if self.rewards_by_outcome else self.expected_reward_variance()
 
     def expected_reward_variance(self) -> Pairs:
         """Epistemic variance of the mean reward given the outcome, averaged over outcomes.
 
-        It is pbar . v of SPEC 2.4 and Part 3, and `reward_variance` where rewards do not depend on the outcome.
+        It is pbar . v, v the variances given the outcome; `reward_variance` where rewards do not depend on the outcome.
 
         Raises:
             ValueError: as `reward_variance`.
@@ -151,69 +163,73 @@ class ConjugatePosterior(eqx.Module):
         return variances.average(self.transition_probs, self.reward_cells, self._variance())
 
     def _variance(self) -> Float[Array, "*cells"]:
-        variance = self.reward_cells.variance()
+        variance = jnp.asarray(self.reward_cells.variance())
         if is_concrete(variance, self.space):
             self._refuse(np.asarray(jnp.isinf(variance)), 1, "variance")
         return variance
 
-    def _refuse(self, missing: Any, least: float, moment: str) -> None:
+    def _refuse(self, missing: Bool[np.ndarray, "*cells"], least: float, moment: str) -> None:
         """Refuse normal-gamma beliefs about the rewards of legal pairs that have no such moment."""
         if self.reward_cells.by_outcome:
-            missing = (missing & (np.asarray(self.transition_probs.mean()) > 0)).any(-1)
+            missing = np.any(missing & (np.asarray(self.transition_probs.mean()) > 0), axis=-1)
         legal = True if self.space.legal is None else self.space.legal
         index = first_index(missing & legal)
         if index is not None:
-            concentration = np.asarray(self.reward.concentration)[index]
+            belief = self.reward
+            assert isinstance(belief, NormalGammaBelief)
+            concentration = np.asarray(belief.concentration)[index]
             raise ValueError(
                 f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than "
                 f"{least}: the {moment} of the mean reward of state {self.space.state_names[index[-2]]!r}, "
                 f"action {self.space.action_names[index[-1]]!r} does not exist"
             )
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), covariances included.
 
         Args:
-            values: [S] or, where there is a horizon, [H S]: `values[h]` is the worth of the states that step h leads
-                *to* (of step h + 1). An end is worth nothing.
+            values: [S] or, where there is a horizon, [H S]: `values[h]` is the target of the states that step h leads
+                *to* (of step h + 1). The value of an end is 0.
             discount: a number.
 
         The variance is exact for fixed `values`: with pbar the mean row and c0 its concentration,
-        Var_pbar(m + discount values) / (c0 + 1) + E[p' Cov(reward) p] (SPEC Part 3).
+        Var_pbar(m + discount values) / (c0 + 1) + E[p' Cov(reward) p].
 
         Raises:
             ValueError: as `reward_variance`; not inside a trace: a value that is not finite, a discount outside [0, 1].
         """
-        worth = self._worth(values, discount)
-        return variances.bellman_variance(self.transition_probs, self.reward_cells, worth, self._variance())
+        target = self._discounted(values, discount)
+        return variances.bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
-    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
 
         Var_pbar(m + discount values) / (c0 + 1), m where it depends on the outcome. Arguments, errors: as there.
         """
-        return variances.transition_variance(self.transition_probs, self.reward_cells, self._worth(values, discount))
+        return variances.transition_variance(
+            self.transition_probs, self.reward_cells, self._discounted(values, discount)
+        )
 
-    def predictive_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def predictive_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of one observed reward + discount values(outcome) under the posterior predictive.
 
         Var_pbar(m + discount values) + pbar . (v + noise): epistemic and aleatoric together, the noise of rewards
         included. Arguments and errors: as `bellman_variance`.
         """
-        worth = self._worth(values, discount)
-        return variances.predictive_variance(self.transition_probs, self.reward_cells, worth, self._variance())
+        target = self._discounted(values, discount)
+        return variances.predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
-    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |x(o)| over possible outcomes o, where x is what the row multiplies in the Bellman equation.
 
         x = values, or m + discount values where rewards depend on the outcome: what q_max of the uncertainty Bellman
         equation must bound. Arguments: as `bellman_variance`.
         """
-        worth = self._worth(values, discount if self.rewards_by_outcome else 1.0)
-        return variances.row_bound(self.transition_probs, self.reward_cells, worth)
+        target = self._discounted(values, discount if self.rewards_by_outcome else 1.0)
+        return variances.row_bound(self.transition_probs, self.reward_cells, target)
 
-    def _worth(self, values: Any, discount: Any) -> Float[Array, "*H 1 1 O"]:
-        """discount values, an end worth nothing, to be broadcast against rows."""
+    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[Array, "*steps 1 1 O"]:
+        """discount values, an end target nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)
             gamma = np.asarray(discount)
@@ -221,13 +237,13 @@ class ConjugatePosterior(eqx.Module):
         values = jnp.asarray(values, jnp.asarray(self.transition_probs.prior).dtype)
         return jnp.expand_dims(discount * self._with_end(values), (-3, -2))
 
-    def _with_end(self, values: Float[Array, "*H S"]) -> Float[Array, "*H O"]:
+    def _with_end(self, values: Float[AnyArray, "*H S"]) -> Float[AnyArray, "*H O"]:
         return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.space.ends else values
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor by which an unknown row enters the uncertainty Bellman equation.
 
-        Its term there is discount^2 q_max^2 spread (q_max^2 spread where rewards depend on the outcome), for values
+        Its term there is discount^2 q_max^2 factor (q_max^2 factor where rewards depend on the outcome), for values
         between -q_max and q_max. With K possible outcomes, mean row p, and c0 the total concentration:
 
         * "ratio" (K - 1) / (c0 + 1): a bound.
@@ -235,29 +251,28 @@ class ConjugatePosterior(eqx.Module):
         * "twice" 2 (1 - sum p^2) / (c0 + 1): a bound.
         * "printed" (1 - sum p^2) / (c0 + 1), the lemma of [UBE18]: **no** bound, up to a factor of two short; it is one
           only where the values lie in an interval of length q_max (rewards of one sign, say).
-        * "count" 1 / visits (where nothing was seen, "ratio"): a bound, never below "dirichlet".
+        * "count" 1 / visits (without data, "ratio"): a bound, never below "dirichlet".
 
         "Bound": of the epistemic variance that the row adds. The solution of the equation bounds the variance of the
-        value, with any of the bounds, only where rows are independent (`independent_rows`) and no state is met twice
-        (acyclic MDPs, rows of their own at every step); on cycles it can be far too small. SPEC 2.4 and Part 7 (1-3)
-        of the project.
+        value, with any of the bounds, only where rows are independent (`independent_rows`) and no state is visited
+        twice (acyclic MDPs, rows of their own at every step); on cycles it can be far too small.
 
         Raises:
             ValueError: another form.
         """
         if form == "dirichlet":  # asked for at every plan: it builds no rows
             return self.transition_probs.inverse_total()
-        return dirichlet_spread(form, self.transition_probs.concentration, self.visit_counts())
+        return dirichlet_factor(form, self.transition_probs.concentration, self.visit_counts())
 
     def expected_information(self) -> Pairs:
-        """Nats that one more transition is expected to tell about its row (`inference.information`); rewards apart."""
+        """Expected information of one more transition about its row, in nats; rewards are not included."""
         return information.expected_information(self.transition_probs)
 
-    def update(self, transitions: Transitions | Counts, weight: Any = 1.0) -> "ConjugatePosterior":
+    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "ConjugatePosterior":
         """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or `Counts`.
 
         Args:
-            transitions: data; a reward of None, or not observed, teaches nothing about rewards.
+            transitions: data; a reward of None, or not observed, carries no information about rewards.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
 
@@ -266,15 +281,18 @@ class ConjugatePosterior(eqx.Module):
         """
         check_weighted(transitions, weight)
         if isinstance(transitions, Counts):
-            return self._update_counts(transitions, weight)
+            return self._update_counts(transitions, cast(RealLike, weight))
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
+        # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
-        posterior = self._see_outcomes(cell, outcome, weight)
-        return posterior if transitions.reward is None else posterior._see_rewards(transitions, cell, outcome, weight)
+        posterior = self._observe_outcomes(cell, outcome, weight)
+        return (
+            posterior if transitions.reward is None else posterior._observe_rewards(transitions, cell, outcome, weight)
+        )
 
-    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the space or this belief cannot hold, but for those of weight zero. Host side.
 
         Raises:
@@ -294,35 +312,46 @@ class ConjugatePosterior(eqx.Module):
             reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
             self.reward_cells.prior.check_rewards("transitions.reward", reward)
 
-    def _see_outcomes(self, cell: tuple[Any, ...], outcome: Any, weight: Any) -> "ConjugatePosterior":
+    def _observe_outcomes(
+        self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[Array, "*N"]
+    ) -> "ConjugatePosterior":
         rows, visits, constant = self.transition_probs, self.visits, self.constant
         if visits is not None:
             visits = jnp.asarray(visits)
             visits = visits.at[cell].add(weight.astype(visits.dtype))
+        # Known rows learn nothing; their log-probabilities still belong to the evidence.
         if rows.known is not None:
             constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
         rows = rows.update(cell, outcome, weight.astype(jnp.asarray(rows.counts).dtype))
         return type(self)(rows, self.reward_cells, self.space, visits, constant)
 
-    def _see_rewards(self, transitions: Transitions, cell: Any, outcome: Any, weight: Any) -> "ConjugatePosterior":
+    def _observe_rewards(
+        self,
+        transitions: Transitions,
+        cell: Index,
+        outcome: IntScalar | Int[AnyArray, "*N"],
+        weight: Float[Array, "*N"],
+    ) -> "ConjugatePosterior":
         rewards, constant = self.reward_cells, self.constant
         if isinstance(rewards, KnownRewards):
             return self
         weight, reward = transitions.observed_rewards(weight)
+        # Factors of the likelihood without parameters (log factorials of Poisson rewards) enter the evidence alone.
         if rewards.prior.has_constant:
-            constant = constant + _weighted_sum(weight, rewards.prior.log_constant(reward))
+            constant = constant + _weighted_sum(weight, jnp.asarray(rewards.prior.log_constant(reward)))
         rewards = rewards.update(cell, outcome, statistics(weight, reward, 0.0))
         return type(self)(self.transition_probs, rewards, self.space, self.visits, constant)
 
-    def _update_counts(self, counts: Counts, weight: Any) -> "ConjugatePosterior":
+    def _update_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
         rewards, shape = self.reward_cells, self.transition_probs.shape
         law = rewards.prior.law if isinstance(rewards, RewardCells) else None
         counts = fit_counts(counts, self.space, law, rewards.by_outcome, "counts")
+        # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
         *each, outcome = jnp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
-        posterior = self._see_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
+        posterior = self._observe_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
         constant = posterior.constant
         if isinstance(rewards, RewardCells):
             data = statistics(counts.reward_count * weight, counts.reward_mean, counts.reward_ss * weight)
@@ -331,11 +360,11 @@ class ConjugatePosterior(eqx.Module):
             constant = constant + jnp.nan if rewards.prior.has_constant else constant
         return type(self)(posterior.transition_probs, rewards, self.space, posterior.visits, constant)
 
-    def listed(self, successor: Any) -> "ConjugatePosterior":
+    def listed(self, successor: Int[AnyArray, "*H S A L"]) -> "ConjugatePosterior":
         """The same posterior, whose counts are kept for the outcomes `successor` [*H S A L] (S is the end) only.
 
-        Exact, and cheaper to update and to draw from, for whoever knows that nothing else will be seen: a simulator
-        with listed successors. Counts outside the list, but for those already seen, are lost. Host side.
+        Exact, and cheaper to update and to draw from, for data of a simulator with listed
+        successors. Later counts outside the list are lost. Host side.
         """
         return eqx.tree_at(lambda p: p.transition_probs, self, self.transition_probs.listed(np.asarray(successor)))
 
@@ -351,6 +380,7 @@ class ConjugatePosterior(eqx.Module):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair. Traceable: there a variance that does not exist is inf, not refused."""
         rows = self.transition_probs
+        # share = prior concentration / posterior concentration; Var p_o = mean (1 - mean) / (c0 + 1).
         prior = eqx.tree_at(lambda r: r.counts, rows, jnp.zeros_like(rows.counts)).concentration.sum(-1)
         after, probs = rows.concentration.sum(-1), rows.mean()
         share = jnp.where(after > 0, prior / jnp.where(after > 0, after, 1.0), jnp.nan)
@@ -359,7 +389,7 @@ class ConjugatePosterior(eqx.Module):
         return PairMoments(probs, variance, reward, self.reward_variance(), share, self.visit_counts())
 
     def rewards_seen(self) -> float | None:
-        """Number of rewards that it learnt from; None where all rewards are known."""
+        """Number of observed rewards; None where all rewards are known."""
         rewards = self.reward_cells
         return None if isinstance(rewards, KnownRewards) else float(np.asarray(rewards.data)[..., 0].sum())
 
@@ -375,11 +405,12 @@ class ConjugatePosterior(eqx.Module):
         return None
 
     def problems(self) -> list[str]:
-        """What a person must know before it is used, one sentence each; empty: nothing was seen. Host side."""
+        """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
         found = []
         if not np.isfinite(self.log_evidence):
             found.append("the log evidence is not finite: impossible data, or sums that do not determine it")
         arrays = [np.asarray(x) for x in jax.tree.leaves(self.transition_probs)]
+        # float32 has 24 bits: above 2^24 adding one changes nothing.
         if any(x.dtype == np.float32 and x.max(initial=0.0) > 2.0**24 for x in arrays):
             found.append("concentrations above 2^24 in float32: one more transition no longer changes them")
         return found
@@ -389,12 +420,12 @@ class ConjugatePosterior(eqx.Module):
         return []
 
 
-def _weighted_sum(weight: Any, terms: Any) -> Any:
+def _weighted_sum(weight: Float[Array, "*N"], terms: Float[AnyArray, "*N"]) -> Float[Array, ""]:
     return jnp.where(weight != 0, weight * terms, 0.0).sum()
 
 
-def _wide(leaf: Any) -> Any:
-    array = np.asarray(leaf)
+def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
+    array = np.asarray(values)
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
 

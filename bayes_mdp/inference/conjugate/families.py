@@ -9,21 +9,23 @@ Gaussian distribution*, section 3.
 """
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray, Real
 
 from bayes_mdp.inference.conjugate.reward_statistics import Statistics, log_rising, split
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_finite, check_positive
 from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
 from bayes_mdp.random import dirichlet, gamma, normal_gamma
 
-Cells = Float[Array, "*cells"]
+Cells = Real[AnyArray, "..."] | np.floating
+"""Numbers of cells that broadcast; whole ones where `inference.detection` numbers the parameters."""
 MIN_CONCENTRATION = 0.5
 """The mean reward of a normal-gamma belief has an expectation above it only."""
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -66,9 +68,9 @@ class RewardBelief(eqx.Module):
 
     def log_constant(self, reward: Cells) -> Cells:
         """Part of the log density of a reward that no parameter enters (see `log_base_measure`)."""
-        return log_base_measure(self.law, reward)
+        return log_base_measure(self.law, jnp.asarray(reward))
 
-    def check_rewards(self, name: str, rewards: Any) -> None:
+    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
         """Refuse rewards that the law cannot produce; the message calls them `name`.
 
         Raises:
@@ -82,6 +84,7 @@ class RewardBelief(eqx.Module):
         Raises:
             ValueError: `name.parameter[index]`, what was there.
         """
+        # Fields are the parameters: a location may be any finite number, all others are positive.
         for parameter, values in vars(self).items():
             (check_finite if parameter == "loc" else check_positive)(f"{name}.{parameter}", values)
 
@@ -101,6 +104,8 @@ class NormalGammaBelief(RewardBelief):
         """The belief after data."""
         count, mean, ss = split(statistics)
         total = self.pseudo_count + count
+        # Precision-weighted mean: loc' = loc + (mean - loc) n / (k + n). The rate adds the scatter around the
+        # sample mean and the distance of prior and sample mean, k n / (k + n) (mean - loc)^2 / 2 (Murphy 2007).
         shift = (mean - self.loc) * (count / total)
         rate = self.rate + 0.5 * (ss + self.pseudo_count * shift * (mean - self.loc))
         return NormalGammaBelief(self.loc + shift, total, self.concentration + 0.5 * count, rate)
@@ -111,6 +116,8 @@ class NormalGammaBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """Variance of the mean reward, that of a Student-t; inf where concentration <= 1."""
+        # The marginal of the mean is a Student-t with 2 concentration degrees of freedom: its variance is
+        # rate / (pseudo_count (concentration - 1)).
         excess = self.concentration - 1.0
         finite = excess > 0
         return jnp.where(finite, self.rate / (self.pseudo_count * jnp.where(finite, excess, 1.0)), jnp.inf)
@@ -121,7 +128,8 @@ class NormalGammaBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
         """One draw of (mean, precision)."""
-        return normal_gamma(key, self.loc, self.pseudo_count, self.concentration, self.rate)
+        parameters = self.loc, self.pseudo_count, self.concentration, self.rate
+        return normal_gamma(key, *map(jnp.asarray, parameters))
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / precision."""
@@ -129,6 +137,8 @@ class NormalGammaBelief(RewardBelief):
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`."""
+        # log Gamma(a') / Gamma(a) + a log b - a' log b' - n/2 log 2 pi + log(k / k') / 2, with b'/b by log1p, so that
+        # little data cause no cancellation.
         count, posterior = statistics[..., 0], self.after(statistics)
         growth = jnp.log1p((posterior.rate - self.rate) / self.rate)
         return (
@@ -154,6 +164,7 @@ class NormalBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "NormalBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # shrink = posterior variance / prior variance = noise / (noise + n scale^2).
         shrink = self._shrink(count)
         # The weight of the data is 1 - shrink, written without the cancellation for small counts.
         weight = count * (self.scale / self.noise_scale) ** 2 * shrink
@@ -209,6 +220,7 @@ class BetaBelief(RewardBelief):
     def variance(self) -> Cells:
         """Variance of the mean reward."""
         total = self.concentration1 + self.concentration0
+        # p (1 - p) / (total + 1), factor by factor: the product of two large concentrations would overflow in float32.
         return (self.concentration1 / total) * (self.concentration0 / total) / (total + 1.0)
 
     def noise(self) -> Cells:
@@ -217,6 +229,7 @@ class BetaBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
+        # A Beta draw is the first entry of a Dirichlet draw over two outcomes.
         return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
@@ -259,7 +272,7 @@ class GammaBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
-        return (gamma(key, self.concentration) / self.rate,)
+        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """The rate."""
@@ -268,6 +281,7 @@ class GammaBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the log factorials."""
         count, mean, _ = split(statistics)
+        # Negative binomial marginal: Gamma(a + sum) / Gamma(a) * rate^a / (rate + n)^(a + sum).
         total = count * mean
         shrink = self.concentration * jnp.log1p(count / self.rate) + total * jnp.log(self.rate + count)
         return log_rising(self.concentration, total) - shrink

@@ -1,6 +1,6 @@
 """Expected information of one more transition about Dirichlet rows, in nats.
 
-With c the concentrations of a row, c0 their sum and pbar = c / c0, one outcome is expected to tell about the row
+With c the concentrations of a row, c0 their sum and pbar = c / c0, the expected information of one outcome is
 
     I = E_i KL(Dir(c + e_i) || Dir(c)) = H(pbar) - E[H(p)] = sum_i pbar_i g(c_i) - g(c0),    g(x) = psi(x + 1) - log x,
 
@@ -15,12 +15,14 @@ from jax.scipy.special import digamma
 from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.mdp.typing import AnyArray
 
 _SERIES_FROM = 20.0  # from here on five terms of the series are exact to 1e-13
 
 
-def surplus(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def surplus(x: Float[AnyArray, "*n"]) -> Float[Array, "*n"]:
     """g(x) = psi(x + 1) - log x for x > 0, accurate where it is the small difference of large numbers."""
+    # Asymptotic series of psi(x + 1) - log x from 20 on; each branch of the `where` gets a safe argument.
     large = x > _SERIES_FROM
     small = jnp.where(large, 1.0, x)
     inverse = 1.0 / jnp.where(large, x, _SERIES_FROM)
@@ -29,34 +31,37 @@ def surplus(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return jnp.where(large, series, digamma(small + 1.0) - jnp.log(small))
 
 
-def _weighted(concentration: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _weighted(concentration: Float[AnyArray, "*n"]) -> Float[Array, "*n"]:
     """c g(c), zero where c is."""
     possible = concentration > 0
     return jnp.where(possible, concentration * surplus(jnp.where(possible, concentration, 1.0)), 0.0)
 
 
 def expected_information(rows: DirichletRows) -> Float[Array, "*H S A"]:
-    """What one more transition from a pair is expected to tell about its row, in nats; zero for known rows.
+    """Expected information of one more transition from a pair about its row, in nats; zero for known rows.
 
-    Tied rows: about the leaf row that they share. Listed counts under a prior of ones never build the rows.
+    Rows that share parameters: about the site row that they share. Listed counts under a prior of ones build no rows.
     """
     prior, counts = jnp.asarray(rows.prior), jnp.asarray(rows.counts)
     if rows.successor is None:
+        # sum_i c_i g(c_i), to be divided by c0.
         total = _weighted(prior + counts).sum(-1)
     else:
         listed = jnp.take_along_axis(prior, jnp.asarray(rows.successor), -1)
+        # Only listed columns have counts: start from the prior alone and exchange their terms.
         before = rows.prior.shape[-1] * _weighted(jnp.ones(())) if rows.unit_prior else _weighted(prior).sum(-1)
         total = before + (_weighted(listed + counts) - _weighted(listed)).sum(-1)
+    # I = sum_i pbar_i g(c_i) - g(c0); rounding can make it slightly negative.
     size = prior.sum(-1) + counts.sum(-1)
     unknown = (prior > 0).sum(-1) > 1
-    leaves = jnp.where(unknown, jnp.maximum(total / size - surplus(size), 0.0), 0.0)
+    rows_of_sites = jnp.where(unknown, jnp.maximum(total / size - surplus(size), 0.0), 0.0)
     if rows.row is None:
-        return leaves.reshape(rows.shape[:-1])
-    return jnp.where(rows.is_known, 0.0, leaves[jnp.asarray(rows.row)])
+        return rows_of_sites.reshape(rows.shape[:-1])
+    return jnp.where(rows.is_known, 0.0, rows_of_sites[jnp.asarray(rows.row)])
 
 
-def divergence(rows: Float[Array, "*H S A O"], mean: Float[Array, "*H S A O"]) -> Float[Array, "*H S A"]:
-    """KL(row || mean) in nats: averaged over components, what an outcome tells about which of them holds."""
+def divergence(rows: Float[AnyArray, "*H S A O"], mean: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+    """KL(row || mean) in nats: averaged over components, the information of an outcome about which of them holds."""
     possible = rows > 0
     ratio = jnp.where(possible, rows, 1.0) / jnp.where(possible, mean, 1.0)
     return jnp.where(possible, rows * jnp.log(ratio), 0.0).sum(-1)

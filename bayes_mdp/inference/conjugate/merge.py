@@ -1,16 +1,19 @@
 """Merge posteriors that were inferred from disjoint data (shards) under one prior."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import merge_statistics
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import described
 
 
@@ -40,7 +43,7 @@ def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
 
 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
-    """Refuse two posteriors whose priors are not the same, leaf by leaf (tables and masks included)."""
+    """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
     for what, part in (("space", _space), ("prior", _prior)):
         one, two = part(first), part(other)
         same = jax.tree.structure(one) == jax.tree.structure(two) and all(
@@ -53,11 +56,11 @@ def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) ->
             )
 
 
-def _space(posterior: ConjugatePosterior) -> Any:
+def _space(posterior: ConjugatePosterior) -> StateActionSpace:
     return posterior.space
 
 
-def _prior(posterior: ConjugatePosterior) -> Any:
+def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, RewardCells | KnownRewards]:
     """What a posterior was before any data: everything but its data and masks."""
     rows = eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0)
     rewards = posterior.reward_cells
@@ -71,9 +74,9 @@ def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior
     if isinstance(rewards, RewardCells) and isinstance(others, RewardCells):
         data = merge_statistics(jnp.asarray(rewards.data), jnp.asarray(others.data))
         rewards = eqx.tree_at(lambda r: r.data, rewards, data)
-    visits = None if one.visits is None else _sum(one.visits, two.visits)
+    visits = None if one.visits is None or two.visits is None else _sum(one.visits, two.visits)
     return type(one)(rows, rewards, one.space, visits, _sum(one.constant, two.constant))
 
 
-def _sum(one: Any, two: Any) -> Any:
+def _sum(one: RealLike, two: RealLike) -> Float[Array, "..."]:
     return jnp.asarray(one) + jnp.asarray(two)

@@ -4,8 +4,6 @@ They are the marginal of one more observation: c / sum(c) for the outcome; Stude
 binomial for the reward (Murphy 2007, *Conjugate Bayesian analysis of the Gaussian distribution*).
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -14,6 +12,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
 from bayes_mdp.mdp import Transitions, check_transitions
+from bayes_mdp.mdp.typing import ArrayLike, Index
 from bayes_mdp.mdp.validation import check_type, is_concrete
 
 
@@ -41,6 +40,7 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
     reward = jnp.where(seen, jnp.asarray(transitions.reward, float), 0.0)
     if is_concrete(reward):
         rewards.prior.check_rewards("transitions.reward", np.asarray(reward))
+    # The predictive density is the marginal of one more reward under the belief after data.
     belief, believed = rewards.belief_at(tuple(cell), outcome)
     density = belief.log_marginal(statistics(1.0, reward, 0.0)) + rewards.prior.log_constant(reward)
     return jnp.where(seen & believed, density, 0.0)
@@ -55,7 +55,7 @@ def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> F
     return log_predictive_outcome(posterior, transitions) + log_predictive_reward(posterior, transitions)
 
 
-def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any) -> Float[Array, ""]:
+def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: ArrayLike) -> Float[Array, ""]:
     """By how much `posterior.update(transition, weight)` of one transition raises the log evidence. Checks nothing.
 
     It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
@@ -63,6 +63,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space.n_states)
     weight = jnp.asarray(weight, float)
+    # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
     concentration = rows.concentration[cell]
     seen, total = concentration[outcome], concentration.sum(-1)
     rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
@@ -76,7 +77,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Any
     return gain + jnp.where(believed & (weight != 0), density, 0.0)
 
 
-def _place(posterior: ConjugatePosterior, transitions: Transitions) -> tuple[Any, ...]:
+def _place(posterior: ConjugatePosterior, transitions: Transitions) -> Index:
     check_type("posterior", posterior, ConjugatePosterior, "a ConjugatePosterior")
     check_type("transitions", transitions, Transitions, "Transitions")
     if is_concrete(transitions):

@@ -1,13 +1,12 @@
 """`refit`: a posterior after a log, on the host: validated, counted in one compiled call, exact in float64."""
 
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.typing import AnyArray
 
 MIN_BUFFER = 64
 
@@ -40,5 +39,7 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
 
 
 @jax.jit
-def _update(posterior: ConjugatePosterior, transitions: Transitions, weight: Any) -> ConjugatePosterior:
+def _update(
+    posterior: ConjugatePosterior, transitions: Transitions, weight: Float[AnyArray, " M"]
+) -> ConjugatePosterior:
     return posterior.update(transitions, weight)

@@ -4,41 +4,46 @@ One array, because a step inside a compiled loop then costs one gather and one s
 squares cancels in float32.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp.moments import merge_moments, pool_moments
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
-Statistics = Float[Array, "*cells 3"]
+Statistics = Float[AnyArray, "*cells 3"]
 
 
-def statistics(count: Any, mean: Any, ss: Any) -> Statistics:
+def statistics(count: RealLike, mean: RealLike, ss: RealLike) -> Float[Array, "*cells 3"]:
     """Stack count, mean and sum of squared deviations, which broadcast."""
     return jnp.stack(jnp.broadcast_arrays(count, mean, ss), axis=-1)
 
 
-def split(data: Statistics) -> tuple[Float[Array, "*cells"], Float[Array, "*cells"], Float[Array, "*cells"]]:
+def split(data: Statistics) -> tuple[Float[AnyArray, "*cells"], Float[AnyArray, "*cells"], Float[AnyArray, "*cells"]]:
     """Count, mean, sum of squared deviations."""
     return data[..., 0], data[..., 1], data[..., 2]
 
 
-def merge_statistics(one: Statistics, other: Statistics) -> Statistics:
+def merge_statistics(one: Statistics, other: Statistics) -> Float[Array, "*cells 3"]:
     """The statistics of both samples together."""
     return statistics(*merge_moments(split(one), split(other)))
 
 
-def pool(index: Int[Array, "*N"], data: Statistics, size: int) -> Statistics:
+def pool(index: Int[AnyArray, "*N"], data: Float[AnyArray, "*N 3"], size: int) -> Float[Array, "_ 3"]:
     """[size 3]: `data` [*N 3] merged by `index` in 0 .. size - 1; those of the index `size` are dropped."""
-    zero = jnp.zeros(size, data.dtype)
+    data, zero = jnp.asarray(data), jnp.zeros(size, data.dtype)
     return statistics(
-        *pool_moments(split(data), lambda x: zero.at[index].add(x, mode="drop"), lambda x: x.at[index].get(mode="clip"))
+        *pool_moments(
+            split(data),
+            lambda x: zero.at[index].add(x, mode="drop"),
+            lambda x: jnp.asarray(x).at[index].get(mode="clip"),
+        )
     )
 
 
-def absorb(table: Statistics, index: Any, data: Statistics) -> Statistics:
+def absorb(
+    table: Float[Array, "M 3"], index: IntScalar | Int[AnyArray, "..."], data: Float[Array, "*N 3"]
+) -> Float[Array, "M 3"]:
     """`table` [M 3] with `data` merged in at `index`: one cell in place for a scalar index, pooled for a block."""
     data = data.astype(table.dtype)
     if jnp.ndim(index):
@@ -49,21 +54,23 @@ def absorb(table: Statistics, index: Any, data: Statistics) -> Statistics:
 _STIRLING = tuple(b / d for b, d in ((1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156)))
 
 
-def log_rising(a: Float[Array, "*n"], n: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def log_rising(a: RealLike, n: RealLike) -> Float[Array, "..."]:
     """log Gamma(a + n) - log Gamma(a) for a > 0, n >= 0, without the cancellation of the literal difference.
 
     From a = 16 on the difference of two Stirling series (rounding error only); below, the literal one, where nothing
     cancels. (`jax.scipy.special.betaln` is off by 1e-6 in float64.)
     """
-    large = a >= 16.0
+    # Both branches of a `where` are evaluated (and differentiated): each gets arguments that are safe for it.
+    large = jnp.asarray(a) >= 16.0
     wide = jnp.where(large, a, 16.0)
     stirling = (wide - 0.5) * jnp.log1p(n / wide) + n * jnp.log(wide + n) - n + _series(wide + n) - _series(wide)
     narrow = jnp.where(large, 1.0, a)
     return jnp.where(large, stirling, gammaln(narrow + n) - gammaln(narrow))
 
 
-def _series(z: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def _series(z: Float[Array, "..."]) -> Float[Array, "..."]:
     """log Gamma(z) less its leading terms, for z >= 16."""
+    # Horner's rule in 1 / z^2 over the Stirling coefficients.
     square = z**-2.0
     total = jnp.zeros_like(z)
     for coefficient in reversed(_STIRLING):

@@ -2,13 +2,13 @@
 
 First of one row (the factor of the uncertainty Bellman equation, the variance of p . values), then of the backup.
 
-`worth` is discount V of the outcomes, broadcastable to the rows [*H S A O]. With pbar the mean row, c0 its total
+`values` is discount V of the outcomes, broadcastable to the rows [*H S A O]. With pbar the mean row, c0 its total
 concentration, m and v mean and epistemic variance of the mean reward, noise the expected variance of a reward around
 its mean:
 
-* transition: Var_pbar(m + worth) / (c0 + 1), and where rewards belong to pairs Var_pbar(worth) / (c0 + 1).
-* Bellman: transition + E[p' Cov(reward) p]; exact for fixed `worth`.
-* predictive: Var_pbar(m + worth) + pbar . (v + noise): that of one observed transition.
+* transition: Var_pbar(m + values) / (c0 + 1), and where rewards belong to pairs Var_pbar(values) / (c0 + 1).
+* Bellman: transition + E[p' Cov(reward) p]; exact for fixed `values`.
+* predictive: Var_pbar(m + values) + pbar . (v + noise): that of one observed transition.
 
 [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
 Markou and Rasmussen, 2019.
@@ -16,32 +16,36 @@ Markou and Rasmussen, 2019.
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Real
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_name
 
-SPREAD_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
+FACTOR_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 
 Pairs = Float[Array, "*H S A"]
 Rows = Float[Array, "*H S A O"]
-Worth = Float[Array, "*H #S #A O"]
+Values = Float[Array, "..."]
 Rewards = RewardCells | KnownRewards
 
 
-def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
-    """The factor of the local uncertainty that stands for an unknown Dirichlet row; zero where the row is known.
+def dirichlet_factor(
+    form: str, concentration: Float[AnyArray, "*pairs O"], visits: Real[AnyArray, "*pairs"]
+) -> Float[Array, "*pairs"]:
+    """The factor of an unknown Dirichlet row in the local uncertainty; zero where the row is known.
 
     With c0 the sum and K the number of positive concentrations, pbar = c / c0:
     "ratio" (K - 1) / (c0 + 1), "dirichlet" 1 / (c0 + 1), "printed" (1 - sum pbar^2) / (c0 + 1) ([UBE18], a bound for
     values in an interval of the assumed length only), "twice" the double of it, "count" 1 / visits, and where nothing
-    was seen the "ratio" of the prior. Which of them bounds what: see `ConjugatePosterior.variance_factor`.
+    was observed the "ratio" of the prior. Which of them bounds what: see `ConjugatePosterior.variance_factor`.
 
     Raises:
         ValueError: another form.
     """
-    check_name("form", form, SPREAD_FORMS)
+    check_name("form", form, FACTOR_FORMS)
+    # Zero concentration is a structural zero; with one possible outcome there is nothing unknown.
     possible = (concentration > 0).sum(-1)
     total = concentration.sum(-1)
     unknown = possible > 1
@@ -57,65 +61,81 @@ def dirichlet_spread(form: str, concentration: Rows, visits: Pairs) -> Pairs:
     return (2.0 if form == "twice" else 1.0) * (1.0 - (mean**2).sum(-1)) * inverse
 
 
-def row_variance(probs: Rows, inverse_total: Pairs, values: Rows) -> Pairs:
+def row_variance(
+    probs: Float[AnyArray, "*pairs O"], inverse_total: RealLike, values: Float[AnyArray, "..."]
+) -> Float[Array, "..."]:
     """Var[p . values] over a Dirichlet row p with mean `probs`: Var_probs(values) / (c0 + 1).
 
     `values` may have an axis of steps in front that `probs` has not: one step after the other, because all at once
     would hold rows of every step.
     """
-    if jnp.ndim(values) > jnp.ndim(probs):
+    probs, inverse_total, values = (jnp.asarray(x) for x in (probs, inverse_total, values))
+    if values.ndim > probs.ndim:
         return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
+    # Centred first: E[v^2] - E[v]^2 cancels where values are large.
     centred = values - (probs * values).sum(-1, keepdims=True)
     return inverse_total * (probs * centred**2).sum(-1)
 
 
-def expected_square(probs: Rows, inverse_total: Pairs, variance: Rows, leaf: Int[Array, "*H S A O"] | None) -> Pairs:
-    """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for independent leaves m of the given `variance`.
+def expected_square(
+    probs: Float[AnyArray, "*pairs O"],
+    inverse_total: RealLike,
+    variance: Float[AnyArray, "*pairs O"],
+    index: Int[AnyArray, "*pairs O"] | None,
+) -> Float[Array, "*pairs"]:
+    """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for independent mean rewards m of the given `variance`.
 
-    `leaf` numbers the leaf of each outcome; None: all differ, so that E[p_i^2] = pbar_i (c_i + 1) / (c0 + 1) is enough.
+    `index` is the site element of each outcome; None: all differ, and E[p_i^2] = pbar_i (c_i + 1) / (c0 + 1) is enough.
     """
+    probs, inverse_total = jnp.asarray(probs), jnp.asarray(inverse_total)
     # An outcome of probability zero contributes nothing, even where its variance is infinite.
     variance = jnp.where(probs > 0, variance, 0.0)
+    # E[p_i p_j] = (c0 pbar_i pbar_j + 1{i=j} pbar_i) / (c0 + 1), and Cov(m_i, m_j) is zero but for i = j, or for
+    # outcomes of one site element.
     alone = inverse_total * (probs * variance).sum(-1)
-    if leaf is None:
+    if index is None:
         return alone + (1.0 - inverse_total) * (probs**2 * variance).sum(-1)
-    same = leaf[..., :, None] == leaf[..., None, :]
+    same = index[..., :, None] == index[..., None, :]
+    # Outcomes of one element share one unknown mean: their probabilities add up.
     together = jnp.where(same, probs[..., None, :], 0.0).sum(-1)
     return alone + (1.0 - inverse_total) * (probs * together * variance).sum(-1)
 
 
-def _targets(rewards: Rewards, worth: Worth) -> Worth:
-    """What a row multiplies: worth, and the mean reward where it depends on the outcome."""
-    return rewards.mean() + worth if rewards.by_outcome else worth
+def _targets(rewards: Rewards, values: Values) -> Float[Array, "..."]:
+    """What a row multiplies: values, and the mean reward where it depends on the outcome."""
+    return jnp.asarray(rewards.mean()) + values if rewards.by_outcome else values
 
 
-def average(rows: DirichletRows, rewards: Rewards, cells: Float[Array, "*cells"]) -> Pairs:
+def average(rows: DirichletRows, rewards: Rewards, cells: Float[AnyArray, "*cells"]) -> Pairs:
     """pbar . cells where rewards depend on the outcome; an outcome of probability zero counts nothing, even inf."""
-    probs = rows.mean()
+    probs, cells = rows.mean(), jnp.asarray(cells)
     return jnp.where(probs > 0, probs * cells, 0.0).sum(-1) if rewards.by_outcome else cells
 
 
-def transition_variance(rows: DirichletRows, rewards: Rewards, worth: Worth) -> Pairs:
+def transition_variance(rows: DirichletRows, rewards: Rewards, values: Values) -> Pairs:
     """Variance that unknown rows cause, every mean reward at its expectation."""
-    return row_variance(rows.mean(), rows.inverse_total(), _targets(rewards, worth))
+    return row_variance(rows.mean(), rows.inverse_total(), _targets(rewards, values))
 
 
-def bellman_variance(rows: DirichletRows, rewards: Rewards, worth: Worth, variance: Float[Array, "*cells"]) -> Pairs:
-    """Variance of sum_o P(o | s, a) (r(s, a, o) + worth(o)); `variance` is that of the mean rewards."""
-    unknown_rows = transition_variance(rows, rewards, worth)
+def bellman_variance(rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[Array, "*cells"]) -> Pairs:
+    """Variance of sum_o P(o | s, a) (r(s, a, o) + values(o)); `variance` is that of the mean rewards."""
+    unknown_rows = transition_variance(rows, rewards, values)
     if not rewards.by_outcome:
         return unknown_rows + variance
-    leaf = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
-    return unknown_rows + expected_square(rows.mean(), rows.inverse_total(), variance, leaf)
+    index = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
+    return unknown_rows + expected_square(rows.mean(), rows.inverse_total(), variance, index)
 
 
-def predictive_variance(rows: DirichletRows, rewards: Rewards, worth: Worth, variance: Float[Array, "*cells"]) -> Pairs:
-    """Variance of one observed reward + worth(outcome) under the posterior predictive."""
+def predictive_variance(
+    rows: DirichletRows, rewards: Rewards, values: Values, variance: Float[Array, "*cells"]
+) -> Pairs:
+    """Variance of one observed reward + values(outcome) under the posterior predictive."""
     probs = rows.mean()
-    one_step = row_variance(probs, jnp.ones(()), _targets(rewards, worth))
+    # With the factor 1 in place of 1 / (c0 + 1) it is the variance of one draw, not of the mean.
+    one_step = row_variance(probs, jnp.ones(()), _targets(rewards, values))
     return one_step + average(rows, rewards, variance + rewards.noise())
 
 
-def row_bound(rows: DirichletRows, rewards: Rewards, worth: Worth) -> Pairs:
+def row_bound(rows: DirichletRows, rewards: Rewards, values: Values) -> Pairs:
     """The largest |x(o)| of the possible outcomes, x what the row multiplies."""
-    return jnp.where(rows.mean() > 0, jnp.abs(_targets(rewards, worth)), 0.0).max(-1)
+    return jnp.where(rows.mean() > 0, jnp.abs(_targets(rewards, values)), 0.0).max(-1)

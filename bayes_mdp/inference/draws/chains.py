@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+import numpyro.distributions as dist
+from jaxtyping import Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from numpyro import handlers
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs, HMCGibbs, init_to_sample
@@ -17,6 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
 MAX_R_HAT = 1.01
@@ -29,12 +31,17 @@ MIN_ESS = 100.0
 MOST_VALUES = 16
 """A discrete site with more of them is looked at as a number."""
 
-Model = Callable[[Any], Any]
+Model: TypeAlias = Callable[..., object]
+"""A NumPyro program of one argument, the data."""
+Site: TypeAlias = dict[str, Any]
+"""One entry of a NumPyro trace."""
+Statistic: TypeAlias = Callable[[Float[np.ndarray, "C N ..."]], Float[np.ndarray, "..."]]
+"""A diagnostic of every element of an array of draws."""
 NO_TABLES: Mapping[str, Scalars] = MappingProxyType({})
 
 
 class SamplingWarning(UserWarning):
-    """Draws that may not be draws of the posterior: what was seen, and what to do."""
+    """Draws that may not be draws of the posterior: what was found, and what to do."""
 
 
 class Chains(eqx.Module):
@@ -42,18 +49,18 @@ class Chains(eqx.Module):
 
     Args:
         draws: site -> [C N ...], constrained draws of every latent site.
-        diverging: whether the trajectory of a draw diverged; None where the kernel does not tell.
+        diverging: whether the trajectory of a draw diverged; None where the kernel does not report it.
         accept_prob: its acceptance probability; None likewise.
         num_steps: its leapfrog steps; None likewise.
         log_density: of its unconstrained values, up to a constant; None likewise.
         discrete: names of the sites with a discrete support of several values.
     """
 
-    draws: dict[str, Array]
-    diverging: Bool[Array, "C N"] | None = None
-    accept_prob: Float[Array, "C N"] | None = None
-    num_steps: Int[Array, "C N"] | None = None
-    log_density: Float[Array, "C N"] | None = None
+    draws: dict[str, AnyArray]
+    diverging: Bool[AnyArray, "C N"] | None = None
+    accept_prob: Float[AnyArray, "C N"] | None = None
+    num_steps: Int[AnyArray, "C N"] | None = None
+    log_density: Float[AnyArray, "C N"] | None = None
     discrete: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
@@ -66,7 +73,7 @@ class Chains(eqx.Module):
         """N, of one chain."""
         return next(iter(self.draws.values())).shape[1]
 
-    def are_those_of(self, sites: Mapping[str, Any], number: int) -> bool:
+    def are_those_of(self, sites: Mapping[str, AnyArray], number: int) -> bool:
         """Whether the `number` draws [N ...] of these sites are those of the chains, one chain after the other."""
         if self.num_chains * self.num_samples != number:
             return False
@@ -87,11 +94,12 @@ class Chains(eqx.Module):
         return {name: self._each(name, values, effective_size, np.fmin) for name, values in self._numbers().items()}
 
     def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
-        """What a person must know before these draws are used, one sentence each; empty: nothing was seen.
+        """Problems to know of before these draws are used, one sentence each; empty: none found.
 
         Args:
             tables: what else follows from the draws, and must have mixed (`derived_tables` of a posterior).
         """
+        # Impossible chains make every other diagnostic meaningless: they are reported alone.
         stuck = _impossible(self)
         return stuck or [*_unmoved(self), *_divergences(self), *_disagreement(self, tables), *_too_few(self, tables)]
 
@@ -117,13 +125,14 @@ class Chains(eqx.Module):
                 )
         return found
 
-    def _each(self, name: str, values: np.ndarray, statistic: Callable[[Any], Any], worst: Any) -> np.ndarray:
+    def _each(self, name: str, values: np.ndarray, statistic: Statistic, worst: np.ufunc) -> Float[np.ndarray, "..."]:
         if name not in self.discrete:
             return statistic(values)
+        # Labels have no order: indicators of each value are looked at, and the worst one counts.
         levels = np.unique(values)
         if len(levels) > MOST_VALUES:
             return statistic(values)
-        return worst.reduce([statistic((values == level).astype(np.float64)) for level in levels])
+        return np.asarray(worst.reduce([statistic((values == level).astype(np.float64)) for level in levels]))
 
     def _numbers(self) -> dict[str, np.ndarray]:
         return {k: np.asarray(x, np.float64) for k, x in self.draws.items()}
@@ -134,8 +143,22 @@ class Chains(eqx.Module):
         return {k: x.astype(np.float64) for k, x in sites.items() if not np.issubdtype(x.dtype, np.integer)}
 
 
+@runtime_checkable
+class HasChains(Protocol):
+    """A posterior by draws, with what is wrong with them."""
+
+    @property
+    def mcmc(self) -> Chains | None:
+        """The chains behind the draws; None: there are none."""
+        ...
+
+    def problems(self) -> list[str]:
+        """Problems to know of before it is used, one sentence each."""
+        ...
+
+
 @traced_alone
-def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS) -> Chains:
+def run_chains(key: PRNGKeyArray, model: Model, data: PyTree, method: methods.NUTS) -> Chains:
     """Draws from the posterior of `model(data)`. Traceable: jit it, vmap it over keys and data.
 
     Discrete latent sites are updated by `DiscreteHMCGibbs` (Metropolised Gibbs, Liu 1996), alone or around NUTS, unless
@@ -151,6 +174,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
         ValueError: the program has no latent site, two sites of one name, or a discrete site that cannot be enumerated.
         TypeError: `method.kernel` does not return a kernel.
     """
+    # Discrete sites are updated by Gibbs steps around NUTS, but for those that funsor sums out.
     discrete, continuous, fixed = latent_sites(model, data)
     if not discrete and not continuous:
         raise ValueError("the program has no latent site, expected something to sample")
@@ -168,6 +192,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
     samples = mcmc.get_samples(group_by_chain=True)
     extra = mcmc.get_extra_fields(group_by_chain=True)
     seen = {name: extra.get(field) for name, field in fields.items()}
+    # Potential energy is minus the log density of the unconstrained values.
     potential = seen.pop("potential_energy", None)
     return Chains(
         {name: samples[name] for name in (*discrete, *continuous) if name in samples},
@@ -178,7 +203,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: Any, method: methods.NUTS)
 
 
 @traced_alone
-def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, ...], frozenset[str]]:
+def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str, ...], frozenset[str]]:
     """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, the continuous ones, and the
     discrete ones that have one value only.
 
@@ -187,10 +212,11 @@ def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, .
     Raises:
         ValueError: two sites have one name, a discrete site has no finite list of values.
     """
-    found: list[dict[str, Any]] = []
+    found: list[Site] = []
 
     def program(key: PRNGKeyArray) -> None:
         drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
+        # Tracing under `eval_shape` runs the program on shapes: nothing is drawn or compiled.
         found.extend(unique_trace(drawn, data).values())
 
     jax.eval_shape(program, jax.random.key(0))
@@ -212,7 +238,7 @@ def latent_sites(model: Model, data: Any) -> tuple[dict[str, bool], tuple[str, .
     return discrete, tuple(continuous), frozenset(fixed)
 
 
-def _num_values(law: Any) -> int | None:
+def _num_values(law: dist.Distribution) -> int | None:
     """How many values a discrete law has; None: that depends on what is traced."""
     try:
         return law.enumerate_support(expand=False).shape[0]
@@ -220,7 +246,7 @@ def _num_values(law: Any) -> int | None:
         return None
 
 
-def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str, Any]]:
+def unique_trace(program: Callable[..., object], *args: object) -> dict[str, Site]:
     """The NumPyro trace of `program(*args)`.
 
     Raises:
@@ -230,7 +256,7 @@ def unique_trace(program: Callable[..., Any], *args: Any) -> dict[str, dict[str,
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(posterior: Any) -> None:
+def warn_of(posterior: "Chains | HasChains") -> None:
     """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side."""
     chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
@@ -250,13 +276,13 @@ def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:
     return kernel
 
 
-def _side_by_side(kernel: MCMCKernel) -> Any:
+def _side_by_side(kernel: MCMCKernel) -> PyTree:
     """NumPyro's Gibbs kernels take one key: they are mapped from outside. HMC compiles faster from inside."""
     return "vectorized" if isinstance(kernel, HMC) or kernel.is_ensemble_kernel else jax.vmap
 
 
 def _fields(kernel: MCMCKernel) -> dict[str, str]:
-    """Where the state of a kernel keeps what `Chains` wants to know beyond the kernel's default fields."""
+    """Where the state of a kernel keeps what `Chains` stores beyond the kernel's default fields."""
     names = ("diverging", "accept_prob", "num_steps", "potential_energy")
     if isinstance(kernel, HMC):
         return {name: name for name in names}
@@ -277,12 +303,13 @@ def effective_size(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, ".
     """Effective sample size of every element, by NumPyro; nan where no chain moves, or with one draw a chain."""
     if values.shape[1] < 2:
         return np.full(values.shape[2:], np.nan)
+    # A constant element has no autocorrelation: nan instead of a division by zero.
     moves = (values != values[:, :1]).any((0, 1))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(moves, effective_sample_size(values), np.nan)
 
 
-def _varies(values: Float[np.ndarray, "C N ..."]) -> Bool[np.ndarray, "..."]:
+def _varies(values: Shaped[np.ndarray, "C N ..."]) -> Bool[np.ndarray, "..."] | np.bool_:
     return (values != values[:1, :1]).any((0, 1))
 
 
@@ -345,7 +372,7 @@ def _divergences(chains: Chains) -> list[str]:
 
 
 def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
-    # Where no chain moves an infinite r-hat has been said already.
+    # Where no chain moves an infinite r-hat has been reported already.
     r_hat = {name: np.where(np.isinf(each), np.nan, each) for name, each in chains.r_hat().items()}
     worst, high, total = _worst(r_hat, _measured(chains, tables, split_r_hat), MAX_R_HAT)
     if worst is None:
@@ -359,6 +386,7 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
             text + f"the chains disagree on how probable its values are (means {means}); give more draws "
             "(num_samples=), or give each value a posterior of its own and join them by bayes_mdp.inference.mixture"
         ]
+    # Each chain by itself is stationary but they disagree: several modes, which no longer run will join.
     settled = [split_r_hat(chain[None]) for chain in each]
     if value > SETTLED_R_HAT and not np.any(np.asarray(settled) > SETTLED_R_HAT):
         return [
@@ -387,7 +415,7 @@ def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
 
 
 def _measured(
-    chains: Chains, tables: Mapping[str, Scalars], statistic: Callable[[Any], Any]
+    chains: Chains, tables: Mapping[str, Scalars], statistic: Statistic
 ) -> dict[str, Float[np.ndarray, "..."]]:
     number = chains.num_chains * chains.num_samples
     return {name: table.measure(statistic, number) for name, table in tables.items() if name not in chains.draws}

@@ -6,7 +6,7 @@ there once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,10 +14,11 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import first_index
 
 NUMBERS_AT_ONCE = 2**22
-CONSTANT = 1e-5  # relative spread below which an element is a constant but for rounding
+CONSTANT = 1e-5  # relative range below which an element is a constant but for rounding
 
 
 class Scalars(NamedTuple):
@@ -33,7 +34,9 @@ class Scalars(NamedTuple):
     block: Callable[[Int[np.ndarray, " e"]], Float[np.ndarray, "C N e"]]
     element: Callable[[int], tuple[int, ...]]
 
-    def measure(self, statistic: Callable[[Any], Any], num_draws: int) -> Float[np.ndarray, " E"]:
+    def measure(
+        self, statistic: Callable[[Float[np.ndarray, "C N e"]], Float[np.ndarray, " e"]], num_draws: int
+    ) -> Float[np.ndarray, " E"]:
         """A statistic [C N e] -> [e] of every element; nan for those that are constant."""
         size = max(1, NUMBERS_AT_ONCE // num_draws)
         parts = [statistic(self.steady(self.index[i : i + size])) for i in range(0, len(self.index), size)]
@@ -45,13 +48,13 @@ class Scalars(NamedTuple):
         finite = np.isfinite(values).all((0, 1))
         size = np.abs(values).max((0, 1), initial=0.0)
         with np.errstate(invalid="ignore"):
-            spread = values.max((0, 1)) - values.min((0, 1))
-            constant = ~finite | ~(spread > CONSTANT * size)
+            extent = values.max((0, 1)) - values.min((0, 1))
+            constant = ~finite | ~(extent > CONSTANT * size)
         values[..., constant] = 0.0
         return values
 
 
-def of_array(values: np.ndarray, split: tuple[int, int]) -> Scalars:
+def of_array(values: Float[np.ndarray, "M ..."], split: tuple[int, int]) -> Scalars:
     """Of draws [C * N ...], one chain after the other."""
     flat = values.reshape(*split, -1)
     return Scalars(
@@ -62,7 +65,7 @@ def of_array(values: np.ndarray, split: tuple[int, int]) -> Scalars:
 
 
 def of_conjugate_sites(
-    seen: ConjugatePosterior, prior: Sequence[tuple[Any, Any]], split: tuple[int, int]
+    seen: ConjugatePosterior, prior: Sequence[tuple[AnyArray, AnyArray]], split: tuple[int, int]
 ) -> Iterator[tuple[str, Scalars]]:
     """Conjugate rows [M K] and rewards [L] integrated out of a model: their means given each draw of the rest.
 
@@ -76,8 +79,9 @@ def of_conjugate_sites(
     counts = np.asarray(rows.dense_counts, np.float64)
     columns = counts.shape[-1]
 
-    def probs(places: np.ndarray) -> np.ndarray:
+    def probs(places: Int[np.ndarray, " e"]) -> Float[np.ndarray, "C N e"]:
         row, column = np.divmod(places, columns)
+        # Concentrations are normalised once for each different row.
         different, which = np.unique(row, return_inverse=True)
         concentration = values[0][:, index[0][different]] + counts[different]
         mean = concentration / concentration.sum(-1, keepdims=True)
@@ -99,7 +103,7 @@ def of_conjugate_sites(
         return
     data = np.asarray(rewards.data, np.float64)
 
-    def means(places: np.ndarray) -> np.ndarray:
+    def means(places: Int[np.ndarray, " e"]) -> Float[np.ndarray, "C N e"]:
         leaves = [v[:, i[places]] for v, i in zip(values[1:], index[1:], strict=True)]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         with jax.enable_x64(True):
@@ -111,7 +115,7 @@ def of_conjugate_sites(
     yield "reward_mean", Scalars(places, means, lambda place: _first(cells, place))
 
 
-def _first(table: np.ndarray, leaf: int) -> tuple[int, ...]:
-    """Where a leaf is used first."""
-    index = first_index(table == leaf)
+def _first(table: Int[np.ndarray, "*cells"], element: int | np.integer) -> tuple[int, ...]:
+    """Where an element is used first."""
+    index = first_index(table == element)
     return () if index is None else index

@@ -3,10 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from bayes_mdp.mdp.validation import check_callable, check_count, check_number, check_type
 
+if TYPE_CHECKING:
+    from numpyro.infer.mcmc import MCMCKernel
+
+Program: TypeAlias = Callable[..., object]
+"""A NumPyro program."""
 _RATE = "a finite number greater than zero"
 
 
@@ -28,7 +33,7 @@ class NUTS:
     num_warmup: int = 500
     num_samples: int = 500
     num_chains: int = 4
-    kernel: Callable[[Any], Any] | None = None
+    kernel: "Callable[[Program], MCMCKernel] | None" = None
 
     def __post_init__(self) -> None:
         check_count("num_warmup", self.num_warmup, 0)
@@ -52,7 +57,7 @@ class SVI:
         ValueError: a number out of its range.
     """
 
-    guide: Callable[[Any], Any] | None = None
+    guide: "Callable[[Program], Program] | None" = None
     num_steps: int = 5000
     learning_rate: float = 0.01
     num_samples: int = 1000
@@ -90,6 +95,6 @@ class Laplace:
 Method = NUTS | SVI | Laplace
 
 
-def check_sampler(sampler: Any) -> None:
+def check_sampler(sampler: object) -> None:
     """Raise a TypeError unless it is the options of chains."""
     check_type("sampler", sampler, NUTS, "NUTS(...)")

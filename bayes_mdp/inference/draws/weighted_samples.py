@@ -1,7 +1,5 @@
 """A posterior that is given by draws: hypotheses, each with a weight."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
 
 Pairs = Float[Array, "*H S A"]
@@ -22,7 +21,7 @@ class WeightedSamples(eqx.Module):
     """
 
     mdps: eqx.AbstractVar[MDP]
-    weights: eqx.AbstractVar[Float[Array, " N"]]
+    weights: eqx.AbstractVar[Float[AnyArray, " N"]]
 
     @property
     def independent_rows(self) -> bool:
@@ -30,7 +29,7 @@ class WeightedSamples(eqx.Module):
         return False
 
     @property
-    def ties(self) -> str:
+    def shared_parameters(self) -> str:
         """Why rows do not count as independent."""
         return "draws do not show which rows are independent"
 
@@ -41,6 +40,7 @@ class WeightedSamples(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
         """Hypotheses drawn from the sample by weight, with replacement."""
+        # Multinomial draws of the index; the hypotheses are gathered, not recomputed.
         index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
 
@@ -64,24 +64,24 @@ class WeightedSamples(eqx.Module):
         """As `reward_variance`: a draw holds the expected reward of a pair."""
         return self.reward_variance()
 
-    def transition_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""
-        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
-        return self._variance(discount * (self.mdps.transition_probs * worth).sum(-1))
+        next_values = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(discount * (self.mdps.transition_probs * next_values).sum(-1))
 
-    def row_bound(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |values| of the states that some draw can reach."""
         del discount
-        worth = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
-        return jnp.where(self._mean(self.mdps.transition_probs) > 0, worth, 0.0).max(-1)
+        next_values = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
+        return jnp.where(self._mean(self.mdps.transition_probs) > 0, next_values, 0.0).max(-1)
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
-        """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; an end is worth nothing.
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
+        """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; the value of an end is 0.
 
-        `values` [S] or [H S]: `values[h]` is the worth of the states that step h leads to.
+        `values` [S] or [H S]: `values[h]` is the value of the states that step h leads to.
         """
-        worth = jnp.expand_dims(jnp.asarray(values), (-3, -2))
-        return self._variance(self.mdps.reward + discount * (self.mdps.transition_probs * worth).sum(-1))
+        next_values = jnp.expand_dims(jnp.asarray(values), (-3, -2))
+        return self._variance(self.mdps.reward + discount * (self.mdps.transition_probs * next_values).sum(-1))
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
@@ -98,16 +98,17 @@ class WeightedSamples(eqx.Module):
         rows = mdps.transition_probs
         if mdps.end_probs is not None:
             rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
+        # For |v| <= q_max: Var(p . v) <= q_max^2 sum_o Var(p_o) / E[p_o], by Cauchy-Schwarz with weights E[p_o].
         variance, mean = self._variance(rows), self._mean(rows)
         if form == "printed":
             return variance.sum(-1)
         return jnp.where(mean > 0, variance / jnp.where(mean > 0, mean, 1.0), 0.0).sum(-1)
 
-    def _mean(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
-        values = jnp.asarray(values)  # about the first draw: what all draws agree on has no spread, also in float32
+    def _mean(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
+        values = jnp.asarray(values)  # about the first draw: what all draws agree on has no variance, also in float32
         return values[0] + jnp.tensordot(jnp.asarray(self.weights), values - values[0], axes=1)
 
-    def _variance(self, values: Float[Array, "N *rest"]) -> Float[Array, "*rest"]:
+    def _variance(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         return self._mean((values - self._mean(values)) ** 2)
 
 
@@ -120,20 +121,22 @@ class PosteriorSamples(WeightedSamples):
     """
 
     mdps: MDP
-    weights: Float[Array, " N"]
+    weights: Float[AnyArray, " N"]
 
 
 class CountedSamples(PosteriorSamples):
     """`PosteriorSamples` that know how often every pair was visited."""
 
-    visits: Pairs
+    visits: Float[AnyArray, "*H S A"]
 
     def visit_counts(self) -> Pairs:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         return jnp.asarray(self.visits)
 
 
-def posterior_samples(mdps: MDP | SparseMDP, *, weights: Any = None, visits: Any = None) -> PosteriorSamples:
+def posterior_samples(
+    mdps: MDP | SparseMDP, *, weights: ArrayLike | None = None, visits: ArrayLike | None = None
+) -> PosteriorSamples:
     """A posterior from hypotheses.
 
     Args:

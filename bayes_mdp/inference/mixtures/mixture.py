@@ -1,15 +1,14 @@
 """`Mixture`: a weighted mixture of conjugate posteriors, as a discrete hyperparameter of finite support gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.predictive_density import log_gain
@@ -17,7 +16,9 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
+from bayes_mdp.models.joint import Prior
 
 
 class Mixture(MixturePosterior):
@@ -28,16 +29,16 @@ class Mixture(MixturePosterior):
         log_weights: [K], of the components, up to a constant.
         space: sizes, names, masks.
         log_prior: [K], log probabilities of the components before any data; None: not known.
-        hyper: {site: [K ...]}, the values of the discrete latent sites that make the components.
+        hyperparameters: {site: [K ...]}, the values of the discrete latent sites that make the components.
         program: the prior program; None after `load`, and of `mixture`.
     """
 
     components: ConjugatePosterior
-    log_weights: Float[Array, " K"]
+    log_weights: Float[AnyArray, " K"]
     space: StateActionSpace
-    log_prior: Float[Array, " K"] | None = None
-    hyper: dict[str, Array] = eqx.field(default_factory=dict)
-    program: Callable[..., Any] | None = eqx.field(static=True, default=None)
+    log_prior: Float[AnyArray, " K"] | None = None
+    hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
+    program: Prior | None = eqx.field(static=True, default=None)
 
     @property
     def method(self) -> str:
@@ -45,7 +46,7 @@ class Mixture(MixturePosterior):
         return "mixture"
 
     @property
-    def log_evidence(self) -> Any:
+    def log_evidence(self) -> float | Float[Array, ""]:
         """log p(next states, rewards | states, actions) of all data, the components summed out: exact.
 
         Raises:
@@ -54,7 +55,7 @@ class Mixture(MixturePosterior):
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
         if is_concrete(self):
-            each = [self.component(k).log_evidence for k in range(self.num_components)]
+            each = [float(self.component(k).log_evidence) for k in range(self.num_components)]
             return float(
                 np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, each, -np.inf))
             )
@@ -62,12 +63,12 @@ class Mixture(MixturePosterior):
         return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, each, -jnp.inf))
 
     @property
-    def _possible(self) -> Any:
+    def _possible(self) -> Bool[AnyArray, " K"]:
         """Components that the data have not ruled out."""
         return self.log_weights > -jnp.inf if not is_concrete(self) else np.asarray(self.log_weights) > -np.inf
 
     def problems(self) -> list[str]:
-        """What a person must know before this is used: nothing, it is exact."""
+        """Problems to know of before this is used: nothing, it is exact."""
         return []
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class Mixture(MixturePosterior):
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many components carry the weight, for `describe`."""
-        of = f", exact, over the values of {', '.join(map(repr, self.hyper))}" if self.hyper else ""
+        of = f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
         size = float(self.effective_sample_size())
         return {
             "method": f"mixture of {self.num_components} posteriors in closed form{of}",
@@ -88,14 +89,14 @@ class Mixture(MixturePosterior):
 
     def latent_sites(self) -> LatentSites:
         """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
-        return LatentSites(self.hyper, self.weights, False, {}, {})
+        return LatentSites(self.hyperparameters, self.weights, False, {}, {})
 
-    def component(self, k: Any) -> ConjugatePosterior:
+    def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`."""
-        pick = (lambda leaf: leaf[k]) if isinstance(k, int) else (lambda leaf: jnp.asarray(leaf)[k])
+        pick = (lambda x: x[k]) if isinstance(k, int) else (lambda x: jnp.asarray(x)[k])
         return jax.tree.map(pick, self.components)
 
-    def update(self, transitions: Transitions, weight: Any = 1.0) -> "Mixture":
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "Mixture":
         """The mixture after one transition or a block: components by conjugacy, weights by predictive likelihood.
 
         Args:
@@ -110,21 +111,23 @@ class Mixture(MixturePosterior):
         if is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         if jnp.ndim(transitions.state) == 0:
-            return self._see(transitions, weight)
+            return self._observe(transitions, weight)
+        # One transition after the other: the predictive of each is conditional on those before.
         weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         start, block = jax.tree.map(jnp.asarray, (self, transitions))
-        return lax.scan(lambda belief, x: (belief._see(*x), None), start, (block, weights))[0]
+        return lax.scan(lambda belief, x: (belief._observe(*x), None), start, (block, weights))[0]
 
-    def _see(self, transition: Transitions, weight: Any) -> "Mixture":
+    def _observe(self, transition: Transitions, weight: ArrayLike) -> "Mixture":
         def one(component: ConjugatePosterior) -> tuple[ConjugatePosterior, Float[Array, ""]]:
             return component.update(transition, weight), log_gain(component, transition, weight)
 
+        # Bayes' rule for the component: w_k' = w_k p(transition | data, k); each component learns by conjugacy.
         components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
         log_weights = self.log_weights + gain
         return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
 
 
-def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: Any = None) -> Mixture:
+def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | None = None) -> Mixture:
     """A mixture of posteriors over one space. Host side.
 
     Args:

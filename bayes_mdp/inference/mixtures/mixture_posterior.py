@@ -3,22 +3,24 @@
 import abc
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import is_concrete
 
 Pairs = Float[Array, "*H S A"]
+Tree = TypeVar("Tree")
 NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
 
 
@@ -30,11 +32,11 @@ class MixturePosterior(eqx.Module):
     """
 
     components: eqx.AbstractVar[ConjugatePosterior]
-    log_weights: eqx.AbstractVar[Float[Array, " K"]]
+    log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]
     space: eqx.AbstractVar[StateActionSpace]
 
     @abc.abstractmethod
-    def component(self, k: Any) -> ConjugatePosterior:
+    def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
 
     @property
@@ -53,14 +55,14 @@ class MixturePosterior(eqx.Module):
 
     @property
     def independent_rows(self) -> bool:
-        """False: what is seen of one row tells which component holds, and so of the others."""
+        """False: data of one row inform about which component holds, and thereby about the other rows."""
         return False
 
     @property
-    def ties(self) -> str | None:
-        """What is tied within a component, in words; None: nothing, the mixture can be taken component by component."""
+    def shared_parameters(self) -> str | None:
+        """What rows of one component share, in words; None: nothing, theorems hold component by component."""
         first = self.component(0)
-        return None if first.independent_rows else first.ties
+        return None if first.independent_rows else first.shared_parameters
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
@@ -91,7 +93,7 @@ class MixturePosterior(eqx.Module):
         return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)
 
     def visit_counts(self) -> Pairs:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         return self.component(0).visit_counts()
 
     def reward_variance(self) -> Pairs:
@@ -102,26 +104,28 @@ class MixturePosterior(eqx.Module):
         """
         return self.bellman_variance(jnp.zeros(self.space.n_states), 0.0)
 
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: Any) -> Pairs:
+    def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), by total variance.
 
         Args and errors: as `ConjugatePosterior.bellman_variance`.
         """
         self._refuse_infinite()
 
-        def worth(component: ConjugatePosterior) -> Pairs:
+        def expected(component: ConjugatePosterior) -> Pairs:
             mdp = component.mean_mdp()
             return mdp.reward + discount * (mdp.transition_probs * jnp.expand_dims(values, (-3, -2))).sum(-1)
 
+        # Law of total variance: E_k[Var(x | k)] + Var_k(E[x | k]), where x is the Bellman backup.
         values = jnp.asarray(values)
-        mean = self.average(worth)
-        return self.average(lambda c: c.bellman_variance(values, discount) + (worth(c) - mean) ** 2)
+        mean = self.average(expected)
+        return self.average(lambda c: c.bellman_variance(values, discount) + (expected(c) - mean) ** 2)
 
     def expected_information(self) -> Pairs:
-        """Nats that one more transition is expected to tell: about its row, and about which component holds.
+        """Expected information of one more transition, in nats: about its row, and about which component holds.
 
         The mutual information of the outcome and the component together with its rows: sum_k w_k (I_k + KL(pbar_k ||
-        pbar)), which is more than the weighted I_k. Of other rows it tells only through the component. Rewards apart.
+        pbar)), more than the weighted I_k. It informs about other rows only through the component. Rewards are not
+        included.
         """
         mean = self.average(lambda component: component.transition_probs.mean())
 
@@ -131,7 +135,7 @@ class MixturePosterior(eqx.Module):
         return self.average(one)
 
     def _refuse_infinite(self) -> None:
-        """Let the first component whose variance of a mean reward does not exist say so (not inside a trace)."""
+        """Raise the error of the first component in which a variance of a mean reward does not exist. Host side."""
         if is_concrete(self):
             infinite = jax.vmap(lambda c: jnp.isinf(c.reward_cells.variance()).any())(self.components)
             for k in np.flatnonzero(infinite):
@@ -142,14 +146,15 @@ class MixturePosterior(eqx.Module):
         """K."""
         return self.log_weights.shape[0]
 
-    def average(self, function: Callable[[ConjugatePosterior], Any]) -> Any:
+    def average(self, function: Callable[[ConjugatePosterior], Tree]) -> Tree:
         """The weighted mean over the components of a function with arrays as answer."""
+        # All components at once where they fit into memory, else one after the other.
         size = self.num_components * math.prod((*self.space.shape, self.space.n_outcomes))
         if size <= NUMBERS_AT_ONCE:
             answers = jax.vmap(function)(self.components)
             return jax.tree.map(lambda x: jnp.tensordot(self.weights.astype(x.dtype), x, axes=1), answers)
 
-        def add(total: Any, k: Any) -> tuple[Any, None]:
+        def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
             return jax.tree.map(lambda t, x: t + self.weights[k].astype(x.dtype) * x, total, answer), None
 
@@ -175,13 +180,13 @@ class MixturePosterior(eqx.Module):
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
 
     def rewards_seen(self) -> float | None:
-        """Number of rewards that it learnt from; None where all rewards are known."""
+        """Number of observed rewards; None where all rewards are known."""
         return self.component(0).rewards_seen()
 
-    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
 
-        What is impossible in one component alone only tells that it does not hold.
+        Data that are impossible in one component alone rule that component out, and are accepted.
         """
         refusals: list[Exception] = []
         for k in np.flatnonzero(np.isfinite(self.log_weights)):

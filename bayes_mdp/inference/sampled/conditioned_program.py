@@ -1,17 +1,19 @@
-"""What a sampled belief has seen, and the program conditioned on it: statistics, or the rewards one by one."""
+"""The data of a sampled posterior, and the program conditioned on it: statistics, or the rewards one by one."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Real, Shaped
 from numpyro.distributions import constraints
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.typing import AnyArray, Index
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Prior, observe
 from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_table, transition_table
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, Statistics, log_base_measure
@@ -21,18 +23,18 @@ class Rows(eqx.Module):
     """Transitions for a reward law without sufficient statistics: counts of outcomes, and a buffer of M rewards.
 
     Args:
-        transitions: [*H S A O], how often each outcome was seen.
+        transitions: [*H S A O], observations of each outcome.
         where: [M D], (step,) state, action and outcome of each reward.
         reward: [M].
-        weight: [M], the power of its likelihood; zero: the place is free.
-        used: number of rewards that were seen. More than M: the buffer overflowed.
+        weight: [M], the power of its likelihood; zero: the entry is free.
+        used: number of observed rewards. More than M: the buffer overflowed.
     """
 
-    transitions: Float[Array, "*H S A O"]
-    where: Int[Array, "M D"]
-    reward: Float[Array, " M"]
-    weight: Float[Array, " M"]
-    used: Int[Array, ""]
+    transitions: Float[AnyArray, "*H S A O"]
+    where: Int[AnyArray, "M D"]
+    reward: Float[AnyArray, " M"]
+    weight: Float[AnyArray, " M"]
+    used: Int[AnyArray, ""]
 
     @property
     def capacity(self) -> int:
@@ -52,7 +54,9 @@ class RewardRows(dist.Distribution):
     arg_constraints: ClassVar = {}
     pytree_data_fields = ("law", "weight")
 
-    def __init__(self, law: Any, weight: Float[Array, "*M"], *, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, law: dist.Distribution, weight: Float[AnyArray, "*M"], *, validate_args: bool | None = None
+    ) -> None:
         self.law, self.weight = law, weight
         super().__init__(jnp.shape(weight), (), validate_args=validate_args)
 
@@ -61,37 +65,40 @@ class RewardRows(dist.Distribution):
         """Any number: what the law cannot give has density zero."""
         return constraints.real
 
-    def log_prob(self, value: Float[Array, "*M"]) -> Float[Array, "*M"]:
+    def log_prob(self, value: Real[AnyArray, "*M"]) -> Float[Array, "*M"]:
         """Weight times log density, and 0 with gradient 0 where the weight is 0."""
         law, seen = self.law, self.weight != 0
+        support = law.support
+        assert support is not None
         value = jnp.asarray(value, int if law.is_discrete else float)  # some laws index by the value
-        possible = law.support(value)
+        possible = support(value)
         # an impossible value is replaced by a possible one: a masked nan would still poison the gradient
-        density = law.log_prob(jnp.where(seen & possible, value, law.support.feasible_like(value)))
+        density = law.log_prob(jnp.where(seen & possible, value, support.feasible_like(value)))
         return jnp.where(seen, self.weight * jnp.where(possible, density, -jnp.inf), 0.0)
 
 
-def conditioned(prior: Prior, space: StateActionSpace) -> Any:
+def conditioned(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
     """`bayes_mdp.models.joint` for `Seen`: a program `model(seen=None) -> MDPSpec`."""
 
     def model(seen: Seen | None = None) -> MDPSpec:
-        world = prior(space)
-        check_spec(world, space)
+        spec = prior(space)
+        check_spec(spec, space)
         if isinstance(seen, Rows):
-            _observe_rows(world, space, seen)
+            _observe_rows(spec, space, seen)
         elif seen is not None:
-            observe(world, space, seen)
-        return world
+            observe(spec, space, seen)
+        return spec
 
     return model
 
 
-def _observe_rows(world: MDPSpec, space: StateActionSpace, seen: Rows) -> None:
+def _observe_rows(spec: MDPSpec, space: StateActionSpace, seen: Rows) -> None:
+    # Transitions by their counts: a multinomial log-likelihood without its coefficient.
     with space.plates():
-        numpyro.sample(OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(world, space)), obs=seen.transitions)
+        numpyro.sample(OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=seen.transitions)
     if seen.capacity:
         *cell, outcome = jnp.moveaxis(seen.where, -1, 0)
-        law = reward_table(world, space).at(tuple(cell), outcome)
+        law = reward_table(spec, space).at(tuple(cell), outcome)
         with numpyro.plate("row", seen.capacity):
             numpyro.sample(OBSERVED_REWARD, RewardRows(law, seen.weight), obs=seen.reward)
 
@@ -109,7 +116,13 @@ def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
     return _see_rows(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space) if size else empty
 
 
-def see(seen: Seen, transitions: Transitions, weight: Float[Array, "*N"], space: StateActionSpace, law: Any) -> Seen:
+def see(
+    seen: Seen,
+    transitions: Transitions,
+    weight: Float[AnyArray, "*N"],
+    space: StateActionSpace,
+    law: type[dist.Distribution] | None,
+) -> Seen:
     """`seen` and `transitions`, with the weights of an update. Traceable; scalars are scattered in place.
 
     Args:
@@ -123,9 +136,10 @@ def see(seen: Seen, transitions: Transitions, weight: Float[Array, "*N"], space:
     number = _added(counts.transitions, where, weight)
     if transitions.reward is None or law is None:
         return Statistics(Counts(number, *counts.reward_moments), seen.log_base)
-    weight, reward = transitions.observed_rewards(weight)
+    weight, reward = transitions.observed_rewards(jnp.asarray(weight))
     shape = jnp.shape(counts.reward_count)
     index = where if len(shape) == len(where) else cell
+    # Reward moments of the cells as one table [cells 3]: one gather and one scatter for each update.
     flat = jnp.ravel_multi_index(tuple(jnp.asarray(i) for i in index), shape, mode="clip")
     table = absorb(
         statistics(*counts.reward_moments).reshape(-1, 3), flat, statistics(weight, reward, jnp.zeros_like(reward))
@@ -135,25 +149,26 @@ def see(seen: Seen, transitions: Transitions, weight: Float[Array, "*N"], space:
     return Statistics(Counts(number, *moments), _added(seen.log_base, index, base))
 
 
-def _see_rows(seen: Rows, transitions: Transitions, weight: Float[Array, "*N"], space: StateActionSpace) -> Rows:
+def _see_rows(seen: Rows, transitions: Transitions, weight: Float[AnyArray, "*N"], space: StateActionSpace) -> Rows:
     where = (*transitions.cell(space), transitions.outcome(space.n_states))
     number = _added(seen.transitions, where, weight)
     if transitions.reward is None:
         return Rows(number, seen.where, seen.reward, seen.weight, seen.used)
-    weight, reward = (jnp.atleast_1d(x) for x in transitions.observed_rewards(weight))
+    weight, reward = (jnp.atleast_1d(x) for x in transitions.observed_rewards(jnp.asarray(weight)))
+    # Rewards of non-zero weight go to the next free entries; masked ones are sent out of range and dropped.
     taken = weight != 0
     place = jnp.where(taken, seen.used + jnp.cumsum(taken) - 1, seen.capacity)
     index = jnp.stack([jnp.broadcast_to(i, weight.shape) for i in where], axis=-1).astype(seen.where.dtype)
     return Rows(
         number,
-        seen.where.at[place].set(index, mode="drop"),
-        seen.reward.at[place].set(reward.astype(seen.reward.dtype), mode="drop"),
-        seen.weight.at[place].set(weight.astype(seen.weight.dtype), mode="drop"),
+        jnp.asarray(seen.where).at[place].set(index, mode="drop"),
+        jnp.asarray(seen.reward).at[place].set(reward.astype(seen.reward.dtype), mode="drop"),
+        jnp.asarray(seen.weight).at[place].set(weight.astype(seen.weight.dtype), mode="drop"),
         seen.used + taken.sum(dtype=seen.used.dtype),
     )
 
 
-def with_room(seen: Seen, more: int) -> Seen:
+def with_capacity(seen: Seen, more: int) -> Seen:
     """`seen` with a buffer that can take `more` rewards yet. Host side."""
     if not isinstance(seen, Rows):
         return seen
@@ -161,17 +176,17 @@ def with_room(seen: Seen, more: int) -> Seen:
     if not missing:
         return seen
 
-    def pad(column: Any) -> Any:
+    def pad(column: Shaped[AnyArray, "M *rest"]) -> Shaped[np.ndarray, "N *rest"]:
         return np.pad(np.asarray(column), [(0, missing)] + [(0, 0)] * (np.ndim(column) - 1))
 
     return Rows(seen.transitions, pad(seen.where), pad(seen.reward), pad(seen.weight), seen.used)
 
 
-def outcome_counts(seen: Seen) -> Float[Array, "*H S A O"]:
-    """How often each outcome was seen."""
+def outcome_counts(seen: Seen) -> Float[AnyArray, "*H S A O"]:
+    """Number of observations of each outcome."""
     return seen.transitions if isinstance(seen, Rows) else seen.counts.transitions
 
 
-def _added(table: Any, index: Any, amount: Any) -> Any:
+def _added(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
     table = jnp.asarray(table)
     return table.at[index].add(jnp.asarray(amount).astype(table.dtype))

@@ -1,17 +1,17 @@
 """The posterior by Laplace's approximation."""
 
-from typing import Any
-
 import jax
 from jaxtyping import PRNGKeyArray
 from numpyro.infer.autoguide import AutoLaplaceApproximation
 
+from bayes_mdp.inference.draws.chains import Model
 from bayes_mdp.inference.draws.methods import Laplace
+from bayes_mdp.inference.sampled.conditioned_program import Seen
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.sampled.svi import fit_guide
 
 
-def by_laplace(key: PRNGKeyArray, model: Any, seen: Any, method: Laplace) -> Drawn:
+def by_laplace(key: PRNGKeyArray, model: Model, seen: Seen, method: Laplace) -> Drawn:
     """Draws from the normal at the mode of the unconstrained posterior, its precision the curvature there. Traceable.
 
     The mode of a skewed posterior (a Dirichlet with few counts) is not its mean, and neither is the centre of these

@@ -1,16 +1,15 @@
 """The posterior by Hamiltonian Monte Carlo."""
 
-from typing import Any
-
 import jax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.draws.chains import run_chains
+from bayes_mdp.inference.draws.chains import Model, run_chains
 from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.sampled.conditioned_program import Seen
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 
 
-def by_nuts(key: PRNGKeyArray, model: Any, seen: Any, method: NUTS) -> Drawn:
+def by_nuts(key: PRNGKeyArray, model: Model, seen: Seen, method: NUTS) -> Drawn:
     """All draws of all chains, one chain after the other. Traceable.
 
     Raises:

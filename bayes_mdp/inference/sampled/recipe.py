@@ -1,17 +1,18 @@
 """`Recipe`: how a sampled belief is inferred, as a static value that compares by what the program computes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 
 from bayes_mdp.inference.detection.trace import density, fingerprint, improper_value
-from bayes_mdp.inference.draws.chains import unique_trace
+from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.sampled.conditioned_program import Seen, conditioned, rows_of
 from bayes_mdp.inference.sampled.laplace import by_laplace
@@ -19,14 +20,24 @@ from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.sampled.svi import by_svi
 from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models import summarise
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Data, Prior
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import has_statistics
 from bayes_mdp.models.tracing import traced_alone
 
 _ALGORITHMS = {NUTS: ("nuts", by_nuts), SVI: ("svi", by_svi), Laplace: ("laplace", by_laplace)}
+
+
+class Facts(NamedTuple):
+    """What tracing a program finds out beside its numbers."""
+
+    latents: list[Site]
+    drawable: bool
+    law: type[dist.Distribution] | None
+    structure: PyTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +56,7 @@ class Recipe:
         digest: of all that is computed.
     """
 
-    prior: Any = field(repr=False)
+    prior: Prior | None = field(repr=False)
     space: StateActionSpace
     method: Method
     law: type[dist.Distribution] | None
@@ -83,7 +94,9 @@ class Recipe:
         Raises:
             ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
         """
-        summary = summarise(handlers.substitute(self.prior, substitute_fn=improper_value), self.space, data)
+        summary = summarise(
+            cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
+        )
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space)
         if isinstance(data, Transitions) and not np.size(data.state):
@@ -126,19 +139,19 @@ class Recipe:
         return Drawn(jax.vmap(one)(jax.random.split(key, self.num_draws)), None, None)
 
     @traced_alone
-    def tables(self, sites: dict[str, Array]) -> tuple[Float[Array, "N *H S A O"], RewardTable]:
+    def tables(self, sites: Mapping[str, AnyArray]) -> tuple[Float[Array, "N *H S A O"], RewardTable]:
         """Transition probabilities and reward law of every draw; the arrays of the law have a leading axis N."""
 
         def one(values: dict[str, Array]) -> tuple[Array, RewardTable]:
             # The seed serves what is drawn and not kept: nothing.
-            world: Any = handlers.seed(handlers.substitute(self.prior, data=values), 0)(self.space)
-            return transition_table(world, self.space), reward_table(world, self.space)
+            spec = cast(MDPSpec, handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)(self.space))
+            return transition_table(spec, self.space), reward_table(spec, self.space)
 
-        return jax.vmap(one)(sites)
+        return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
 
 
 @traced_alone
-def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
+def recipe_for(prior: Prior, space: StateActionSpace, method: Method) -> Recipe:
     """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
 
     Raises:
@@ -147,13 +160,15 @@ def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
     """
     if type(method) not in _ALGORITHMS:
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
-    facts: dict[str, Any] = {}
+    found: list[Facts] = []
 
-    def program(values: dict[str, Any]) -> Any:
-        return _evaluate(prior, space, values, facts)
+    def program(values: dict[str, Array]) -> PyTree:
+        return _evaluate(prior, space, values, found)
 
+    # First trace: which sites there are. Second, with their values as inputs: what is computed, for the digest.
     jax.eval_shape(program, {})
-    latents = {site["name"]: site for site in facts["latents"]}
+    facts = found[0]
+    latents = {site["name"]: site for site in facts.latents}
     if not latents:
         raise ValueError("prior: the program has no latent site, expected an unknown quantity to infer")
     for name, site in latents.items():
@@ -164,33 +179,33 @@ def recipe_for(prior: Any, space: StateActionSpace, method: Method) -> Recipe:
             )
     improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
-    law = facts["law"]
-    digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts["structure"]))
-    return Recipe(prior, space, method, law, tuple(latents), improper, facts["drawable"], digest)
+    law = facts.law
+    digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure))
+    return Recipe(prior, space, method, law, tuple(latents), improper, facts.drawable, digest)
 
 
-def _evaluate(prior: Any, space: StateActionSpace, values: dict[str, Any], facts: dict[str, Any]) -> Any:
-    """Every number that inference depends on: log densities of the sites, the laws; static facts go to `facts`."""
-    worlds: list[MDPSpec] = []
+def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], found: list[Facts]) -> PyTree:
+    """All numbers that inference depends on: log densities of the sites, the laws. Static facts go to `found`."""
+    specs: list[MDPSpec] = []
 
     def program() -> None:
-        worlds.append(prior(space))
+        specs.append(prior(space))
 
     given = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     trace = unique_trace(handlers.seed(given, 0))
-    check_spec(worlds[0], space)
+    check_spec(specs[0], space)
     for name in (OBSERVED_NEXT_STATE, OBSERVED_REWARD):
         if name in trace:
             raise ValueError(f"prior: site {name!r} has a name of the library's own, expected another name")
     samples = [site for site in trace.values() if site["type"] == "sample"]
-    facts["latents"] = [site for site in samples if not site["is_observed"]]
-    facts["drawable"] = not any(_is_bent(site) for site in samples)
-    table = reward_table(worlds[0], space)
-    facts["law"] = None if table.law is None else type(table.law)
-    facts["structure"] = jax.tree.structure(table)
-    return [density(site) for site in samples], transition_table(worlds[0], space), table
+    latents = [site for site in samples if not site["is_observed"]]
+    drawable = not any(_is_bent(site) for site in samples)
+    table = reward_table(specs[0], space)
+    law = None if table.law is None else type(table.law)
+    found.append(Facts(latents, drawable, law, jax.tree.structure(table)))
+    return [density(site) for site in samples], transition_table(specs[0], space), table
 
 
-def _is_bent(site: dict[str, Any]) -> bool:
+def _is_bent(site: Site) -> bool:
     masked = isinstance(unwrap(site["fn"]), dist.MaskedDistribution)
     return site["is_observed"] or site["scale"] is not None or masked

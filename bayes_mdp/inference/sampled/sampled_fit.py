@@ -1,24 +1,25 @@
 """`sampled_fit`: the sampled route, with the data as arguments."""
 
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.refit import padded_log
 from bayes_mdp.inference.draws.methods import Method
-from bayes_mdp.inference.sampled.conditioned_program import Seen, see, with_room
+from bayes_mdp.inference.sampled.conditioned_program import Seen, see, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.isolate import isolated
+from bayes_mdp.models.joint import Prior
 from bayes_mdp.models.tracing import tracing
 
 
-def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
+def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[SampledPosterior]:
     """Inference of any program by NUTS, variational inference or Laplace. Host side; nothing is compiled yet.
 
     Programs that compute the same share one fit.
@@ -37,7 +38,7 @@ def sampled_fit(prior: Any, space: StateActionSpace, method: Method) -> Fit:
 
 
 @lru_cache(maxsize=64)
-def _fit_of(recipe: Recipe) -> Fit:
+def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
     def infer(key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
         return posterior_after(recipe, key, seen)
 
@@ -69,12 +70,13 @@ def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
     empty = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
     if not np.size(data.state):
         return empty
+    # Padded to a power of two with weights zero: logs of many lengths share one compiled program.
     padded, weight = padded_log(data)
-    return _see(recipe, with_room(empty, len(weight)), padded, weight)
+    return _see(recipe, with_capacity(empty, len(weight)), padded, weight)
 
 
 @partial(jax.jit, static_argnums=0)
-def _see(recipe: Recipe, seen: Seen, transitions: Transitions, weight: Any) -> Seen:
+def _see(recipe: Recipe, seen: Seen, transitions: Transitions, weight: Float[AnyArray, " M"]) -> Seen:
     return see(seen, transitions, weight, recipe.space, recipe.statistics_law)
 
 

@@ -1,9 +1,9 @@
-"""`SampledPosterior`: weighted draws of a whole program, which new data weigh anew."""
+"""`SampledPosterior`: weighted draws of a whole program, reweighted by new data."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,12 +14,13 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
-from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, Seen, outcome_counts, see, with_room
+from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, Seen, outcome_counts, see, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.sufficient_statistics import check_rewards
@@ -32,7 +33,7 @@ class SampledPosterior(WeightedSamples):
     """Draws of all latent sites, each with a weight (built by `infer`).
 
     New data multiply the weight of a draw by their likelihood under it, whatever the reward law: exact for the draws
-    that it has. When few of them carry the weight, `refit` draws anew from all that was seen.
+    that it has. When few of them carry the weight, `refit` draws anew given all data.
 
     Args:
         sites: {site: [N ...]}, draws of every latent site.
@@ -43,16 +44,16 @@ class SampledPosterior(WeightedSamples):
         mcmc: the chains behind the draws; None: other algorithms, draws from the prior, thinned ones.
         losses: of the optimiser; None likewise.
         recipe: how to infer anew.
-        share: the effective sample size, as a share of N, below which it asks to be refitted.
+        share: the effective sample size, as a share of N, below which `needs_refit` is true.
     """
 
-    sites: dict[str, Array]
-    transition_probs: Float[Array, "N *H S A O"]
+    sites: Mapping[str, AnyArray]
+    transition_probs: Float[AnyArray, "N *H S A O"]
     rewards: RewardTable
-    log_weights: Float[Array, " N"]
+    log_weights: Float[AnyArray, " N"]
     seen: Seen
     mcmc: Chains | None
-    losses: Float[Array, " K"] | None
+    losses: Float[AnyArray, " K"] | None
     recipe: Recipe = eqx.field(static=True)
     share: float = eqx.field(static=True, default=SHARE)
 
@@ -89,7 +90,7 @@ class SampledPosterior(WeightedSamples):
         check_mean(self.rewards, self.space, draws=True)
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
-    def _mdp(self, rows: Float[Array, "*H S A O"], rewards: RewardTable) -> MDP:
+    def _mdp(self, rows: Float[AnyArray, "*H S A O"], rewards: RewardTable) -> MDP:
         reward = (rows * rewards.mean).sum(-1) if rewards.by_outcome else rewards.mean
         return to_mdp(MDPSpec(rows, reward), self.space)
 
@@ -107,7 +108,7 @@ class SampledPosterior(WeightedSamples):
         return make(*jax.tree.map(lambda x: jnp.asarray(x)[index], (self.transition_probs, self.rewards)))
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
-        """Number of transitions seen from every pair."""
+        """Number of observed transitions from every pair."""
         return jnp.asarray(outcome_counts(self.seen)).sum(-1)
 
     def effective_sample_size(self) -> Float[Array, ""]:
@@ -119,11 +120,11 @@ class SampledPosterior(WeightedSamples):
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size of the weights is below `share` of the draws. Traceable."""
-        # Not "<": weights that are not numbers ask for it too.
+        # Not "<": true for weights that are nan too.
         return ~(self.effective_sample_size() >= self.share * self.num_draws)
 
     def refit(self, key: PRNGKeyArray) -> "SampledPosterior":
-        """The same belief inferred anew from all that was seen: same shapes and dtypes, equal weights.
+        """The same belief inferred anew given all data: same shapes and dtypes, equal weights.
 
         Traceable, and slow. It keeps the chains or losses of its run where this belief has some (see `rerun`).
 
@@ -132,32 +133,33 @@ class SampledPosterior(WeightedSamples):
         """
         if not is_concrete(key, self.log_weights, self.seen):
             return self._refit(key)
-        with _room(self):
+        with _precision(self):
             return jax.tree.map(np.asarray, jax.tree.map(np.array, self)._refit(key))
 
     def _refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         key_run, key_thin = jax.random.split(key)
-        fresh = self.rerun(key_run)
-        if (self.mcmc is None and self.losses is None) or fresh.num_draws != self.num_draws:
-            fresh = fresh.thinned(key_thin, self.num_draws)
-        if jax.tree.structure(fresh) != jax.tree.structure(self):
+        refitted = self.rerun(key_run)
+        if (self.mcmc is None and self.losses is None) or refitted.num_draws != self.num_draws:
+            refitted = refitted.thinned(key_thin, self.num_draws)
+        if jax.tree.structure(refitted) != jax.tree.structure(self):
             raise ValueError("the chains of this belief are not those of its method, expected what infer returned")
-        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fresh, self)
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), refitted, self)
 
     def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
         """As `refit`, in the size that the method has, with its diagnostics. Traceable."""
         run = after_on_host if is_concrete(key, self.seen) else posterior_after
-        fresh = run(self.recipe, key, self.seen)
+        refitted = run(self.recipe, key, self.seen)
         if isinstance(self.seen, Rows):
             lost = self.seen.used > self.seen.capacity
             if is_concrete(lost) and lost:
                 raise ValueError(self._overflow())
-            fresh = replace(fresh, log_weights=jnp.where(lost, jnp.nan, fresh.log_weights))
-        return replace(fresh, share=self.share)
+            refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
+        return replace(refitted, share=self.share)
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "SampledPosterior":
         """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable."""
         check_count("num", num)
+        # Systematic resampling: unbiased, with less noise than multinomial.
         index = systematic(key, self.weights, num)
         tables = (self.sites, self.transition_probs, self.rewards)
         sites, rows, rewards = jax.tree.map(lambda x: jnp.asarray(x)[index], tables)
@@ -173,18 +175,18 @@ class SampledPosterior(WeightedSamples):
         )
 
     def reserve(self, num_transitions: int) -> "SampledPosterior":
-        """The same belief with room for so many transitions more; needed where a compiled loop updates it.
+        """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
 
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
         """
         check_count("num_transitions", num_transitions, 0)
-        return replace(self, seen=with_room(self.seen, num_transitions))
+        return replace(self, seen=with_capacity(self.seen, num_transitions))
 
-    def update(self, transitions: Transitions, weight: Any = 1.0) -> "SampledPosterior":
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "SampledPosterior":
         """The belief after one transition or a block: every draw weighed by its likelihood.
 
         Args:
-            transitions: data; a reward of None, or not observed, teaches nothing about rewards.
+            transitions: data; a reward of None, or not observed, carries no information about rewards.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
 
@@ -197,11 +199,12 @@ class SampledPosterior(WeightedSamples):
             return self._learn(transitions, weight)
         roomy = self.reserve(int(np.size(weight)))
         roomy.check(transitions, weight)
-        with _room(self):
+        with _precision(self):
             after = _learn(*jax.tree.map(np.array, (roomy, transitions, weight)))
             return jax.tree.map(np.asarray, after)
 
-    def _learn(self, transitions: Transitions, weight: Float[Array, "*K"]) -> "SampledPosterior":
+    def _learn(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> "SampledPosterior":
+        # Importance weights: log w_n += log p(data | draw n). Shifted by the maximum, against underflow.
         gain = self._log_likelihoods(transitions, weight).reshape(self.num_draws, -1).sum(1)
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
@@ -209,7 +212,7 @@ class SampledPosterior(WeightedSamples):
         seen = see(self.seen, transitions, weight, self.space, self.recipe.statistics_law)
         return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), seen=seen)
 
-    def _log_likelihoods(self, transitions: Transitions, weight: Float[Array, "*K"]) -> Float[Array, "N *K"]:
+    def _log_likelihoods(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> Float[Array, "N *K"]:
         """Weight times log density of each transition under each draw; 0 where the weight is 0."""
         cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
         kept = weight != 0
@@ -218,12 +221,12 @@ class SampledPosterior(WeightedSamples):
             density = jnp.where(kept, weight * jnp.log(rows[(*cell, outcome)]), 0.0)
             if transitions.reward is None or rewards.law is None:
                 return density
-            seen, reward = transitions.observed_rewards(weight)
+            seen, reward = transitions.observed_rewards(jnp.asarray(weight))
             return density + RewardRows(rewards.at(cell, outcome), seen).log_prob(reward)
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)
 
-    def check(self, transitions: Transitions, weight: Any = 1.0) -> None:
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the space or every draw rules out, but for those of weight zero. Host side.
 
         Raises:
@@ -235,6 +238,7 @@ class SampledPosterior(WeightedSamples):
         if kept is None:
             return
         check_rewards(self.recipe.law, kept)
+        # Impossible data: density zero under every draw, which no reweighting could express.
         densities = _densities(self, kept, jnp.ones(jnp.shape(kept.state)))
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))
         if index is not None:
@@ -248,10 +252,11 @@ class SampledPosterior(WeightedSamples):
                 raise ValueError(self._overflow())
 
     def _overflow(self) -> str:
-        seen: Any = self.seen
+        seen = self.seen
+        assert isinstance(seen, Rows)
         return (
-            f"the belief has room for {seen.capacity} rewards and holds {int(seen.used)} (a "
-            f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected more room: "
+            f"the buffer of the belief is for {seen.capacity} rewards and holds {int(seen.used)} (a "
+            f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
             "posterior.reserve(num_transitions) before it is used in a compiled loop"
         )
 
@@ -263,9 +268,10 @@ class SampledPosterior(WeightedSamples):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of the draws. Traceable."""
         weights, rewards = self.weights, self.rewards
+        # Weighted moments over the draws, for probabilities and expected rewards alike.
         means = jax.vmap(lambda each: each.mean)(rewards)
 
-        def moments(values: Array) -> tuple[Array, Array]:
+        def moments(values: Float[AnyArray, "N *cells"]) -> tuple[Float[Array, "*cells"], Float[Array, "*cells"]]:
             mean = jnp.tensordot(weights, values, axes=1)
             return mean, jnp.tensordot(weights, (values - mean) ** 2, axes=1)
 
@@ -275,7 +281,7 @@ class SampledPosterior(WeightedSamples):
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
 
     def rewards_seen(self) -> float | None:
-        """Number of rewards that it learnt from; None where all rewards are known."""
+        """Number of observed rewards; None where all rewards are known."""
         if self.rewards.law is None:
             return None
         seen = self.seen
@@ -317,7 +323,7 @@ class SampledPosterior(WeightedSamples):
         return LatentSites(self.sites, self.weights, True, ess, r_hat)
 
     def problems(self) -> list[str]:
-        """What a person must know before this is used, one sentence each; empty: nothing was seen. Host side."""
+        """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         found = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
@@ -335,7 +341,7 @@ def posterior_after(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPos
     return from_draws(recipe, recipe.draw(key, seen), seen)
 
 
-def _room(posterior: SampledPosterior) -> AbstractContextManager[Any]:
+def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
     """The precision in which a posterior was inferred (`infer` works in float64). What enters is copied: JAX may hold
     32-bit versions of the arrays themselves.
     """
@@ -359,10 +365,12 @@ def from_draws(recipe: Recipe, drawn: Drawn, seen: Seen) -> SampledPosterior:
 
 
 @jax.jit
-def _learn(posterior: SampledPosterior, transitions: Transitions, weight: Any) -> SampledPosterior:
+def _learn(posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> SampledPosterior:
     return posterior._learn(transitions, weight)
 
 
 @jax.jit
-def _densities(posterior: SampledPosterior, transitions: Transitions, weight: Any) -> Float[Array, "N *K"]:
+def _densities(
+    posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]
+) -> Float[Array, "N *K"]:
     return posterior._log_likelihoods(transitions, weight)

@@ -1,19 +1,19 @@
 """What an algorithm hands over: draws, and what shows whether they can be trusted."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from bayes_mdp.inference.draws.chains import NO_TABLES, Chains
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.mdp.typing import AnyArray
 
 WINDOW = 0.25
 """Share of the steps of an optimiser that is compared with the share before it."""
 MIN_WINDOW = 25
-"""Steps of such a share, below which their mean says too little."""
+"""Steps of such a share, below which their mean is too noisy."""
 MAX_FALL = 0.1
 """Fall of the mean loss between the two, in nats, that counts as "still falling"."""
 MAX_NOISE = 3.0
@@ -30,12 +30,12 @@ class Drawn(eqx.Module):
             optimiser, for what optimises; else None.
     """
 
-    sites: dict[str, Array]
+    sites: Mapping[str, AnyArray]
     mcmc: Chains | None
-    losses: Float[Array, " K"] | None
+    losses: Float[AnyArray, " K"] | None
 
     def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
-        """What a person must know before these draws are used, one sentence each. Host side.
+        """Problems to know of before these draws are used, one sentence each. Host side.
 
         Args:
             tables: as for `Chains.problems`.
@@ -45,7 +45,7 @@ class Drawn(eqx.Module):
         return _optimiser(self.losses) + _degenerate(self.sites)
 
 
-def _optimiser(losses: Any) -> list[str]:
+def _optimiser(losses: Float[AnyArray, " K"] | None) -> list[str]:
     if losses is None:
         return []
     losses = np.asarray(losses, np.float64)
@@ -55,6 +55,7 @@ def _optimiser(losses: Any) -> list[str]:
             "the loss is not finite at any step: the data are impossible under the prior wherever it looked; compare "
             "the rewards with the support of the reward law, the transitions with rows that hold zeros"
         ]
+    # The last two windows of the loss are compared: a fall larger than its noise means no convergence yet.
     width = int(WINDOW * len(losses))
     if width < MIN_WINDOW:
         return [f"the optimiser made {len(losses)} steps, too few to see whether it arrived: give more (num_steps=)"]
@@ -72,7 +73,7 @@ def _optimiser(losses: Any) -> list[str]:
     return []
 
 
-def _degenerate(sites: dict[str, Array]) -> list[str]:
+def _degenerate(sites: Mapping[str, AnyArray]) -> list[str]:
     """Sites whose draws are not finite, or one point."""
     for name, values in sites.items():
         array = np.asarray(values)

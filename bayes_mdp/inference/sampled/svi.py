@@ -1,30 +1,33 @@
 """The posterior by stochastic variational inference."""
 
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import cast
 
 import jax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro import infer as numpyro_infer
 from numpyro.infer.autoguide import AutoGuide, AutoNormal
 from numpyro.optim import Adam
 
-from bayes_mdp.inference.draws.chains import latent_sites
+from bayes_mdp.inference.draws.chains import Model, latent_sites
 from bayes_mdp.inference.draws.methods import SVI, Laplace
+from bayes_mdp.inference.sampled.conditioned_program import Seen
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.models.tracing import tracing
 
 
-def by_svi(key: PRNGKeyArray, model: Any, seen: Any, method: SVI) -> Drawn:
+def by_svi(key: PRNGKeyArray, model: Model, seen: Seen, method: SVI) -> Drawn:
     """Draws from a guide fitted by the evidence lower bound. Traceable.
 
-    A mean-field guide (the default) ignores what the data tie together: its means are near, its spreads can be off.
+    A mean-field guide (the default) ignores posterior correlations: its means are close, its variances can be wrong.
 
     Raises:
         ValueError: discrete latent sites; a guide that misses a site.
         TypeError: `method.guide` does not return a guide.
     """
+    # Maximise the evidence lower bound over the parameters of the guide, then draw from the fitted guide.
     key_fit, key_draw = jax.random.split(key)
     guide = AutoNormal(model) if method.guide is None else method.guide(model)
     if not callable(guide):
@@ -33,15 +36,17 @@ def by_svi(key: PRNGKeyArray, model: Any, seen: Any, method: SVI) -> Drawn:
             "as in SVI(guide=lambda model: AutoMultivariateNormal(model))"
         )
     params, losses, latents = fit_guide(key_fit, model, guide, seen, method)
-    draws: Any
+    draws: Mapping[str, Array]
     if isinstance(guide, AutoGuide):
-        draws = guide.sample_posterior(key_draw, params, sample_shape=(method.num_samples,))
+        draws = cast(dict[str, Array], guide.sample_posterior(key_draw, params, sample_shape=(method.num_samples,)))
     else:
         draws = numpyro_infer.Predictive(guide, params=params, num_samples=method.num_samples)(key_draw, seen)
     return Drawn({name: draws[name] for name in latents}, None, losses)
 
 
-def fit_guide(key: PRNGKeyArray, model: Any, guide: Any, seen: Any, method: SVI | Laplace) -> tuple[Any, Any, Any]:
+def fit_guide(
+    key: PRNGKeyArray, model: Model, guide: Model, seen: Seen, method: SVI | Laplace
+) -> tuple[dict[str, Array], Float[Array, " K"], tuple[str, ...]]:
     """Adam on the parameters of `guide`: (parameters, losses, names of the latent sites). Traceable.
 
     Raises:

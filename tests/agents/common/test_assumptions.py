@@ -58,7 +58,7 @@ def test_what_does_not_name_its_ties_is_refused_too():
 
 
 def test_ties_are_refused_inside_a_trace():
-    with pytest.raises(ValueError, match=r"not independent \(some rows or rewards are tied\)"):
+    with pytest.raises(ValueError, match=r"not independent \(some rows or rewards share parameters\)"):
         jax.jit(lambda p: require_rows(p, "UBE") or p.visit_counts())(chain(tied=True))
 
 

@@ -42,7 +42,7 @@ def _returns(key, posterior, probs, number):
         row_key, reward_key, key = jax.random.split(key, 3)
         rows = posterior.transition_probs.sample(row_key)
         mean, precision = (
-            x.reshape(posterior.reward_cells.shape) for x in posterior.reward_cells.sample_leaves(reward_key)
+            x.reshape(posterior.reward_cells.shape) for x in posterior.reward_cells.sample_sites(reward_key)
         )
         states, actions = jnp.meshgrid(jnp.arange(S), jnp.arange(A), indexing="ij")
         each = jax.vmap(jax.vmap(from_pair, (0, None, None, None, 0, 0)), (0, None, None, None, 0, 0))
@@ -85,7 +85,7 @@ def test_the_split_is_that_of_the_law_of_total_variance(x64, key):
     number = 20_000
     row_key, reward_key = jax.random.split(key)
     rows = np.asarray(jax.jit(jax.vmap(posterior.transition_probs.sample))(jax.random.split(row_key, number)))
-    draws = jax.jit(jax.vmap(posterior.reward_cells.sample_leaves))(jax.random.split(reward_key, number))
+    draws = jax.jit(jax.vmap(posterior.reward_cells.sample_sites))(jax.random.split(reward_key, number))
     mean, precision = (np.asarray(x).reshape(number, H, S, A) for x in draws)
     v, within = np.zeros((2, number, S))
     for h in reversed(range(H)):

@@ -94,6 +94,6 @@ def test_problems_are_of_their_class(kind):
         again, other = random_problem(kind, law, 3)[0], random_problem(kind, law, 4)[0]
         rows = [getattr(p, "components", p).transition_probs.prior for p in (posterior, again, other)]
         assert np.array_equal(rows[0], rows[1]) and not np.array_equal(rows[0], rows[2])
-        assert (posterior.ties is None) == (kind != "tied")
+        assert (posterior.shared_parameters is None) == (kind != "tied")
         assert hasattr(posterior, "components") == (kind == "mixture")
         assert (posterior.space.horizon is None) == (kind == "cyclic")

@@ -95,12 +95,12 @@ def test_simpler_beliefs_of_a_mixture():
     (mean, variance), (other, other_variance) = moments
     assert np.allclose(mean.reward, other.reward, atol=1e-5) and np.allclose(variance, other_variance, rtol=1e-4)
     assert np.allclose(mean.transition_probs, other.transition_probs, atol=1e-5)
-    rows = np.stack([np.asarray(part.transition_probs.leaf_concentration) for part in parts])
+    rows = np.stack([np.asarray(part.transition_probs.site_concentration) for part in parts])
     total = rows.sum(-1, keepdims=True)
     probs = rows / total
     expected = np.tensordot(weights, probs, 1)
     spread = np.tensordot(weights, probs * (1 - probs) / (total + 1) + (probs - expected) ** 2, 1).sum(-1)
-    concentration = np.asarray(marginal.transition_probs.leaf_concentration).sum(-1)
+    concentration = np.asarray(marginal.transition_probs.site_concentration).sum(-1)
     assert np.allclose((expected * (1 - expected)).sum(-1) / (concentration + 1), spread, rtol=1e-4)
     assert marginal.independent_rows
     loc = np.stack([np.asarray(part.reward_cells.prior.loc) for part in parts])

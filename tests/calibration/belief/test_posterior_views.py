@@ -98,9 +98,9 @@ def test_leaves_of_a_collapsed_posterior_are_drawn_given_each_parent():
     """The mean of each row over draws: 80 draws, 6.5 standard errors."""
     posterior = collapsed()
     draws = draw(jax.random.key(0), posterior, CHAINS * SAMPLES)
-    np.testing.assert_array_equal(draws.run.sites["scale"], posterior.hyper["scale"])
+    np.testing.assert_array_equal(draws.run.sites["scale"], posterior.hyperparameters["scale"])
     counts = np.asarray(posterior.seen.transition_probs.counts).reshape(2, 2, 2)
-    concentration = counts + np.asarray(posterior.hyper["scale"])[:, None, None, None]
+    concentration = counts + np.asarray(posterior.hyperparameters["scale"])[:, None, None, None]
     total = concentration.sum(-1, keepdims=True)
     mean = concentration / total
     sd = np.sqrt(mean * (1 - mean) / (total + 1))

@@ -78,7 +78,7 @@ def test_weights_and_components_of_prior_draws_are_exact(name, x64):
     for part in (slice(60), slice(60, None)):
         posterior = posterior.update(jax.tree.map(lambda x, part=part: x[part], DATA))
     chosen = np.argsort(np.asarray(posterior.log_weights))[-20:]
-    draws = [{site: np.asarray(x)[n] for site, x in posterior.hyper.items()} for n in chosen]
+    draws = [{site: np.asarray(x)[n] for site, x in posterior.hyperparameters.items()} for n in chosen]
     expected = np.array([CASES[name].log_marginal(values, SEEN) for values in draws])
     found = np.asarray(posterior.log_weights)[chosen]
     np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-8)
@@ -132,7 +132,7 @@ def test_the_collapsed_posterior_is_that_of_quadrature(name, x64):
             warnings.simplefilter("ignore", SamplingWarning)  # of exchangeable labels
             key = jax.random.fold_in(jax.random.key(0), i)
             posterior = infer(key, case.prior, DATA, space=SPACE, method="collapsed")
-        runs.append({site: np.reshape(x, (4, -1, *x.shape[1:])) for site, x in posterior.hyper.items()})
+        runs.append({site: np.reshape(x, (4, -1, *x.shape[1:])) for site, x in posterior.hyperparameters.items()})
         means.append(posterior.mean_mdp())
     chains = {site: np.concatenate([run[site] for run in runs]) for site in runs[0]}
     draws = each(chains, lambda v: case.functionals(v) | numbered(*case.means(v)))

@@ -44,7 +44,7 @@ update = jax.jit(lambda posterior, transitions, weight: posterior.update(transit
 def test_the_prior_as_a_posterior():
     posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE)
     assert posterior.method == "collapsed" and posterior.mcmc is None
-    assert posterior.hyper["stickiness"].shape == (2000,)
+    assert posterior.hyperparameters["stickiness"].shape == (2000,)
     assert not posterior.independent_rows and not posterior.rewards_by_outcome
 
 
@@ -56,7 +56,7 @@ def test_weights_are_the_evidence_of_the_data(prior_draws):
     counts = np.zeros((3, 2, 3))
     np.add.at(counts, (data.state, data.action, data.next_state), 1)
     expected = []
-    for stickiness in np.asarray(prior_draws.hyper["stickiness"], np.float64):
+    for stickiness in np.asarray(prior_draws.hyperparameters["stickiness"], np.float64):
         a = np.broadcast_to(0.5 + stickiness * np.eye(3)[:, None], counts.shape)
         rows = gammaln(a.sum(-1)) - gammaln((a + counts).sum(-1)) + (gammaln(a + counts) - gammaln(a)).sum(-1)
         expected.append(rows.sum())
@@ -93,7 +93,7 @@ def test_nothing_moves_where_nothing_was_learnt(prior_draws):
     for old, new in zip(jax.tree.leaves(worn), jax.tree.leaves(masked), strict=True):
         np.testing.assert_array_equal(new, jnp.asarray(old))
     assert np.all(learnt.log_weights == 0)
-    assert np.mean(learnt.hyper["stickiness"] != prior_draws.hyper["stickiness"]) > 0.5
+    assert np.mean(learnt.hyperparameters["stickiness"] != prior_draws.hyperparameters["stickiness"]) > 0.5
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_rejuvenated_draws_follow_the_posterior(prior_draws):
         return jax.lax.scan(lambda p, block: (p.update(block), None), jax.tree.map(jnp.asarray, start), blocks)[0]
 
     final = jax.jit(jax.vmap(lambda key: run(key, 6)))(jax.random.split(jax.random.key(2), 40))
-    draws, weights = np.asarray(final.hyper["stickiness"]), np.asarray(jax.nn.softmax(final.log_weights))
+    draws, weights = np.asarray(final.hyperparameters["stickiness"]), np.asarray(jax.nn.softmax(final.log_weights))
     means = (weights * draws).sum(-1)
     mean, sd = sticky_moments(data)
     error = means.std(ddof=1) / np.sqrt(40)
@@ -220,7 +220,10 @@ def test_refit_is_a_new_run_of_the_same_shapes(prior):
     again = posterior.refit(jax.random.key(2))
     assert jax.tree.structure(again) == jax.tree.structure(posterior)
     assert [x.shape for x in jax.tree.leaves(again)] == [np.shape(x) for x in jax.tree.leaves(posterior)]
-    assert any(np.any(np.asarray(again.hyper[name]) != posterior.hyper[name]) for name in again.hyper)
+    assert any(
+        np.any(np.asarray(again.hyperparameters[name]) != posterior.hyperparameters[name])
+        for name in again.hyperparameters
+    )
 
 
 @pytest.mark.slow

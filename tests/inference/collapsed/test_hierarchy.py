@@ -182,7 +182,7 @@ def under_a_factor(space):
 def test_a_factor_is_in_the_prior_as_a_posterior(method):
     """Without data the factor still holds: mean 1/2, not 5/2. Six standard errors of 300 effective draws: 0.18."""
     posterior = infer(jax.random.key(0), under_a_factor, space=SPACE, method=method)
-    draws = posterior.hyper if method == "collapsed" else posterior.sites
+    draws = posterior.hyperparameters if method == "collapsed" else posterior.sites
     assert abs(np.mean(draws["level"]) - 0.5) < 0.18
 
 

@@ -30,15 +30,15 @@ def test_update_is_the_numpy_loop(case):
     for cell, outcome, reward in case.each(case.data, case.space):
         case.oracle.see(cell, outcome, reward)
     np.testing.assert_allclose(
-        posterior.transition_probs.leaf_concentration, case.oracle.concentration, rtol=1e-9, atol=1e-9
+        posterior.transition_probs.site_concentration, case.oracle.concentration, rtol=1e-9, atol=1e-9
     )
     np.testing.assert_allclose(posterior.log_evidence, case.oracle.log_evidence, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(posterior.visit_counts(), case.oracle.visits, rtol=1e-9, atol=1e-9)
     if isinstance(posterior.reward_cells, KnownRewards):
         return
-    leaf_belief = posterior.reward_cells.leaf_belief
+    site_belief = posterior.reward_cells.site_belief
     for leaf in range(len(posterior.reward_cells.data)):
-        ours = [values[leaf] for values in vars(leaf_belief).values()]
+        ours = [values[leaf] for values in vars(site_belief).values()]
         np.testing.assert_allclose(ours, case.oracle.parameters(leaf), rtol=1e-9, atol=1e-9)
 
 

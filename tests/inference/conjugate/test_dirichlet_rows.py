@@ -85,7 +85,7 @@ def test_a_pseudo_outcome_beside_a_prior_of_ones(key):
         (np.array([[1.0, -1.0]]), {}, r"concentration\[0, 1\] is -1"),
         (np.array([[1.0, np.nan]]), {}, r"concentration\[0, 1\] is nan"),
         (np.array([[0.0, 0.0]]), {}, r"concentration\[0\] is 0.0, expected a row"),
-        (np.ones((1, 2)), {"row": np.array([[3]])}, "row holds the leaf index 3"),
+        (np.ones((1, 2)), {"row": np.array([[3]])}, "row holds the index 3"),
         (np.ones((1, 2)), {"row": np.zeros((2, 2), int)}, r"row has shape \(2, 2\)"),
         (np.ones((1, 2)), {"column": np.array([[[0, 5]]])}, "column holds 5"),
     ],

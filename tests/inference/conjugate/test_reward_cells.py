@@ -46,10 +46,10 @@ def test_parameters_broadcast():
     ("build", "sentence"),
     [
         (lambda: reward_cells(BetaBelief(np.ones(2), np.array([1.0, 0.0])), (1, 2)), r"concentration0\[1\] is 0"),
-        (lambda: reward_cells(_beta(2), (1, 2), cell=[[0, 2]]), "cell holds the leaf index 2"),
+        (lambda: reward_cells(_beta(2), (1, 2), cell=[[0, 2]]), "cell holds the index 2"),
         (lambda: reward_cells(_beta(2), (1, 2), cell=[0, 1]), r"cell has shape \(2,\), expected \(1, 2\)"),
-        (lambda: reward_cells(_beta(3), (1, 2)), r"prior has 3 leaves, expected 2"),
-        (lambda: reward_cells(_beta(0), (1, 2), cell=[[-1, -1]], known=[[0.0, 0.0]]), "prior has 0 leaves, expected"),
+        (lambda: reward_cells(_beta(3), (1, 2)), r"prior has 3 elements, expected 2"),
+        (lambda: reward_cells(_beta(0), (1, 2), cell=[[-1, -1]], known=[[0.0, 0.0]]), "prior has 0 elements, expected"),
         (lambda: known_rewards([[np.inf]]), r"reward\[0, 0\] is inf"),
     ],
 )

@@ -1,11 +1,11 @@
 # pyright: reportArgumentType=false
-"""Variances of one row: SPEC 2.4 and Part 3, against enumerated covariance matrices."""
+"""Variances of one row, against enumerated covariance matrices."""
 
 import numpy as np
 import pytest
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.inference.conjugate.variances import dirichlet_spread, expected_square, row_variance
+from bayes_mdp.inference.conjugate.variances import dirichlet_factor, expected_square, row_variance
 
 pytestmark = pytest.mark.numerics
 
@@ -41,7 +41,7 @@ def test_the_only_state_has_no_spread():
 def test_spread_forms(x64):
     visits = np.array([4.0, 0.0, 2.0, 1.0])
     forms = {
-        form: np.asarray(dirichlet_spread(form, ROWS, visits))
+        form: np.asarray(dirichlet_factor(form, ROWS, visits))
         for form in ("ratio", "dirichlet", "printed", "twice", "count")
     }
     for i, c in enumerate(ROWS[:2]):
@@ -58,17 +58,17 @@ def test_spread_forms(x64):
 
 def test_unknown_form_is_refused():
     with pytest.raises(ValueError, match="form is 'other', expected one of ratio, dirichlet"):
-        dirichlet_spread("other", ROWS, np.zeros(4))
+        dirichlet_factor("other", ROWS, np.zeros(4))
 
 
-def test_the_counterexample_of_spec_part_7(x64):
+def test_the_printed_form_is_no_bound_where_values_have_both_signs(x64):
     """Two absorbing states worth +-1 behind a Dirichlet(a, a) row: the variance is twice the printed form."""
     c = np.array([1.5, 1.5])
     variance = row_variance(c / c.sum(), 1 / (c.sum() + 1), np.array([1.0, -1.0]))
-    np.testing.assert_allclose(variance, dirichlet_spread("twice", c, np.zeros(())), rtol=1e-12)
+    np.testing.assert_allclose(variance, dirichlet_factor("twice", c, np.zeros(())), rtol=1e-12)
 
 
-def test_row_variance_and_the_table_of_spec_part_3(x64):
+def test_row_variance_of_a_worked_example(x64):
     """Var_T E[r] + 2 gamma Cov_T(E r, E w) + gamma^2 Var_T E[w], term by term."""
     c, m, w, discount = np.array([1.0, 2.0, 0.5]), np.array([1.0, -1.0, 2.0]), np.array([3.0, 0.5, -2.0]), 0.8
     cov = _covariance(c)

@@ -163,9 +163,9 @@ def test_abilities_and_ties(cases):
     belief = mixture(components(cases("flat").prior))
     for ability in (CanSample, CanMean, CanCount, CanUpdate, CanSplit, NamesSharedParameters):
         require_ability(belief, ability, "the test")
-    assert not belief.independent_rows and belief.ties is None
+    assert not belief.independent_rows and belief.shared_parameters is None
     tied = mixture(components(cases("tied").prior))
-    assert tied.ties == "the row of state 0, action 0 is that of state 0, action 1"
+    assert tied.shared_parameters == "the row of state 0, action 0 is that of state 0, action 1"
 
 
 def test_the_name_is_the_function_after_any_import():

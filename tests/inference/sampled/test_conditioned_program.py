@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, rows_of, see, with_room
+from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, rows_of, see, with_capacity
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import seen_on_host
 from bayes_mdp.mdp import StateActionSpace, Transitions
@@ -88,8 +88,8 @@ def test_rows_keep_what_was_observed(x64):
 
 def test_room():
     seen = all_rows()
-    assert seen.capacity == N and with_room(seen, N) is seen
-    wide = with_room(Rows(seen.transitions, seen.where, seen.reward, np.ones(N), np.array(N)), 5)
+    assert seen.capacity == N and with_capacity(seen, N) is seen
+    wide = with_capacity(Rows(seen.transitions, seen.where, seen.reward, np.ones(N), np.array(N)), 5)
     assert wide.capacity == N + 5 and np.all(np.asarray(wide.weight)[N:] == 0) and np.all(wide.weight[:N] == 1)
 
 

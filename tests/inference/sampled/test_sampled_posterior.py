@@ -175,7 +175,7 @@ def test_refusals(small, normal, student):
     with pytest.raises(ValueError, match=r"transitions\[1\] has likelihood zero under each of the 20000 draws"):
         never.update(Transitions([0, 0], [0, 0], [1.0, 1.0], [0, 1]))
     full = replace(student, seen=replace(student.seen, used=np.int32(9)))
-    with pytest.raises(ValueError, match="room for 8 rewards and holds 9"):
+    with pytest.raises(ValueError, match="is for 8 rewards and holds 9"):
         full.check(Transitions([0], [0], [1.0], [0]))
     assert "a StudentT law keeps each one" in full.problems()[-1] and "reserve(" in full.problems()[-1]
 
