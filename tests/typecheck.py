@@ -26,7 +26,13 @@ from beartype import BeartypeConf, beartype  # noqa: E402
 
 random.getrandbits = _getrandbits
 
-CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning")
+CHECKED = (
+    "bayes_mdp.mdp",
+    "bayes_mdp.planning",
+    "bayes_mdp.agents.common",
+    "bayes_mdp.agents.value_uncertainty",
+    "bayes_mdp.agents.k_learning",
+)
 """The sub-packages that are checked, until the annotations of all are mended."""
 
 FOLDERS = ("tests/mdp/", "tests/planning/")

@@ -1,7 +1,7 @@
 """Exploration agents: a belief goes in, a policy comes out. One file per algorithm, named as in its paper."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from bayes_mdp.agents.common.learner import ChecksBelief, ChecksLearnt, ChecksOptimism, Learner, Replans
 from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, Geometric, ReplanRule, When
@@ -44,8 +44,12 @@ from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
 from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
 from bayes_mdp.agents.value_uncertainty.monte_carlo import MonteCarloThompson
 from bayes_mdp.agents.value_uncertainty.ube import UBE
+from bayes_mdp.mdp import Agent
 
-AGENTS: dict[str, Callable[..., Any]] = {
+AgentClass: TypeAlias = Callable[..., Agent[Any]]
+"""Makes an agent from its own options. What the agent needs of its belief (`Any`) depends on the class."""
+
+AGENTS: dict[str, AgentClass] = {
     "psrl": PSRL,
     "epsilon_greedy_q": EpsilonGreedyQ,
     "bql": BQL,
@@ -112,6 +116,7 @@ __all__ = [
     "UCFH",
     "UCRL2",
     "VAPOR",
+    "AgentClass",
     "AnnealedQ",
     "BayesUCBVI",
     "BayesianDP",

@@ -1,8 +1,12 @@
 """Check that a posterior has the methods that a caller needs; the error is one sentence."""
 
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
-from bayes_mdp.mdp.protocols import CanSplit
+from bayes_mdp.mdp.protocols import CanSplit, Posterior
+
+
+class SplitPosterior(CanSplit, Posterior, Protocol):
+    """A posterior that is a mixture."""
 
 
 def require_ability(posterior: object, protocol: type, who: str) -> None:
@@ -24,7 +28,7 @@ def require_ability(posterior: object, protocol: type, who: str) -> None:
         )
 
 
-def can_split(posterior: object) -> TypeGuard[CanSplit]:
+def can_split(posterior: object) -> TypeGuard[SplitPosterior]:
     """Whether it is a mixture of posteriors. (`isinstance` would build all components of some to find out.)"""
     return not _members(posterior, CanSplit)[1]
 

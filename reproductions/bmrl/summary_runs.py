@@ -83,11 +83,11 @@ def _psrl(task: Task) -> PSRL:
     return PSRL(task.period)  # pyright: ignore[reportArgumentType]
 
 
-def _ube(task: Task, noise: str = "fresh") -> UBE:
+def _ube(task: Task, noise: str = "per_step") -> UBE:
     return UBE(UBE_SCALE, task.q_max, noise=noise, replan=task.period)  # pyright: ignore[reportArgumentType]
 
 
-def _mm(task: Task, noise: str = "fresh") -> MomentMatching:
+def _mm(task: Task, noise: str = "per_step") -> MomentMatching:
     return MomentMatching(MM_SCALE, noise, task.period)  # pyright: ignore[reportArgumentType]
 
 
@@ -100,8 +100,8 @@ METHODS: dict[str, Method] = {
     "ube": Method("UBE", _ube, "ube", 0.0),
     "mm_error": Method("MM, with the error", _mm, "mm", 1.0),
     "mm": Method("MM", _mm, "mm", 0.0),
-    "ube_held": Method("UBE, noise held", lambda task: _ube(task, "held"), "ube", 0.0, held=True),
-    "mm_held": Method("MM, noise held", lambda task: _mm(task, "held"), "mm", 0.0, held=True),
+    "ube_held": Method("UBE, noise held", lambda task: _ube(task, "per_plan"), "ube", 0.0, held=True),
+    "mm_held": Method("MM, noise held", lambda task: _mm(task, "per_plan"), "mm", 0.0, held=True),
 }
 QUICK = tuple(name for name, method in METHODS.items() if not method.held)
 

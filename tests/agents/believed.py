@@ -47,11 +47,11 @@ class Case(NamedTuple):
         row = np.where(unknown, np.cumsum(unknown) - 1, -1).reshape(shape[:-1])
         known = np.where(unknown[:, None], 0.0, flat / flat.sum(-1, keepdims=True)).reshape(shape)
         rows = dirichlet_rows(flat[unknown], shape, row=row, known=known)
-        spread = self.variance.ravel()
-        cell = np.where(spread > 0, np.cumsum(spread > 0) - 1, -1).reshape(self.variance.shape)
-        loc, spread = self.loc.ravel()[spread > 0], spread[spread > 0]
+        variance = self.variance.ravel()
+        cell = np.where(variance > 0, np.cumsum(variance > 0) - 1, -1).reshape(self.variance.shape)
+        loc, variance = self.loc.ravel()[variance > 0], variance[variance > 0]
         # variance = rate / (pseudo_count (concentration - 1)), concentration large: no heavy tails
-        belief = NormalGammaBelief(loc, np.full(len(loc), 2.0), np.full(len(loc), 51.0), 100.0 * spread)
+        belief = NormalGammaBelief(loc, np.full(len(loc), 2.0), np.full(len(loc), 51.0), 100.0 * variance)
         by_outcome = self.loc.shape == shape
         rewards = reward_cells(belief, self.loc.shape, by_outcome=by_outcome, cell=cell, known=self.loc)
         return conjugate_posterior(rows, rewards, space)

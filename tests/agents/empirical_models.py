@@ -1,4 +1,4 @@
-"""What a history says, counted by a loop in numpy, and optima of tables by plain sweeps."""
+"""Statistics of a history, counted by a loop in numpy, and optima of tables by plain sweeps."""
 
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Counted(NamedTuple):
 
     @property
     def rows(self):
-        """Empirical rows, zero where nothing was seen; an end leads nowhere."""
+        """Empirical rows, zero where nothing was observed; an end leads nowhere."""
         return self.following / np.maximum(self.n, 1)[..., None]
 
 

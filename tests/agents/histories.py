@@ -22,7 +22,7 @@ def problem(*, layered: bool) -> Problem:
 
 
 def history(seed: int) -> list[tuple[int, int, int, float, int, bool]]:
-    """LENGTH times (step, state, action, reward, next state, terminated): a uniform policy in a random world."""
+    """LENGTH times (step, state, action, reward, next state, terminated): a uniform policy in a random MDP."""
     rng = np.random.default_rng(seed)
     rows, rewards, seen = rng.dirichlet(np.ones(S), size=(S, A)), rng.uniform(size=(S, A)), []
     while len(seen) < LENGTH:

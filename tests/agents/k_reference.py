@@ -26,7 +26,7 @@ class Plain(NamedTuple):
         """J."""
         return self.initial @ self._backward(tau)[1]
 
-    def slope(self, tau: Any) -> Any:
+    def gradient(self, tau: Any) -> Any:
         """J' = E - C / tau^2, C and E expectations under the policy of K, by a forward pass."""
         k, present, total = self.k(tau), self.initial.astype(complex), 0.0
         for h in range(len(k)):
@@ -42,7 +42,7 @@ class Plain(NamedTuple):
 
     def brent(self) -> float:
         """The optimal temperature by Brent's method on J'."""
-        root: Any = brentq(lambda x: self.slope(np.exp(x)) * np.exp(x), -16.0, 12.0, xtol=1e-15)
+        root: Any = brentq(lambda x: self.gradient(np.exp(x)) * np.exp(x), -16.0, 12.0, xtol=1e-15)
         return float(np.exp(root))
 
     def bellman(self) -> np.ndarray:

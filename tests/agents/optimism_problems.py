@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false
-"""Small believed worlds for the optimistic agents: concentrations, counts and rewards in numpy, and their posterior."""
+"""Small beliefs for the optimistic agents: concentrations, counts and rewards in numpy, and their posterior."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ class World(NamedTuple):
     """A belief in numbers; rows [*H S A O], the last outcome is the end.
 
     Args:
-        posterior: what the agents see.
+        posterior: the belief of the agents.
         concentration: after data.
         visits, loc, variance: [*H S A].
         known: [*H S A], rows with one possible outcome.
@@ -51,7 +51,7 @@ class World(NamedTuple):
         return table[step] if self.loc.ndim == 3 else table
 
     def problem(self, objective: Any = Episodic(H)):
-        """What an agent is told."""
+        """The problem that an agent gets."""
         return Problem(self.space, objective)
 
 
@@ -113,7 +113,7 @@ SD = 0.5
 
 
 class Uniform(eqx.Module):
-    """Two states, one action: P(s' = 1) is uniform. A draw tells what it was asked: 100 worth + count + inflation."""
+    """Two states, one action: P(s' = 1) is uniform. A draw adds its arguments: 100 worth + count + inflation."""
 
     mdp: MDP
     independent_rows: Any = True
@@ -134,7 +134,7 @@ class Uniform(eqx.Module):
         return jnp.broadcast_to(jnp.array([[0.0], [SD**2]]), self.mdp.reward.shape)
 
     def _unused(self, *args):
-        raise AssertionError("not to be asked")
+        raise AssertionError("not to be called")
 
     reward_variance = bellman_variance = transition_variance = variance_factor = row_bound = _unused
 

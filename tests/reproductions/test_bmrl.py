@@ -54,9 +54,9 @@ def test_the_settings_of_the_published_code():
     wide = bmrl.Task(wide_narrow(6), regret_summaries.narrowed(6, 6), 3, 6000)
     assert wide.q_max == pytest.approx(5.0)
     ube, mm = bmrl.METHODS["ube_error"].agent(deep), bmrl.METHODS["mm"].agent(deep)
-    assert (ube.scale, ube.noise, ube.form, ube.replan.period) == (0.1, "fresh", "ratio", 5)
-    assert (mm.scale, mm.noise, mm.replan.period) == (pytest.approx(1 / 0.9), "fresh", 5)
-    assert [bmrl.METHODS[name].agent(deep).noise for name in ("ube_held", "mm_held")] == ["held", "held"]
+    assert (ube.scale, ube.noise, ube.form, ube.replan.period) == (0.1, "per_step", "ratio", 5)
+    assert (mm.scale, mm.noise, mm.replan.period) == (pytest.approx(1 / 0.9), "per_step", 5)
+    assert [bmrl.METHODS[name].agent(deep).noise for name in ("ube_held", "mm_held")] == ["per_plan", "per_plan"]
     assert all({*table} == {method.beside for method in bmrl.METHODS.values()} for _, table, _ in EXPERIMENTS.values())
 
 

@@ -1,71 +1,74 @@
-"""What the experiments ask of an agent beyond `init` and `plan`."""
+"""Optional methods of an agent beyond `init` and `plan`, and the table operations of model-free learners."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from bayes_mdp.agents.common.replan import ReplanRule
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Posterior, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, RealScalar
 
 
 @runtime_checkable
 class Replans(Protocol):
-    """Says when it plans; None leaves it to the objective (`replan.rule_for`)."""
+    """Has a replanning rule of its own; None: the default of the objective (`replan.rule_for`)."""
 
     replan: ReplanRule | None
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Carries a belief of its own, in its state: no prior, no posterior (model-free agents)."""
+    """A model-free agent: what it learns is in its own state; it needs no prior and no posterior."""
 
-    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> Any:
+    def observe(
+        self, problem: Problem, state: PyTree, transition: Transitions, weight: RealScalar | BoolScalar = 1.0
+    ) -> PyTree:
         """The state after one transition; where `weight` is 0 it is unchanged."""
         ...
 
 
 @runtime_checkable
 class ChecksBelief(Protocol):
-    """Can refuse a belief before a run: inside the compiled loop its numbers are not seen."""
+    """Checks a belief before a run: inside the compiled loop its numbers are traced."""
 
-    def check_belief(self, belief: Any) -> None:
-        """Raise one sentence where the agent cannot use the belief. Host side."""
+    def check_belief(self, belief: Posterior) -> None:
+        """Raise where the agent cannot use the belief. Host side."""
         ...
 
 
 @runtime_checkable
 class ChecksOptimism(Protocol):
-    """Counts on a value of what is unknown; a run tells it the largest mean reward of a pair."""
+    """Assumes an optimistic value of unknown pairs; a run checks it against the largest mean reward of a pair."""
 
     def check_optimism(self, max_reward: float) -> None:
-        """Warn where the value of what is unknown is too small. Host side."""
+        """Warn where the value of unknown pairs is too small. Host side."""
         ...
 
 
 @runtime_checkable
 class ChecksLearnt(Protocol):
-    """Can tell, after a run, that it could not learn from all that it saw."""
+    """Checks after a run whether it learned from all the data that it observed."""
 
-    def check_learnt(self, state: Any) -> None:
+    def check_learnt(self, state: PyTree) -> None:
         """Warn where it did not; `state` may have leading axes (seeds). Host side."""
         ...
 
 
 class Place(NamedTuple):
-    """Where one transition stands in a table [*H S A] of values (H under `Episodic`).
+    """The indices of one transition in a table [*H S A] of values (H under `Episodic`).
 
     Args:
-        here: index of its pair.
-        there: index of the row of the state that it leads to, of the next step.
-        over: whether nothing follows: an end, or the last step.
-        discount: the factor of what follows.
+        here: index of its pair, (step,) state, action.
+        there: index of the row of its next state, (next step,) next state.
+        over: whether the return ends here: an end, or the last step of an episode.
+        discount: the factor of the next value.
     """
 
-    here: tuple[Any, ...]
-    there: tuple[Any, ...]
-    over: Any
-    discount: Any
+    here: Index
+    there: Index
+    over: BoolScalar
+    discount: RealScalar
 
 
 def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
@@ -80,16 +83,27 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
     return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape
 
 
-def first_table(problem: Problem, value: Any, who: str) -> Float[Array, "*H S A"]:
+def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H S A"]:
     """A table of q, `value` everywhere but -inf where an action is illegal. Raises as `table_shape`."""
     q, legal = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who)), problem.space.legal
     return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
 
-def moved_towards(table: Any, here: tuple[Any, ...], target: Any, rate: Any, weight: Any) -> Float[Array, "*H S A"]:
-    """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0."""
+def moved_towards(
+    table: Float[Array, "*H S A"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
+) -> Float[Array, "*H S A"]:
+    """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0.
+
+    Args:
+        table: values of pairs, -inf where illegal.
+        here: index of the entry, or of several.
+        target: in units of the value.
+        rate: learning rate, from 0 to 1.
+        weight: 0 (or False): the transition is masked out.
+    """
     step = weight * rate * (target - table[here])
-    return table.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))  # what is masked can be inf or nan
+    # A product with weight 0 is not enough: a masked target can be inf or nan.
+    return table.at[here].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
 
 
 def episode_length(problem: Problem, who: str) -> int:
@@ -105,9 +119,11 @@ def episode_length(problem: Problem, who: str) -> int:
 
 
 def place_of(problem: Problem, transition: Transitions) -> Place:
-    """Where one transition stands. Traceable."""
+    """The indices of one transition. Traceable."""
     objective = problem.objective
     if isinstance(objective, Episodic):
+        # A table for every step: the next value is that of step h + 1. The last step has none (`over`); its index is
+        # kept inside the table.
         step = jnp.asarray(transition.step)
         last = step == objective.horizon - 1
         here = (step, transition.state, transition.action)

@@ -1,7 +1,6 @@
-"""What the optimistic agents share: how little is known of a row and of a reward, the scale of the future."""
+"""Parts of the optimistic agents: variances of rows and of rewards, the effective horizon, checks of parameters."""
 
 import warnings
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,43 +13,46 @@ from bayes_mdp.agents.common.mean_model import no_plan
 from bayes_mdp.agents.common.variance_equation import over_components
 from bayes_mdp.mdp import CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.typing import AnyArray, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
+Moments = tuple[Pairs, Pairs, Bool[AnyArray, "S A"] | None]
+"""Mean and variance of the mean rewards, and which pairs are legal (None: all)."""
 
 
-def check_inside(name: str, value: Any) -> None:
-    """Refuse what is not strictly between 0 and 1, where it can be seen.
+def check_inside(name: str, value: object) -> None:
+    """Refuse a number that is not strictly between 0 and 1, where it is concrete.
 
     Raises:
-        ValueError: as said.
+        ValueError: an entry is out of range.
     """
     check_that(name, value, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
 
 
-def check_value(name: str, value: Any) -> None:
-    """Refuse what is not finite, where it can be seen.
+def check_value(name: str, value: object) -> None:
+    """Refuse a number that is not finite, where it is concrete.
 
     Raises:
-        ValueError: as said.
+        ValueError: an entry is not finite.
     """
     if is_concrete(value):
         check_finite(name, value)
 
 
-def check_above_zero(name: str, value: Any) -> None:
-    """Refuse what is not finite and greater than zero, where it can be seen.
+def check_above_zero(name: str, value: object) -> None:
+    """Refuse a number that is not finite and greater than zero, where it is concrete.
 
     Raises:
-        ValueError: as said.
+        ValueError: an entry is out of range.
     """
     if is_concrete(value):
         check_positive(name, value)
 
 
-def warn_of_lost_optimism(name: str, value: Any, max_reward: float) -> None:
-    """Warn where the value of what is unknown lies below the largest reward of one step: it is then not explored."""
+def warn_of_lost_optimism(name: str, value: RealLike, max_reward: float) -> None:
+    """Warn where the value of unknown pairs lies below the largest reward of one step: they are then not explored."""
     if is_concrete(value) and np.min(np.asarray(value)) < max_reward:
         least = float(np.min(np.asarray(value)))
         warnings.warn(
@@ -61,11 +63,11 @@ def warn_of_lost_optimism(name: str, value: Any, max_reward: float) -> None:
         )
 
 
-def effective_horizon(objective: Objective, who: str) -> Any:
+def effective_horizon(objective: Objective, who: str) -> RealScalar:
     """H of an episode, 1 / (1 - discount) otherwise.
 
     Raises:
-        ValueError: another objective; `who` asks, for the sentence.
+        ValueError: another objective; the message names the caller, `who`.
     """
     if isinstance(objective, Episodic):
         return objective.horizon
@@ -85,7 +87,7 @@ def blank_plan(problem: Problem, who: str) -> Solution | None:
 
 
 class NeedsConcentrations(eqx.Module):
-    """An agent that plans in the mean MDP with what the concentrations of the rows say; episodes or discounted."""
+    """Base of agents that plan in the mean MDP, with bonuses from the concentrations of its rows."""
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
@@ -96,35 +98,35 @@ class NeedsConcentrations(eqx.Module):
         del key
         return blank_plan(problem, type(self).__name__)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: CanMean) -> None:
         """Refuse a belief without mean, counts and concentrations.
 
         Raises:
-            TypeError: an ability is missing. ValueError: it is given by draws.
+            TypeError: an ability is missing. ValueError: it is represented by samples.
         """
         who = type(self).__name__
         require_ability(belief, CanMean, who)
         require_ability(belief, CanCount, who)
-        row_spread(belief, who)
+        row_variance_factor(belief, who)
 
 
-def has_variances(belief: Any) -> bool:
-    """Whether a belief, or the components of a mixture, knows its variances."""
+def has_variances(belief: CanMean) -> bool:
+    """Whether a belief, or the components of a mixture, has variances in closed form."""
     return isinstance(belief.components if can_split(belief) else belief, HasVariances)
 
 
-def row_spread(belief: Any, who: str) -> Pairs:
-    """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: the mean of it.
+def row_variance_factor(belief: CanMean, who: str) -> Pairs:
+    """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: its mean.
 
     Raises:
-        TypeError: the belief has no variances. ValueError: it is given by draws, which have no concentrations.
+        TypeError: the belief has no variances. ValueError: it is represented by samples, which have no concentrations.
     """
     require_ability(belief.components if can_split(belief) else belief, HasVariances, who)
-    spread = over_components(lambda part: part.variance_factor("dirichlet"), belief)
-    return jnp.tensordot(jnp.asarray(belief.weights), spread, axes=1) if can_split(belief) else spread
+    factor = over_components(lambda part: part.variance_factor("dirichlet"), belief)
+    return jnp.tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
 
-def reward_moments(belief: Any) -> tuple[Pairs, Pairs, Any]:
+def reward_moments(belief: CanMean) -> Moments:
     """Mean and epistemic variance of the mean rewards, and which pairs are legal (None: all).
 
     The variance is inf where it does not exist; of a mixture it is the total variance.
@@ -132,24 +134,25 @@ def reward_moments(belief: Any) -> tuple[Pairs, Pairs, Any]:
     return _moments(belief)
 
 
-def reward_spread(belief: Any) -> Pairs:
+def mean_reward_variance(belief: CanMean) -> Pairs:
     """The variance of `reward_moments`."""
     return reward_moments(belief)[1]
 
 
-def unknown_reward(belief: Any) -> Bool[Array, "*H S A"]:
+def unknown_reward(belief: CanMean) -> Bool[Array, "*H S A"]:
     """Where the mean reward is not known."""
-    return reward_spread(belief) > 0
+    return mean_reward_variance(belief) > 0
 
 
-def _of_rewards(belief: Any) -> tuple[Any, Any, Any]:
+def _of_rewards(belief: CanMean) -> Moments:
     mean = belief.mean_mdp()
     means, variance = over_components(lambda b: (b.mean_mdp().reward, b.expected_reward_variance()), belief)
     if can_split(belief):
-        # From the first on: where all agree the variance is zero, not rounding.
+        # Relative to the first component: where all means agree the variance is exactly zero, without rounding error.
         variance = total_variance(jnp.asarray(belief.weights), means - means[:1], variance)[1]
     return mean.reward, variance, mean.legal
 
 
-# Compiled also outside a trace: eagerly the belief would refuse a variance that does not exist, "unknown" here.
+# Compiled outside a trace too: called eagerly, a belief refuses a variance that does not exist; here it is inf, and
+# the pair counts as unknown.
 _moments = jax.jit(_of_rewards)

@@ -1,19 +1,20 @@
-"""When an agent plans again: every k steps, every episode, when a count has doubled, at geometric times, or as told.
+"""Replanning rules: every k steps, every episode, when a count has doubled, at geometric times, or a function.
 
-A rule answers `due(moment)`. Where its period is known beforehand (`period`), a run is compiled as nested loops without
-any branch.
+A rule is `due(context)`. Where its period is known before the run (`period`), the run is compiled as nested loops
+without a branch.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import Episodic, Objective, ReplanContext
+from bayes_mdp.mdp.typing import AnyArray, BoolScalar
 from bayes_mdp.mdp.validation import check_count, check_name, check_that, described
 
 DEFAULT_PERIOD = 20
@@ -29,7 +30,7 @@ class ReplanRule(Protocol):
         """Steps between two plans where they are known before the run, else None."""
         ...
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Whether to plan before the next action."""
         ...
 
@@ -60,41 +61,43 @@ class EverySteps(eqx.Module):
         """k."""
         return int(self.num_steps)
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Whether the time is a multiple of k."""
-        return moment.time % self.num_steps == 0
+        return context.time % self.num_steps == 0
 
 
 class EveryEpisode(_NoPeriod):
-    """Plan where an episode begins (Osband, Russo and Van Roy 2013); under `Episodic(H)` that is every H steps."""
+    """Plan where an episode begins [PSRL13]; under `Episodic(H)` that is every H steps."""
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Whether an episode just began."""
-        return moment.starts
+        return context.starts
 
 
 class EveryLearnedEpisode(EveryEpisode):
-    """Plan after every trial, whether its episode ended or it was cut: for agents that learn from whole trials.
+    """Plan after every episode, whether it ended or was cut off: for agents that learn from whole episodes.
 
-    A plan of theirs costs nothing, so that the rule is always due; under `Episodic` trials are episodes.
+    Their plans cost nothing, so the rule is always due.
     """
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Always."""
-        return jnp.ones_like(moment.starts, dtype=bool)
+        return jnp.ones_like(context.starts, dtype=bool)
 
 
 class Doubling(_NoPeriod):
-    """Plan when the visits of some pair since the last plan reach max(1, those before it) (Jaksch et al. 2010)."""
+    """Plan when the visits of some pair since the last plan reach max(1, those before it) [UCRL10]."""
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """Whether the visits of some pair have doubled."""
-        return jnp.any(self.reached(moment.visits, moment.planned_visits))
+        return jnp.any(self.reached(context.visits, context.planned_visits))
 
-    def reached(self, visits: Any, planned_visits: Any) -> Any:
-        """The criterion for a pair: numbers or arrays."""
-        fresh = visits - planned_visits
-        return (fresh >= planned_visits) & (fresh >= 1)
+    def reached(
+        self, visits: Float[AnyArray, "*H S A"] | float, planned_visits: Float[AnyArray, "*H S A"] | float
+    ) -> Bool[AnyArray, "*H S A"] | BoolScalar:
+        """The criterion for a pair (numbers) or for all (arrays): visits so far, and those before the last plan."""
+        since = visits - planned_visits
+        return (since >= planned_visits) & (since >= 1)
 
 
 class Geometric(_NoPeriod):
@@ -115,27 +118,31 @@ class Geometric(_NoPeriod):
         powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
         return np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
-        """Whether the time is one of the geometric times (exact: they are tabulated)."""
-        return jnp.any(moment.time == self.times())
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
+        """Whether the time is one of the geometric times (tabulated: powers in floating point would be off by one)."""
+        return jnp.any(context.time == self.times())
 
 
 class When(_NoPeriod):
-    """Plan when a function of the `ReplanContext` says so."""
+    """Plan where a function of the `ReplanContext` is true."""
 
-    function: Callable[[ReplanContext], Any] = eqx.field(static=True)
+    function: Callable[[ReplanContext], BoolScalar] = eqx.field(static=True)
 
     def __check_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"function is {described(self.function)}, expected a function of the ReplanContext")
 
-    def due(self, moment: ReplanContext) -> Bool[Array, ""]:
-        """What the function says."""
-        return jnp.asarray(self.function(moment), dtype=bool)
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
+        """The value of the function."""
+        return jnp.asarray(self.function(context), dtype=bool)
 
 
-def as_rule(replan: Any) -> ReplanRule | None:
-    """A rule from what a person writes: a rule, a number of steps, "episode", "doubling", a function, None (default).
+ReplanLike: TypeAlias = ReplanRule | int | np.integer | str | Callable[[ReplanContext], BoolScalar]
+"""A rule, a number of steps, "episode", "doubling" or a function of the `ReplanContext`."""
+
+
+def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
+    """A rule from the argument `replan` of an agent; None: the default of the objective.
 
     Raises:
         ValueError: another word. TypeError: another type.

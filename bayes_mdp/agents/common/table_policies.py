@@ -1,20 +1,19 @@
-"""The policies that serve all agents: greedy, Boltzmann, epsilon-greedy, Gaussian Thompson.
+"""Tabular policies shared by the agents: greedy, Boltzmann, epsilon-greedy, Gaussian Thompson sampling.
 
 A policy is `act(key, state, step) -> action` and `log_prob(state, action, step)`: `act` draws from exp(log_prob), so an
-agent is also a likelihood of behaviour. Arrays over [*H S A] have the axis H where they depend on the step of an
-episode. An illegal action has q (or mean) -inf: its probability is zero.
+agent is also a likelihood of behaviour. Arrays [*H S A] have the axis H where they depend on the step of an episode. An
+illegal action has q (or mean) -inf: its probability is zero.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.common.prob_of_best import prob_best_factored, prob_best_joint
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import (
     as_indices,
     as_mask,
@@ -31,13 +30,14 @@ from bayes_mdp.mdp.validation import (
 from bayes_mdp.planning.solution import best_action
 
 
-def masked(q: Any, legal: Any) -> Float[Array, "*H S A"]:
+def masked(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
     """`q` with -inf where `legal` [S A] is false.
 
     Raises:
         ValueError: `q` is not [S A] or [H S A], or nan; `legal` is not [S A].
         TypeError: `q` is no array of numbers, `legal` not one of booleans.
     """
+    # Host values are checked; arrays of the device are not copied back for it.
     if is_concrete(q) and not isinstance(q, jax.Array):
         q = as_real("q", q, "a number")
         require(np.isnan(q), "q", q, "a number")
@@ -46,22 +46,22 @@ def masked(q: Any, legal: Any) -> Float[Array, "*H S A"]:
         raise ValueError(f"q has shape {q.shape}, expected [state, action] or [step, state, action]")
     if legal is None:
         return q
-    legal = as_mask("legal", legal)
-    check_shape("legal", legal, q.shape[-2:], "state, action")
-    return jnp.where(legal, q, -jnp.inf)
+    mask = as_mask("legal", legal)
+    check_shape("legal", mask, q.shape[-2:], "state, action")
+    return jnp.where(mask, q, -jnp.inf)
 
 
-def lookup(table: Any, axes: int, state: Any, step: Any) -> Any:
+def lookup(table: Shaped[Array, "..."], axes: int, state: IntScalar, step: IntScalar) -> Shaped[Array, "..."]:
     """The entry of a [*H S ...] table; `axes` is the number of axes that follow S."""
     return table[state] if table.ndim == 1 + axes else table[step, state]
 
 
-def _log(probability: Any) -> Any:
-    return jnp.log(jnp.maximum(probability, 0.0))
+def _log(probability: Float[Array, ""]) -> Float[Array, ""]:
+    return jnp.log(jnp.maximum(probability, 0.0))  # quadrature may give a tiny negative number
 
 
 class TablePolicy(eqx.Module):
-    """A policy made of arrays over [*H S A]: its sizes, which the planners compare with those of the MDP."""
+    """A policy made of arrays [*H S A]: its sizes, which the planners compare with those of the MDP."""
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class TablePolicy(eqx.Module):
 
 
 class Greedy(TablePolicy):
-    """The action of the largest q; ties go to the first, or as `best` says.
+    """The action of the largest q; ties go to the first, unless `best` is given.
 
     Args:
         q: Float[*H S A].
@@ -96,21 +96,23 @@ class Greedy(TablePolicy):
     q: Float[Array, "*H S A"]
     best: Int[Array, "*H S"]
 
-    def __init__(self, q: Any, legal: Any = None, *, best: Any = None) -> None:
+    def __init__(self, q: ArrayLike, legal: ArrayLike | None = None, *, best: ArrayLike | None = None) -> None:
         self.q = masked(q, legal)
-        if best is not None and not isinstance(best, jax.Array):
-            best = jnp.asarray(as_indices("best", best, "action"))
-            check_index("best", best, self.n_actions, "action")
-        if best is not None:
-            check_shape("best", best, self.q.shape[:-1], "(step,) state")
-        self.best = best_action(self.q) if best is None else best
+        if best is None:
+            self.best = best_action(self.q)
+            return
+        actions = best if isinstance(best, jax.Array) else jnp.asarray(as_indices("best", best, "action"))
+        if actions is not best:
+            check_index("best", actions, self.n_actions, "action")
+        check_shape("best", actions, self.q.shape[:-1], "(step,) state")
+        self.best = actions
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action (no random number is used)."""
         del key
         return lookup(self.best, 0, state, step)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """0 for the best action, else -inf."""
         return jnp.where(action == lookup(self.best, 0, state, step), 0.0, -jnp.inf).astype(self.q.dtype)
 
@@ -128,23 +130,23 @@ class Boltzmann(TablePolicy):
     """
 
     q: Float[Array, "*H S A"]
-    temperature: Float[Array, ""]
+    temperature: RealScalar
 
-    def __init__(self, q: Any, temperature: Any, legal: Any = None) -> None:
+    def __init__(self, q: ArrayLike, temperature: RealScalar, legal: ArrayLike | None = None) -> None:
         self.q, self.temperature = masked(q, legal), temperature
         check_that("temperature", temperature, lambda x: x > 0, "a number greater than 0")
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """An action."""
         return jax.random.categorical(key, lookup(self.q, 1, state, step) / self.temperature)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
         return jax.nn.log_softmax(lookup(self.q, 1, state, step) / self.temperature)[action]
 
 
 class EpsilonGreedy(TablePolicy):
-    """The best action (ties: first), but with probability `epsilon` one drawn uniformly from the legal ones.
+    """The best action (ties: the first), but with probability `epsilon` a legal one drawn uniformly.
 
     Args:
         q: Float[*H S A].
@@ -156,38 +158,41 @@ class EpsilonGreedy(TablePolicy):
     """
 
     q: Float[Array, "*H S A"]
-    epsilon: Float[Array, ""]
+    epsilon: RealScalar
 
-    def __init__(self, q: Any, epsilon: Any, legal: Any = None) -> None:
+    def __init__(self, q: ArrayLike, epsilon: RealScalar, legal: ArrayLike | None = None) -> None:
         self.q, self.epsilon = masked(q, legal), epsilon
         check_fraction("epsilon", epsilon)
 
-    def _probs(self, state: Any, step: Any) -> Float[Array, " A"]:
+    def _probs(self, state: IntScalar, step: IntScalar) -> Float[Array, " A"]:
         q = lookup(self.q, 1, state, step)
         allowed = q > -jnp.inf
         best = jnp.arange(q.shape[-1]) == best_action(q)
-        return (1.0 - self.epsilon) * best + self.epsilon * allowed / jnp.sum(allowed)
+        return jnp.asarray((1.0 - self.epsilon) * best + self.epsilon * allowed / jnp.sum(allowed))
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
-        """An action, by inversion."""
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
+        """An action, by inversion of the distribution function: one uniform number."""
         cumulative = jnp.cumsum(self._probs(state, step))
         u = jax.random.uniform(key, dtype=cumulative.dtype)
         return jnp.sum(u * cumulative[-1] >= cumulative[:-1], dtype=int)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
         return _log(self._probs(state, step)[action])
 
 
-def epsilon_greedy_action(u: Any, q: Float[Array, " A"], epsilon: Any, *, masked: bool = True) -> Int[Array, ""]:
-    """The action of `EpsilonGreedy` from one uniform number: below epsilon it says which of the legal ones.
+def epsilon_greedy_action(
+    u: RealScalar, q: Float[Array, " A"], epsilon: RealScalar, *, masked: bool = True
+) -> Int[Array, ""]:
+    """The action of `EpsilonGreedy` from one uniform number: below epsilon, u / epsilon picks the legal action.
 
     Args:
         u: in [0, 1).
         q: of the actions of a state, -inf where one is illegal.
         epsilon: in [0, 1].
-        masked: False: all are legal (it saves a sum over the actions).
+        masked: False: all actions are legal (saves a cumulative sum).
     """
+    # Given u < epsilon, u / epsilon is uniform again: no second random number is needed.
     share = u / jnp.maximum(epsilon, jnp.finfo(q.dtype).tiny)
     if masked:
         rank = jnp.cumsum(q > -jnp.inf)
@@ -198,17 +203,17 @@ def epsilon_greedy_action(u: Any, q: Float[Array, " A"], epsilon: Any, *, masked
 
 
 class GaussianThompson(TablePolicy):
-    """The best action of a Gaussian draw of q(state, .): fresh each step, or held for the whole plan (`hold`).
+    """The best action of a Gaussian draw of q(state, .): a new draw at every step, or one for the whole plan (`hold`).
 
-    Given the object, `act` draws from exp(log_prob): a held policy is deterministic. For the probability of an action
-    where the held draw is not known, ask the policy without `noise`.
+    Given the object, `act` draws from exp(log_prob): with `noise` the policy is deterministic. The probability of an
+    action before the noise is drawn is `log_prob` of the policy without `noise`.
 
     Args:
         mean: Float[*H S A].
         sd: Float[*H S A], zero or greater: the actions of a state are independent (factored); or
         factor: Float[*H S A A], lower Cholesky factor of the covariance of the actions of each state (joint).
             One of both.
-        noise: Float[*H S A], standard normal draws that are held, or None: fresh ones each step.
+        noise: Float[*H S A], standard normal draws for the whole plan, or None: new ones at every step.
         legal: Bool[S A], or None.
 
     Raises:
@@ -220,7 +225,15 @@ class GaussianThompson(TablePolicy):
     factor: Float[Array, "*H S A A"] | None
     noise: Float[Array, "*H S A"] | None
 
-    def __init__(self, mean: Any, sd: Any = None, *, factor: Any = None, noise: Any = None, legal: Any = None) -> None:
+    def __init__(
+        self,
+        mean: ArrayLike,
+        sd: ArrayLike | None = None,
+        *,
+        factor: ArrayLike | None = None,
+        noise: ArrayLike | None = None,
+        legal: ArrayLike | None = None,
+    ) -> None:
         self.mean = masked(mean, legal)
         for name, given in (("sd", sd), ("factor", factor), ("noise", noise)):
             if given is not None and not isinstance(given, jax.Array) and is_concrete(given):
@@ -238,47 +251,50 @@ class GaussianThompson(TablePolicy):
                 raise ValueError(f"{name} has shape {np.shape(array)}, expected {expected}")
 
     def hold(self, key: PRNGKeyArray) -> "GaussianThompson":
-        """The same policy with one draw of q, held from now on."""
+        """The same policy with one draw of the noise, used at every step."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return GaussianThompson(self.mean, self.sd, factor=self.factor, noise=noise)
 
-    def draw(self, key: PRNGKeyArray | None, state: Any, step: Any = 0) -> Float[Array, " A"]:
-        """A draw of q(state, .), or the held one."""
+    def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
+        """A draw of q(state, .); with `noise` that of the plan, and `key` is not used."""
         mean = lookup(self.mean, 1, state, step)
-        if key is None or self.noise is not None:
+        if self.noise is not None:
             z = lookup(self.noise, 1, state, step)
         else:
+            assert key is not None  # only a policy with noise is called without a key
             z = jax.random.normal(key, mean.shape, mean.dtype)
         if self.sd is not None:
             return mean + lookup(self.sd, 1, state, step) * z
+        assert self.factor is not None  # as `__init__` checks
         return mean + lookup(self.factor, 2, state, step) @ z
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action of the draw; ties go to the first."""
         return best_action(self.draw(key, state, step))
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability that `action` is the best of a draw.
 
-        Held: 0 or -inf. Two actions: exact. More, factored: quadrature, absolute error below 1e-6 in float32 and 1e-9
-        in float64. More, joint: a deterministic lattice rule (Genz 1992), absolute error about 1e-3.
+        With `noise`: 0 or -inf. Two actions: exact. More, factored: quadrature, absolute error below 1e-6 in float32
+        and 1e-9 in float64. More, joint: a deterministic lattice rule [GENZ92], absolute error about 1e-3.
         """
         mean = lookup(self.mean, 1, state, step)
         if self.noise is not None:
             return jnp.where(action == best_action(self.draw(None, state, step)), 0.0, -jnp.inf).astype(mean.dtype)
         two = mean.shape[-1] == 2
         if self.sd is None:
+            assert self.factor is not None  # as `__init__` checks
             factor = lookup(self.factor, 2, state, step)
             return _log_prob_of_two(mean, factor, action) if two else _log(prob_best_joint(mean, factor, action))
         sd = lookup(self.sd, 1, state, step)
         return _log_prob_of_two(mean, jnp.diag(sd), action) if two else _log(prob_best_factored(mean, sd, action))
 
 
-def _log_prob_of_two(mean: Any, factor: Any, action: Any) -> Any:
-    """Exact: the difference of two jointly normal numbers is normal. A tie without spread goes to the first action."""
+def _log_prob_of_two(mean: Float[Array, " 2"], factor: Float[Array, "2 2"], action: IntScalar) -> Float[Array, ""]:
+    """Exact: the difference of two normal numbers is normal. A tie without variance goes to the first action."""
     gap = mean[action] - mean[1 - action]
-    spread = jnp.linalg.norm(factor[action] - factor[1 - action])
+    sd = jnp.linalg.norm(factor[action] - factor[1 - action])
     certain = (gap > 0) | ((gap == 0) & (action == 0))
-    sure = (spread == 0) | ~jnp.isfinite(gap)
-    inside = norm.logcdf(jnp.where(sure, 0.0, gap / jnp.where(spread == 0, 1.0, spread)))
+    sure = (sd == 0) | ~jnp.isfinite(gap)  # no variance, or an illegal action: 0 or 1
+    inside = norm.logcdf(jnp.where(sure, 0.0, gap / jnp.where(sd == 0, 1.0, sd)))
     return jnp.where(sure, jnp.where(certain, 0.0, -jnp.inf), inside)

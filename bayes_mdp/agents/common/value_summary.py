@@ -1,6 +1,7 @@
-"""`ValueUncertainty`: mean and variance of Q and V under a posterior, and what the variance is."""
+"""`ValueUncertainty`: mean and variance of Q and V under a posterior, and whether the variance is exact."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -9,13 +10,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import StateActionSpace, Validity
+from bayes_mdp.mdp.typing import AnyArray
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 class ValueUncertainty(eqx.Module):
-    """How sure the values of a policy are.
+    """Mean and variance of the values of a policy under a posterior.
 
     Args:
         q_mean: [*H S A], expected value of a pair (exact where `validity` is, else that of the mean MDP); -inf where
@@ -23,11 +25,11 @@ class ValueUncertainty(eqx.Module):
         v_mean: [*H S], the same of the policy.
         q_variance: [*H S A], variance of the value of a pair, in squared units of the value; 0 where illegal.
         v_variance: [*H S], of the policy.
-        local: [*H S A], what each pair adds, where an equation was solved; else None.
-        q_max: the bound on |values| that the local variance rests on, where it does; else None.
+        local: [*H S A], the local variance of each pair, where an equation was solved; else None.
+        q_max: the bound on |values| that the local variance uses, where it does; else None.
         converged, iterations, gap: of the solver of the variance (see `PolicyEvaluation`); `gap` bounds its numerical
-            error, by draws it is the largest of the evaluations of the draws.
-        validity: what the variance is.
+            error; over sampled MDPs it is the largest of their evaluations.
+        validity: whether the variance is exact, an upper bound or a heuristic, and why.
     """
 
     q_mean: Float[Array, "*H S A"]
@@ -76,16 +78,39 @@ class ValueUncertainty(eqx.Module):
         return uncertainty_dataset(self, space)
 
 
-def uncertainty_dataset(answer: Any, space: StateActionSpace | None) -> "xr.Dataset":
+@runtime_checkable
+class ValueVariance(Protocol):
+    """A posterior variance of values, however it was computed."""
+
+    @property
+    def q_variance(self) -> Float[Array, "*H S A"]:
+        """Of the values of pairs, squared units of the value."""
+        ...
+
+    @property
+    def v_variance(self) -> Float[Array, "*H S"]:
+        """Of the values of states."""
+        ...
+
+    @property
+    def validity(self) -> Validity:
+        """Whether it is exact, an upper bound or a heuristic, and why."""
+        ...
+
+
+def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -> "xr.Dataset":
     """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side."""
     arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
-    attributes = {"validity": answer.validity.kind, "reason": answer.validity.reason}
-    if getattr(answer, "q_max", None) is not None:
-        attributes["q_max"] = float(np.asarray(answer.q_max))
+    attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
+    q_max = getattr(answer, "q_max", None)
+    if q_max is not None:
+        attributes["q_max"] = float(np.asarray(q_max))
     return labelled(arrays, space, attributes)
 
 
-def labelled(arrays: dict[str, Any], space: StateActionSpace | None, attributes: dict[str, Any]) -> "xr.Dataset":
+def labelled(
+    arrays: Mapping[str, Float[AnyArray, "..."]], space: StateActionSpace | None, attributes: Mapping[str, str | float]
+) -> "xr.Dataset":
     """Arrays [*H S A], the first one such, and [*H S] as a Dataset with the names of `space`. Host side."""
     import xarray as xr
 
@@ -93,4 +118,4 @@ def labelled(arrays: dict[str, Any], space: StateActionSpace | None, attributes:
 
     pairs, coords = pair_axes(next(iter(arrays.values())).shape, space)
     data = {name: (pairs[: x.ndim], np.asarray(x)) for name, x in arrays.items()}
-    return xr.Dataset(data, coords, attributes)
+    return xr.Dataset(data, coords, dict(attributes))

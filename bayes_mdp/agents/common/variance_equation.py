@@ -1,4 +1,4 @@
-"""What the variance equations share: a local variance of every pair, propagated through the mean MDP.
+"""Variance equations: a local variance of every pair, propagated through the mean MDP.
 
 u(s, a) = local(s, a) + discount^2 sum_s' pbar(s' | s, a) sum_a' pi(a' | s') u(s', a'), component by component where the
 belief is a mixture.
@@ -6,28 +6,32 @@ belief is a mixture.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, PyTree
 
-from bayes_mdp.agents.common.assumptions import met_again, require_rows, total_variance, unknown_pairs
+from bayes_mdp.agents.common.assumptions import RowPosterior, met_again, require_rows, total_variance, unknown_pairs
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
+    CanMean,
+    CanSample,
     Discounted,
     Episodic,
     FirstExit,
     HasVariances,
     Objective,
+    PolicyLike,
     SparseMDP,
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import first_index, is_concrete
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
@@ -36,8 +40,11 @@ from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.planning.variance_backup import propagate
 
 Pairs = Float[Array, "*H S A"]
-# (a posterior with independent rows, the values of its mean MDP) -> what each pair adds
-Local = Callable[[Any, PolicyEvaluation | Solution], Pairs]
+Local = Callable[[RowPosterior, PolicyEvaluation | Solution], Pairs]
+"""(a posterior with independent rows, the values of its mean MDP) -> the local variance of each pair"""
+
+Answer = TypeVar("Answer")
+"""What a solver of a variance equation returns: arrays, for a mixture with a leading axis K."""
 
 
 class Backup(eqx.Module):
@@ -48,25 +55,31 @@ class Backup(eqx.Module):
     variance: PolicyEvaluation
 
 
-def compiled(core: Callable[..., Any], *static: str) -> Callable[..., Any]:
+def compiled(core: Callable[..., Answer], *static: str) -> Callable[..., Answer]:
     """`core(posterior, policy, objective, ...)`, compiled: the same answer, in a fraction of the time.
 
-    A conscious exception: elsewhere the caller jits. The equations here are called eagerly, because only then can they
-    look at the structure of a chain, and eagerly every operation would be compiled on its own, which takes seconds. A
-    posterior that is no pytree of arrays stays as it is; so does `FirstExit`, where `evaluate` looks at the policy.
+    An exception: elsewhere the caller jits. The equations here are called eagerly, because the structure of the chain
+    can only be inspected then, and eagerly every operation would be compiled on its own, which takes seconds. Not
+    compiled: a posterior that is no pytree of arrays, and `FirstExit`, where `evaluate` inspects the policy.
+
+    Args:
+        core: the solver.
+        static: names of its static keyword arguments.
     """
     program = jax.jit(core, static_argnames=static)
 
     @wraps(core)
-    def door(posterior: Any, policy: Any, objective: Objective, *rest: Any, **options: Any) -> Any:
+    def call(
+        posterior: CanMean, policy: PolicyLike, objective: Objective, *rest: PyTree, **options: str | bool | int
+    ) -> Answer:
         numbers = all(isinstance(leaf, (jax.Array, np.ndarray, np.number)) for leaf in jax.tree.leaves(posterior))
         run = program if numbers and not isinstance(objective, FirstExit) else core
         return run(posterior, policy, objective, *rest, **options)
 
-    return door
+    return call
 
 
-def discount_of(objective: Objective) -> Any:
+def discount_of(objective: Objective) -> RealScalar:
     """The factor of the next value.
 
     Raises:
@@ -80,7 +93,7 @@ def discount_of(objective: Objective) -> Any:
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:
-    """Values of the states that a step leads to: those of the step after it, zero after the last."""
+    """Values of the next states of every step: those of the step after it, zero after the last."""
     if not isinstance(objective, Episodic):
         return v
     return jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])
@@ -91,41 +104,56 @@ def only_legal(x: Pairs, mdp: MDP | SparseMDP) -> Pairs:
     return x if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
 
 
-def over_components(function: Callable[..., Any], posterior: Any, *stacked: Any) -> Any:
-    """`function(posterior, *stacked)`; of a mixture that of every component, stacked (as `stacked` then is)."""
+def over_components(function: Callable[..., Answer], posterior: CanMean | CanSample, *stacked: PyTree) -> Answer:
+    """`function(posterior, *stacked)`; for a mixture that of every component, stacked.
+
+    Args:
+        function: of a posterior with independent rows (`RowPosterior`), and more arguments.
+        posterior: its rows, or a mixture.
+        stacked: more arguments; for a mixture with a leading axis K.
+    """
     if can_split(posterior):
         return jax.vmap(function)(posterior.components, *stacked)
     return function(posterior, *stacked)
 
 
-def problem_of(posterior: Any, policy: Any, objective: Objective, who: str) -> tuple[MDP | SparseMDP, Any]:
-    """The mean MDP, and the policy as an array; everything that can be refused is.
+def problem_of(
+    posterior: CanMean, policy: PolicyLike, objective: Objective, who: str
+) -> tuple[MDP | SparseMDP, Int[Array, "*H S"] | Float[Array, "*H S A"]]:
+    """The mean MDP, and the policy as an array, after all checks.
+
+    Args:
+        posterior: with independent rows, or a mixture of such.
+        policy: as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        who: the caller, for the messages.
 
     Raises:
-        ValueError, TypeError: tied rows, an ability that is missing, a variance of a mean reward that does not exist,
-            an objective or a policy that does not fit.
+        ValueError, TypeError: rows that share parameters, an ability that is missing, a variance of a mean reward that
+            does not exist, an objective or a policy that does not fit.
     """
     require_rows(posterior, who)
     discount_of(objective)
     mean = posterior.mean_mdp()
     check_problem(mean, objective)
-    policy = read_policy(policy, mean, horizon=horizon_of(objective))
+    actions_or_probs = read_policy(policy, mean, horizon=horizon_of(objective))
     require_variances(posterior)
-    return mean, policy
+    return mean, actions_or_probs
 
 
-def require_variances(posterior: Any) -> None:
-    """Let the posterior itself refuse a variance of a mean reward that does not exist (not inside a trace).
+def require_variances(posterior: CanMean | CanSample) -> None:
+    """Refuse a variance of a mean reward that does not exist, by the posterior's own error (not inside a trace).
 
-    A belief that has no such variances to ask for, draws say, passes.
+    A belief without closed-form variances passes.
     """
     if not isinstance(posterior.components if can_split(posterior) else posterior, HasVariances):
         return
     variance = over_components(lambda belief: belief.expected_reward_variance(), posterior)
+    # Under `vmap` the components are traced and refuse nothing: a variance of inf marks the one to call again, eagerly.
     if can_split(posterior) and is_concrete(variance):
         index = first_index(np.isinf(np.asarray(variance)))
         if index is not None:
-            jax.tree.map(lambda leaf: leaf[index[0]], posterior.components).expected_reward_variance()
+            jax.tree.map(lambda array: array[index[0]], posterior.components).expected_reward_variance()
 
 
 def horizon_of(objective: Objective) -> int | None:
@@ -133,32 +161,54 @@ def horizon_of(objective: Objective) -> int | None:
     return objective.horizon if isinstance(objective, Episodic) else None
 
 
-def why_met_again(posterior: Any, mean: MDP | SparseMDP, policy: Any, objective: Objective) -> str | None:
-    """As `premise.met_again`, of any component."""
+def why_met_again(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
+    """As `met_again`, for a pair that is unknown in any component."""
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
     return met_again(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
 
 
-def back_up(posterior: Any, local: Local, policy: Any, objective: Objective) -> Backup:
-    """Solve the equation for a posterior with independent rows. Traceable."""
+def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective: Objective) -> Backup:
+    """Solve the equation for a posterior with independent rows. Traceable.
+
+    Args:
+        posterior: one component of a mixture.
+        local: its local variances.
+        policy: as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+    """
     mean = posterior.mean_mdp()
     value = evaluate(mean, policy, objective)
     added = only_legal(local(posterior, value), mean)
-    return Backup(value, added, propagated(mean, added, policy, objective))
+    return Backup(value, added, solve_variance(mean, added, policy, objective))
 
 
-def propagated(mean: MDP | SparseMDP, local: Pairs, policy: Any, objective: Objective) -> PolicyEvaluation:
-    """`propagate`, zero for illegal pairs."""
+def solve_variance(mean: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
+    """The solution of the variance equation (`propagate`): zero for illegal pairs, nowhere negative.
+
+    Args:
+        mean: the mean MDP.
+        local: [*H S A], squared units of the value.
+        policy: as in `planning.evaluate`.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+    """
     answer = propagate(mean, local, policy, objective)
     q = jnp.maximum(only_legal(answer.q, mean), 0.0)
     return eqx.tree_at(lambda e: (e.q, e.v), answer, (q, jnp.maximum(answer.v, 0.0)))
 
 
-def combined(posterior: Any, parts: Backup, validity: Validity, q_max: Any = None) -> ValueUncertainty:
+def combined(
+    posterior: CanMean, parts: Backup, validity: Validity, q_max: Float[Array, ""] | None = None
+) -> ValueUncertainty:
     """The answer from the `Backup` of a posterior, or from those of the components of a mixture.
 
-    A mixture by total variance: Var = E_k[Var_k] + Var_k[mean_k].
+    A mixture by the law of total variance: Var = E_k[Var_k] + Var_k[mean_k].
+
+    Args:
+        posterior: of which `parts` were computed.
+        parts: as `back_up`; of a mixture stacked over its components.
+        validity: whether the variance is exact.
+        q_max: the bound on |values| that was used, if any.
     """
     value, variance = parts.value, parts.variance
     if not can_split(posterior):
@@ -171,12 +221,21 @@ def combined(posterior: Any, parts: Backup, validity: Validity, q_max: Any = Non
 
 
 def moments_of_plan(
-    belief: Any, local: Local, mean: MDP | SparseMDP, plan: Solution, objective: Objective
+    belief: CanMean, local: Local, mean: MDP | SparseMDP, plan: Solution, objective: Objective
 ) -> tuple[Pairs, Pairs]:
-    """Mean and variance of q under the policy of `plan`, optimal in the `mean` MDP of the belief. Traceable."""
+    """Mean and variance of q under the policy of `plan`, optimal in the `mean` MDP of the belief. Traceable.
+
+    Args:
+        belief: with independent rows, or a mixture of such.
+        local: the local variances of a posterior with independent rows.
+        mean: the mean MDP of the belief.
+        plan: its optimal policy and values.
+        objective: `Discounted` or `Episodic`.
+    """
     if can_split(belief):
         parts = over_components(lambda each: back_up(each, local, plan.policy, objective), belief)
-        answer = combined(belief, parts, Validity("heuristic", "not judged"))
+        answer = combined(belief, parts, Validity("heuristic", "not examined"))
         return answer.q_mean, answer.q_variance
-    added = only_legal(local(belief, plan), mean)
-    return plan.q, propagated(mean, added, plan.policy, objective).q
+    # The values of the plan are known: only the variance is left to be solved for.
+    added = only_legal(over_components(local, belief, plan), mean)
+    return plan.q, solve_variance(mean, added, plan.policy, objective).q

@@ -4,8 +4,6 @@ Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Reg
 6, section 3.1.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,19 +14,20 @@ from bayes_mdp.agents.common.mean_model import MeanModel
 from bayes_mdp.agents.k_learning.k_model import KModel, soften
 from bayes_mdp.agents.k_learning.temperature import minimise, require_choice
 from bayes_mdp.mdp import MDP
+from bayes_mdp.mdp.typing import ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_not_negative, check_positive, check_shape, require
 
 
 def bayes_regret_bound(
-    num_episodes: Any,
+    num_episodes: ArrayLike,
     *,
     noise: float,
     horizon: int,
     num_states: int,
     num_actions: int,
     printed: bool = False,
-    mean_rewards: Any = None,
-) -> Float[np.ndarray, "*n"]:
+    mean_rewards: ArrayLike | None = None,
+) -> Float[np.ndarray, "*n"] | np.floating:
     """A bound on the Bayes regret of K-learning after T = L N steps, theorem 1 of [KL21].
 
     With X = (noise^2 + L^2) S A T log A and l = log N the theorem prints 2 sqrt(X (1 + l)), (12). Its proof counts
@@ -46,7 +45,7 @@ def bayes_regret_bound(
         num_states: S, the states of all steps together.
         num_actions: A.
         printed: the bound as printed.
-        mean_rewards: mean rewards to hold against assumption 1, any shape; None: not checked.
+        mean_rewards: mean rewards to check assumption 1 on, any shape; None: not checked.
 
     Returns:
         Of the shape of `num_episodes`, in units of the reward.
@@ -63,12 +62,15 @@ def bayes_regret_bound(
     if mean_rewards is not None:
         rewards = np.asarray(mean_rewards)
         require(~((rewards >= 0) & (rewards <= 1)), "mean_rewards", rewards, "a number from 0 to 1 (assumption 1)")
+    # X = (sigma^2 + L^2) S A T log A with T = L N.
     square = (noise**2 + horizon**2) * num_states * num_actions * episodes * horizon * np.log(num_actions)
     root = np.sqrt(1.0 + np.log(episodes))
     return np.sqrt(square) * (2.0 * root if printed else root + (root**2 + 1.0) / root)
 
 
-def pigeonhole_bound(num_indices: int, num_rounds: Any, *, printed: bool = False) -> Float[np.ndarray, "*n"]:
+def pigeonhole_bound(
+    num_indices: int, num_rounds: ArrayLike, *, printed: bool = False
+) -> Float[np.ndarray, "*n"] | np.floating:
     """A bound on E sum_t sum_i p_i^t / max(n_i^t, 1) over rounds that each pick an index i by p^t: lemma 6 of [KL21].
 
     m (1 + log N) as printed, which one index and two rounds break (2 against 1.69) and which holds for 1 / (n + 1);
@@ -99,7 +101,7 @@ class GaussianBandit(eqx.Module):
     bound: Float[Array, ""]
 
 
-def gaussian_bandit(mean: Any, variance: Any, tau: Any = None) -> GaussianBandit:
+def gaussian_bandit(mean: ArrayLike, variance: ArrayLike, tau: RealScalar | None = None) -> GaussianBandit:
     """Section 3.1 of [KL21] in closed form; None: the temperature of the least bound. Host-side, works in float64.
 
     Equal arms have the optimum sd / sqrt(2 log A).
@@ -127,8 +129,9 @@ def gaussian_bandit(mean: Any, variance: Any, tau: Any = None) -> GaussianBandit
 
 
 @jax.jit
-def _bandit(mean: Float[Array, " A"], variance: Float[Array, " A"], tau: Any) -> GaussianBandit:
+def _bandit(mean: Float[Array, " A"], variance: Float[Array, " A"], tau: RealScalar | None) -> GaussianBandit:
     if tau is None:
+        # A bandit is an episode of one step from one state: its temperature is that of problem (11).
         one = MeanModel(mean[None, None], MDP(jnp.ones((1, len(mean), 1)), mean[None]), None, 1)
         tau = minimise(KModel(one, 0.5 * variance[None, None]), jnp.ones(1)).tau
     k = mean + variance / (2.0 * tau)

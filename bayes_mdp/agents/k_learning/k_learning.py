@@ -5,7 +5,6 @@ assumes mean rewards in [0, 1], sigma-sub-Gaussian noise, independent priors, a 
 """
 
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,18 +19,19 @@ from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, 
 from bayes_mdp.agents.k_learning.temperature import minimise, require_choice, schedule
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import ArrayLike, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_count
 
 TEMPERATURES = ("optimal", "schedule")
 
 
 def k_values(
-    posterior: Any,
-    tau: Any,
+    posterior: CanMean,
+    tau: RealScalar,
     *,
     bonus: str = "paper",
-    span: Any = None,
-    noise: Any = 1.0,
+    span: RealLike | None = None,
+    noise: RealScalar = 1.0,
     horizon: int | None = None,
 ) -> Float[Array, "H S A"]:
     """K of every step: equation (6) of [KL21], K = 0 after the last step. Traceable; compiles itself.
@@ -52,7 +52,7 @@ def k_values(
         [H S A], in units of the reward; -inf where the action is illegal.
 
     Raises:
-        ValueError: `tau` is not positive; another word for `bonus`; a negative `span` or `noise`; the horizon is
+        ValueError: `tau` is not positive; another `bonus`; a negative `span` or `noise`; the horizon is
             missing or does not fit; a variance of a mean reward does not exist. TypeError: an ability is missing.
     """
     check_above_zero("tau", tau)
@@ -62,11 +62,13 @@ def k_values(
 
 
 @partial(jax.jit, static_argnames=("bonus", "horizon"))
-def _k_values(posterior: Any, tau: Any, *, bonus: str, span: Any, noise: Any, horizon: int | None) -> Any:
+def _k_values(
+    posterior: CanMean, tau: RealScalar, *, bonus: str, span: RealLike | None, noise: RealScalar, horizon: int | None
+) -> Float[Array, "H S A"]:
     return k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="k_values").k_values(tau)
 
 
-def value(k: Any, tau: Any) -> Float[Array, "*H S"]:
+def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
     """tau logsumexp(k / tau) over actions: the bound on the expected optimal value in (13) of [KL21].
 
     Args:
@@ -81,7 +83,15 @@ def value(k: Any, tau: Any) -> Float[Array, "*H S"]:
 
 
 class KPolicy(Boltzmann):
-    """The policy of K-learning: actions with probability proportional to exp(K / tau), (9) of [KL21]."""
+    """The policy of K-learning: actions with probability proportional to exp(K / tau), (9) of [KL21].
+
+    Args:
+        k: Float[*H S A], -inf where illegal.
+        tau: temperature, greater than 0.
+    """
+
+    def __init__(self, k: ArrayLike, tau: RealScalar) -> None:
+        super().__init__(k, tau)
 
     @property
     def k(self) -> Float[Array, "*H S A"]:
@@ -89,7 +99,7 @@ class KPolicy(Boltzmann):
         return self.q
 
     @property
-    def tau(self) -> Float[Array, ""]:
+    def tau(self) -> RealScalar:
         """The temperature."""
         return self.temperature
 
@@ -99,8 +109,8 @@ class KPolicy(Boltzmann):
         return soften(self.q, self.temperature)[0]
 
 
-def policy(k: Any, tau: Any) -> KPolicy:
-    """The policy (9) of K [*H S A] at a temperature, with K, tau and the values to be seen.
+def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
+    """The policy (9) of K [*H S A] at a temperature; it has K, tau and the values as attributes.
 
     Raises:
         ValueError: `tau` is not positive.
@@ -119,12 +129,14 @@ class TemperatureRule(eqx.Module):
             raise ValueError(f"temperature is {self.name!r}, expected {words} or a number greater than 0")
 
 
-def _as_temperature(temperature: Any) -> Any:
+def _as_temperature(
+    temperature: str | TemperatureRule | RealScalar,
+) -> TemperatureRule | RealScalar:
     return TemperatureRule(temperature) if isinstance(temperature, str) else temperature
 
 
 class KLearningState(eqx.Module):
-    """The state of `KLearning`: the last temperature (0: none), and how many plans were made."""
+    """The state of `KLearning`: the last temperature (0: none), and the number of plans so far."""
 
     temperature: Float[Array, ""]
     num_plans: Int[Array, ""]
@@ -135,16 +147,16 @@ class KLearning(eqx.Module):
 
     Args:
         temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
-            plan from 1 on; or a number (a leaf, so that sweeps vmap over it).
-        bonus, span, noise: as in `k_values`. `span`, where given, also stands for L in the L^2 of the schedule.
+            plan from 1 on; or a number (an array leaf, so that sweeps vmap over it).
+        bonus, span, noise: as in `k_values`. `span`, where given, also replaces L in the L^2 of the schedule.
         num_states: S of the schedule, the states of all steps together; None: steps times states.
         replan: as in `PSRL`.
 
     Raises:
-        ValueError: an unknown word, a temperature that is not positive, a negative `span` or `noise`.
+        ValueError: an unknown option, a temperature that is not positive, a negative `span` or `noise`.
     """
 
-    temperature: Any = eqx.field(default="optimal", converter=_as_temperature)
+    temperature: TemperatureRule | RealScalar = eqx.field(default="optimal", converter=_as_temperature)
     bonus: str = eqx.field(default="paper", static=True, kw_only=True)
     span: float | Array | None = eqx.field(default=None, kw_only=True)
     noise: float | Array = eqx.field(default=1.0, kw_only=True)
@@ -162,7 +174,7 @@ class KLearning(eqx.Module):
         """No plan yet.
 
         Raises:
-            ValueError: an objective other than `Episodic`; with a temperature to be chosen, a single action; with
+            ValueError: an objective other than `Episodic`; a single action, unless the temperature is a number; with
                 "optimal", no initial distribution.
         """
         del key
@@ -174,8 +186,8 @@ class KLearning(eqx.Module):
                 raise ValueError("initial is None, expected a distribution over the first state for KLearning")
         return KLearningState(jnp.zeros(()), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
+    def check_belief(self, belief: CanMean) -> None:
+        """Refuse a belief that a plan cannot use (inside a trace: by its methods alone).
 
         Raises:
             ValueError: with bonus="posterior", a variance of a mean reward does not exist. TypeError: no mean, counts
@@ -184,7 +196,7 @@ class KLearning(eqx.Module):
         _require_abilities(belief, self.bonus, "KLearning")
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: KLearningState, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: KLearningState, belief: CanMean
     ) -> tuple[KPolicy, KLearningState]:
         """The policy (9) at the temperature of this plan. No random number is used.
 
@@ -201,11 +213,14 @@ class KLearning(eqx.Module):
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
         return KPolicy(k, jnp.maximum(tau, least_temperature(k.dtype))), state
 
-    def _choose(self, model: KModel, problem: Problem, last: Any, number: Any) -> tuple[Any, Float[Array, "H S A"]]:
+    def _choose(
+        self, model: KModel, problem: Problem, last: Float[Array, ""], number: Int[Array, ""]
+    ) -> tuple[RealScalar, Float[Array, "H S A"]]:
         """The temperature of a plan, and K there."""
         if not isinstance(self.temperature, TemperatureRule):
             return self.temperature, model.k_values(self.temperature)
         if self.temperature.name == "optimal":
+            # From the last temperature: a few Newton steps where the belief has changed little.
             best = minimise(model, jnp.asarray(problem.initial), last)
             return best.tau, best.k
         space, horizon = problem.space, model.mean.horizon
@@ -217,11 +232,11 @@ class KLearning(eqx.Module):
             num_actions=space.n_actions,
             span=self.span,
         )
-        tau = jnp.maximum(tau, least_temperature(model.numerator.dtype))
+        tau = jnp.maximum(tau, least_temperature(model.numerator.dtype))  # 0 without noise and span
         return tau, model.k_values(tau)
 
 
-def _require_abilities(posterior: Any, bonus: str, who: str) -> None:
+def _require_abilities(posterior: CanMean, bonus: str, who: str) -> None:
     for ability in (CanMean, CanCount, HasVariances):
         require_ability(posterior, ability, who)
     if bonus == "posterior":

@@ -1,20 +1,27 @@
-"""What K-learning plans in: the mean MDP of a belief and, for every pair of every step, temperature times its bonus.
+"""The model in which K-learning plans: the mean MDP of a belief and, for every pair of every step, tau times its bonus.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021, equation (6).
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 
 BONUSES = ("paper", "posterior")
+
+
+@runtime_checkable
+class KBelief(CanMean, CanCount, HasVariances, Protocol):
+    """What a bonus is computed from: mean MDP, visit counts, variances."""
 
 
 class KModel(eqx.Module):
@@ -32,25 +39,26 @@ class KModel(eqx.Module):
         """-inf where the action is illegal."""
         return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)
 
-    def k_values(self, tau: Any) -> Float[Array, "H S A"]:
+    def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
         """K of every step at temperature `tau`, by (6)."""
 
-        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-            paid = self.mean.at(self.mean.reward, layer) + self.numerator[layer] / tau
-            return paid + self.mean.expected_next(values, layer)
+        def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            reward = self.mean.at(self.mean.reward, layer) + self.numerator[layer] / tau
+            return reward + self.mean.expected_next(values, layer)
 
         return self.mean.backward(backup, lambda k: soften(k, tau)[0])
 
 
-def least_temperature(dtype: Any) -> float:
-    """So small that the softmax of values of any use is their maximum, and so large that nothing overflows."""
+def least_temperature(dtype: DTypeLike) -> float:
+    """In place of 0: small enough that the softmax of values is their maximum, large enough that nothing overflows."""
     return float(jnp.finfo(dtype).tiny) ** 0.5
 
 
 def soften(
-    k: Float[Array, "*H S A"], tau: Any
-) -> tuple[Float[Array, "*H S"], Float[Array, "*H S A"], Float[Array, "*H S"]]:
+    k: Float[Array, "*states A"], tau: RealScalar
+) -> tuple[Float[Array, "*states"], Float[Array, "*states A"], Float[Array, "*states"]]:
     """tau logsumexp(k / tau) over actions, the probabilities that attain it in (8), and their entropy."""
+    # Relative to the maximum: no overflow at low temperatures; an illegal action (-inf) gets weight 0, and 0 log 0 = 0.
     best = jnp.max(k, -1, keepdims=True)
     x = (k - best) / tau
     weight = jnp.exp(x)
@@ -61,17 +69,24 @@ def soften(
 
 
 def k_model(
-    posterior: Any, *, bonus: str, span: Any, noise: Any, horizon: int | None = None, who: str = "K-learning"
+    posterior: CanMean,
+    *,
+    bonus: str,
+    span: RealLike | None,
+    noise: RealScalar,
+    horizon: int | None = None,
+    who: str = "K-learning",
 ) -> KModel:
     """The operator of a belief; arguments as in `k_learning.k_values`. Traceable.
 
     Raises:
-        ValueError: another word for `bonus`, a negative `span` or `noise`, no horizon or one that does not fit.
+        ValueError: another `bonus`, a negative `span` or `noise`, no horizon or one that does not fit.
         TypeError: an ability is missing.
     """
     check_options(bonus, span, noise)
     for ability in (CanMean, CanCount, HasVariances):
         require_ability(posterior, ability, who)
+    assert isinstance(posterior, KBelief)
     visits = jnp.asarray(posterior.visit_counts())
     own = visits.shape[0] if visits.ndim == 3 else None
     if horizon is None and own is None:
@@ -82,7 +97,7 @@ def k_model(
     return KModel(mean, _numerator(posterior, mean, bonus, span, noise))
 
 
-def check_options(bonus: str, span: Any, noise: Any) -> None:
+def check_options(bonus: str, span: RealLike | None, noise: RealScalar) -> None:
     """Refuse options of the bonus. Raises as `k_model`."""
     check_name("bonus", bonus, BONUSES)
     check_not_negative("noise", noise)
@@ -90,14 +105,19 @@ def check_options(bonus: str, span: Any, noise: Any) -> None:
         check_not_negative("span", span)
 
 
-def _numerator(posterior: Any, mean: MeanModel, bonus: str, span: Any, noise: Any) -> Float[Array, "H S A"]:
+def _numerator(
+    posterior: KBelief, mean: MeanModel, bonus: str, span: RealLike | None, noise: RealScalar
+) -> Float[Array, "H S A"]:
+    """tau times the bonus of (6): (noise^2 + span_l^2) / (2 max(n, 1)), or with the reward's posterior variance."""
     dtype, (n_states, n_actions) = mean.reward.dtype, mean.reward.shape[-2:]
-    seen = jnp.maximum(jnp.asarray(posterior.visit_counts(), dtype), 1.0)
-    reward = jnp.asarray(noise, dtype) ** 2 / seen if bonus == "paper" else posterior.reward_variance()
-    # Only zero or not counts here. "dirichlet" builds no rows, which matters for layers; draws know "ratio" alone.
+    visits = jnp.maximum(jnp.asarray(posterior.visit_counts(), dtype), 1.0)
+    reward = jnp.asarray(noise, dtype) ** 2 / visits if bonus == "paper" else posterior.reward_variance()
+    # A known row has no transition term; only whether the variance factor is zero is used. "dirichlet" builds no rows,
+    # which saves memory with many layers; posteriors by samples have "ratio" alone.
     form = "dirichlet" if mean.source is posterior else "ratio"
-    unknown = jnp.where(jnp.asarray(posterior.variance_factor(form)) > 0, 1.0 / seen, 0.0)
-    later = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
-    square = (later.astype(dtype) ** 2)[:, None, None]
+    unknown = jnp.where(jnp.asarray(posterior.variance_factor(form)) > 0, 1.0 / visits, 0.0)
+    # Span of the values after step l: at most the rewards of the L - l steps that remain.
+    remaining = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
+    square = (remaining.astype(dtype) ** 2)[:, None, None]
     numerator = jnp.broadcast_to(0.5 * (reward + square * unknown), (mean.horizon, n_states, n_actions)).astype(dtype)
     return numerator if mean.legal is None else jnp.where(mean.legal, numerator, 0.0)

@@ -4,7 +4,7 @@ Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Reg
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -13,14 +13,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.mdp import CanMean
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
 
 MAX_ITERATIONS = 60
 LARGEST_STEP = 3.0  # in log tau
+Tree = TypeVar("Tree")
 PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
 
 
-def schedule(t: Any, *, noise: Any, horizon: int, num_states: int, num_actions: int, span: Any = None) -> Any:
+def schedule(
+    t: RealLike,
+    *,
+    noise: RealScalar,
+    horizon: int,
+    num_states: int,
+    num_actions: int,
+    span: RealScalar | None = None,
+) -> RealLike:
     """tau_t = sqrt((noise^2 + L^2) S A (1 + log t) / (4 L t log A)), equation (10) of [KL21]. Traceable in t.
 
     Args:
@@ -66,7 +77,7 @@ class OptimalTemperature(eqx.Module):
         objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
         gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
         iterations: Newton steps.
-        converged: the last step was at the level of rounding, or tau at a value below which nothing is to be gained.
+        converged: the last step was at the level of rounding, or a lower tau cannot improve the objective.
         k: [H S A], K at `tau`.
     """
 
@@ -79,12 +90,12 @@ class OptimalTemperature(eqx.Module):
 
 
 def optimal_temperature(
-    posterior: Any,
-    initial: Any,
+    posterior: CanMean,
+    initial: ArrayLike,
     *,
     bonus: str = "paper",
-    span: Any = None,
-    noise: Any = 1.0,
+    span: RealLike | None = None,
+    noise: RealScalar = 1.0,
     horizon: int | None = None,
     start: float | None = None,
 ) -> OptimalTemperature:
@@ -114,36 +125,43 @@ def optimal_temperature(
         return jax.device_get(answer)
 
 
-def _wide(tree: Any) -> Any:
+def _wide(tree: Tree) -> Tree:
     """Copies in JAX arrays, floats in float64."""
 
-    def widen(leaf: Any) -> Any:
-        floating = jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-        return jnp.asarray(np.array(leaf, np.float64 if floating else None))
+    def widen(array: ArrayLike) -> Array:
+        floating = jnp.issubdtype(jnp.result_type(array), jnp.floating)
+        return jnp.asarray(np.array(array, np.float64 if floating else None))
 
     return jax.tree.map(widen, tree)
 
 
 @partial(jax.jit, static_argnames=("bonus", "horizon"))
 def _solve(
-    posterior: Any, initial: Float[Array, " S"], *, bonus: str, span: Any, noise: Any, horizon: int | None, start: Any
+    posterior: CanMean,
+    initial: Float[Array, " S"],
+    *,
+    bonus: str,
+    span: RealLike | None,
+    noise: RealScalar,
+    horizon: int | None,
+    start: RealScalar,
 ) -> OptimalTemperature:
     model = k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
     return minimise(model, initial, start)
 
 
 class _Search(NamedTuple):
-    """Where the search for log tau stands: the point, its bracket, |tau J'| at the last point, the step from there."""
+    """State of the search for log tau: the point, its bracket, |tau J'| at the last point, the step from there."""
 
     log_tau: Float[Array, ""]
     below: Float[Array, ""]
     above: Float[Array, ""]
-    slope: Float[Array, ""]
+    gradient: Float[Array, ""]
     step: Float[Array, ""]
     iterations: Int[Array, ""]
 
 
-def minimise(model: KModel, initial: Float[Array, " S"], start: Any = 0.0) -> OptimalTemperature:
+def minimise(model: KModel, initial: Float[Array, " S"], start: RealScalar = 0.0) -> OptimalTemperature:
     """Solve (11) by Newton steps in log tau, kept in a bracket. Pure, traceable, in the dtype of the model.
 
     Where the objective falls, the step is Newton's in log tau; where it rises, that of the function a / tau + b tau
@@ -162,6 +180,8 @@ def minimise(model: KModel, initial: Float[Array, " S"], start: Any = 0.0) -> Op
     dtype = model.numerator.dtype
     eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
     initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
+    # tau^2 of the optimum is of the order of the sum of numerators over that of entropies, both bounded here; the
+    # bracket is that centre times eps to 1 / eps.
     most = jnp.sum(jnp.max(model.numerator, axis=(-2, -1)))
     certain = most == 0.0
     largest_entropy = model.mean.horizon * np.log(model.mean.reward.shape[-1])
@@ -188,7 +208,7 @@ def minimise(model: KModel, initial: Float[Array, " S"], start: Any = 0.0) -> Op
 def _advance(
     at: _Search,
     value: Float[Array, ""],
-    slope: Float[Array, ""],
+    gradient: Float[Array, ""],
     curvature: Float[Array, ""],
     limits: tuple[Float[Array, ""], Float[Array, ""]],
 ) -> _Search:
@@ -196,28 +216,30 @@ def _advance(
 
     No step where tau J', which bounds what a lower temperature can gain, is far below the rounding error of J.
     """
-    eps = float(jnp.finfo(slope.dtype).eps)
-    below, above = jnp.where(slope < 0, at.log_tau, at.below), jnp.where(slope < 0, at.above, at.log_tau)
+    # J' < 0: the optimum lies above; J' > 0: below. Until both ends have been found (`enclosed`), steps grow.
+    eps = float(jnp.finfo(gradient.dtype).eps)
+    below, above = jnp.where(gradient < 0, at.log_tau, at.below), jnp.where(gradient < 0, at.above, at.log_tau)
     enclosed = (below > limits[0]) & (above < limits[1])
-    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(at.iterations - PATIENCE, 0).astype(slope.dtype))
-    target = jnp.clip(at.log_tau + longer * _step(slope, curvature), *limits)
+    longer = jnp.where(enclosed, 1.0, 2.0 ** jnp.maximum(at.iterations - PATIENCE, 0).astype(gradient.dtype))
+    target = jnp.clip(at.log_tau + longer * _step(gradient, curvature), *limits)
+    # Bisect where Newton's step leaves the bracket, or is long and has not halved the gradient.
     far = jnp.abs(target - at.log_tau) > eps**0.25
-    slow = far & enclosed & (jnp.abs(slope) > 0.5 * at.slope)
+    slow = far & enclosed & (jnp.abs(gradient) > 0.5 * at.gradient)
     target = jnp.where(slow | (target < below) | (target > above), 0.5 * (below + above), target)
-    target = jnp.where(jnp.abs(slope) <= eps**2 * jnp.abs(value), at.log_tau, target)
-    return _Search(target, below, above, jnp.abs(slope), target - at.log_tau, at.iterations + 1)
+    target = jnp.where(jnp.abs(gradient) <= eps**2 * jnp.abs(value), at.log_tau, target)
+    return _Search(target, below, above, jnp.abs(gradient), target - at.log_tau, at.iterations + 1)
 
 
-def _step(slope: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Array, ""]:
+def _step(gradient: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Array, ""]:
     """The step in log tau from tau J' and tau^2 J''."""
-    least = jnp.finfo(slope.dtype).tiny
-    falling = -slope / jnp.maximum(slope + curvature, least)
-    rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(slope, 0.0) / jnp.maximum(curvature, least))
-    return jnp.clip(jnp.where(slope > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
+    least = jnp.finfo(gradient.dtype).tiny
+    falling = -gradient / jnp.maximum(gradient + curvature, least)
+    rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(gradient, 0.0) / jnp.maximum(curvature, least))
+    return jnp.clip(jnp.where(gradient > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
 
 
 def derivatives(
-    model: KModel, initial: Float[Array, " S"], tau: Any
+    model: KModel, initial: Float[Array, " S"], tau: RealScalar
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """J(tau) = E_rho[tau logsumexp(K_1(tau) / tau)], tau J'(tau) and tau^2 J''(tau), carried through (6).
 
@@ -225,23 +247,24 @@ def derivatives(
     tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau.
     """
 
-    def step(later: Float[Array, "3 S"], layer: Any) -> tuple[Float[Array, "3 S"], None]:
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], None]:
+        # tau d/dtau of the bonus c / tau is -c / tau, tau^2 d^2/dtau^2 is 2 c / tau.
         bonus = model.numerator[layer] / tau
         after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
         k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
         first, second = after[1] - bonus, after[2] + 2.0 * bonus
         v, probs, entropy = soften(model.masked(k), tau)
-        turn = first - k
-        spread = (turn - jnp.sum(probs * turn, -1, keepdims=True)) ** 2 / tau
-        return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + spread), -1)]), None
+        change = first - k  # tau K' - K
+        squares = (change - jnp.sum(probs * change, -1, keepdims=True)) ** 2 / tau
+        return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + squares), -1)]), None
 
     end = jnp.zeros((3, len(initial)), model.numerator.dtype)
-    value, slope, curvature = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)[0] @ initial
-    return value, slope, curvature
+    value, gradient, curvature = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)[0] @ initial
+    return value, gradient, curvature
 
 
 def _certify(
-    model: KModel, initial: Float[Array, " S"], tau: Any
+    model: KModel, initial: Float[Array, " S"], tau: RealScalar
 ) -> tuple[Float[Array, "H S A"], Float[Array, ""], Float[Array, ""]]:
     """K and J at `tau`, and the duality gap of the occupancy of its policy.
 
@@ -249,15 +272,17 @@ def _certify(
     J(tau) = reward + C / tau + tau E, and the dual objective is reward + 2 sqrt(C E).
     """
 
-    def step(later: Float[Array, "3 S"], layer: Any) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
         numerator = model.numerator[layer]
         after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
         k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
         v, probs, entropy = soften(k, tau)
-        uncertain = jnp.sum(probs * (numerator + after[1]), -1)
-        return jnp.stack([v, uncertain, entropy + jnp.sum(probs * after[2], -1)]), k
+        # Expected sums under the policy, from this step on: of numerators (C) and of entropies (E).
+        numerators = jnp.sum(probs * (numerator + after[1]), -1)
+        return jnp.stack([v, numerators, entropy + jnp.sum(probs * after[2], -1)]), k
 
     end = jnp.zeros((3, len(initial)), model.numerator.dtype)
     last, k = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)
-    value, uncertain, entropy = last @ initial
-    return k, value, (jnp.sqrt(uncertain / tau) - jnp.sqrt(tau * entropy)) ** 2
+    value, numerators, entropy = last @ initial
+    # J - dual = C / tau + tau E - 2 sqrt(C E), as a square: never negative by rounding.
+    return k, value, (jnp.sqrt(numerators / tau) - jnp.sqrt(tau * entropy)) ** 2

@@ -3,14 +3,14 @@
 [VAPOR23] Tarbouriech, Lattimore and O'Donoghue, *Probabilistic Inference in Reinforcement Learning Done Right*, NeurIPS
 2023. Over the occupancies d of the posterior-mean MDP it maximises sum d r + sum sigma d sqrt(-2 log d), r the mean
 reward and sigma the sub-Gaussian scale of the mean reward of a pair, into which the uncertainty of its row is moved
-(`planning.vapor` has the program). Where only rewards are unknown, and sigma is right for them, the optimum is at least
-the posterior mean of the optimal value. Here sigma^2 is twice temperature times bonus of K-learning (`k_learning`): the
-two agents differ in one temperature for all pairs (K-learning) and one for each (VAPOR), and in the entropy that it
-multiplies, that of the actions in a state (K-learning) and that of the pairs of a step (VAPOR). The paper's text was
-not at hand: its constant of the transition term may be larger, which `span` can express.
-"""
+(`planning.programs.vapor_occupancy` solves the program). Where only rewards are unknown, and sigma is right for them,
+the optimum is at least the posterior mean of the optimal value.
 
-from typing import Any
+Here sigma^2 is twice temperature times bonus of K-learning (`k_learning`): the two agents differ in one temperature for
+all pairs (K-learning) and one for each (VAPOR), and in the entropy that it multiplies, that of the actions in a state
+(K-learning) and that of the pairs of a step (VAPOR). The constant of the transition term was not compared with the
+paper's text; `span` can express a larger one.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -23,23 +23,24 @@ from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.k_learning.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import ArrayLike, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_count
 from bayes_mdp.planning.programs.vapor_occupancy import ExpectedNext, VaporPlan, VaporProblem, solve_vapor
 
 
 def vapor_problem(
-    posterior: Any,
-    initial: Any,
+    posterior: CanMean,
+    initial: ArrayLike,
     *,
     bonus: str = "paper",
-    span: Any = None,
-    noise: Any = 1.0,
+    span: RealLike | None = None,
+    noise: RealScalar = 1.0,
     horizon: int | None = None,
 ) -> tuple[VaporProblem, ExpectedNext]:
     """VAPOR's program for a belief: mean rewards and sigma, and the mean rows as a function. Traceable.
 
-    sigma^2 = (noise^2 + span_l^2) / max(n, 1) with bonus="paper", n the visits: posterior means and visit counts stand
-    for the paper's estimates, and a Dirichlet prior with concentration -> 0 gives the empirical ones.
+    sigma^2 = (noise^2 + span_l^2) / max(n, 1) with bonus="paper", n the visits: posterior means and visit counts
+    replace the paper's estimates, and a Dirichlet prior with concentration -> 0 gives the empirical ones.
 
     Args:
         posterior: with a mean, visit counts and the variances of `HasVariances`.
@@ -80,8 +81,8 @@ class VAPOR(eqx.Module):
 
     Args:
         bonus, span, noise: as in `k_learning.k_values`.
-        num_iterations: at most so many passes of the solver a plan, each from the policy of the last plan.
-        tolerance: the gap of the objective that is enough (see `planning.vapor.solve_vapor`).
+        num_iterations: largest number of passes of the solver per plan; it starts from the policy of the last plan.
+        tolerance: the gap of the objective at which the solver stops (see `solve_vapor`).
         replan: as in `PSRL`.
 
     Raises:
@@ -116,8 +117,8 @@ class VAPOR(eqx.Module):
         pairs = jnp.ones(space.shape[-2:]) if space.legal is None else jnp.asarray(space.legal, float)
         return jnp.broadcast_to(pairs / pairs.sum(-1, keepdims=True), (objective.horizon, *pairs.shape))
 
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
+    def check_belief(self, belief: CanMean) -> None:
+        """Refuse a belief that a plan cannot use (inside a trace: by its methods alone).
 
         Raises:
             ValueError: with bonus="posterior", a variance of a mean reward does not exist. TypeError: no mean, counts
@@ -129,7 +130,7 @@ class VAPOR(eqx.Module):
             require_variances(belief)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "H S A"], belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "H S A"], belief: CanMean
     ) -> tuple[VaporPolicy, Float[Array, "H S A"]]:
         """The policy of the occupancy, and its probabilities. No random number is used.
 
@@ -137,7 +138,8 @@ class VAPOR(eqx.Module):
             TypeError: an ability is missing.
         """
         del key
-        objective: Any = problem.objective
+        objective = problem.objective
+        assert isinstance(objective, Episodic) and problem.initial is not None  # as `init` checks
         program, expected_next = vapor_problem(
             belief,
             problem.initial,

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import plan_for_rewards
-from bayes_mdp.agents.common.optimism_terms import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
+from bayes_mdp.agents.common.optimism_terms import (
+    NeedsConcentrations,
+    effective_horizon,
+    row_variance_factor,
+    unknown_reward,
+)
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem
@@ -75,6 +80,6 @@ class BEB(NeedsConcentrations):
         self.check_belief(belief)
         scale = 2.0 * effective_horizon(problem.objective, "BEB") ** 2 if self.scale is None else self.scale
         visits, unknown = belief.visit_counts(), unknown_reward(belief)
-        bonus = exploration_bonus(row_spread(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
+        bonus = exploration_bonus(row_variance_factor(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
         q, best, state = plan_for_rewards(belief, problem, lambda reward: reward + bonus, state, "BEB")
         return Greedy(q, problem.space.legal, best=best), state

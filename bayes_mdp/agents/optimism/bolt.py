@@ -11,7 +11,12 @@ from jax import lax, nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
-from bayes_mdp.agents.common.optimism_terms import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
+from bayes_mdp.agents.common.optimism_terms import (
+    NeedsConcentrations,
+    effective_horizon,
+    row_variance_factor,
+    unknown_reward,
+)
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import discount_of
@@ -143,7 +148,7 @@ class BOLT(NeedsConcentrations):
         eta = effective_horizon(objective, "BOLT") if self.eta is None else self.eta
         reward = belief.mean_mdp().reward
         reward = self._reward(belief, reward, eta).astype(reward.dtype)
-        share = imagined_share(row_spread(belief, "BOLT"), eta).astype(reward.dtype)
+        share = imagined_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
         if isinstance(objective, Episodic):
             model = eqx.tree_at(lambda m: m.reward, mean_model(belief, objective, "BOLT"), reward)
             return Greedy(episodic_values(model, share, support=space.support, ends=space.ends), space.legal), None

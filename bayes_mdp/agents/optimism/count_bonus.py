@@ -1,4 +1,4 @@
-"""Optimism by visit counts: a bonus of every pair, propagated like a reward through the mean MDP.
+"""Optimism by visit counts: a bonus of every pair, solve_variance like a reward through the mean MDP.
 
 The baseline of figures 1 and 2 of [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and
 Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB (Strehl and Littman 2008). Standard deviations

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.mean_model import mean_model
-from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_inside, check_value, reward_spread
+from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_inside, check_value, mean_reward_variance
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
@@ -77,7 +77,7 @@ def drawn_values(
     require_ability(belief, CanSampleNext, who)
     model = mean_model(belief, objective, who)
     inflation = 1.0 if draws.inflation is None else draws.inflation
-    deviation = jnp.sqrt(inflation * reward_spread(belief)).astype(model.reward.dtype)
+    deviation = jnp.sqrt(inflation * mean_reward_variance(belief)).astype(model.reward.dtype)
     key_rows, key_rewards = jax.random.split(key)
     keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
 

@@ -18,9 +18,9 @@ from bayes_mdp.agents.common.optimism_terms import (
     check_above_zero,
     check_inside,
     has_variances,
+    mean_reward_variance,
     reward_moments,
-    reward_spread,
-    row_spread,
+    row_variance_factor,
 )
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
@@ -184,7 +184,7 @@ class UCBVI(eqx.Module):
         require_ability(belief, CanMean, "UCBVI")
         require_ability(belief, CanCount, "UCBVI")
         if self.bonus == "simplified":
-            row_spread(belief, "UCBVI")
+            row_variance_factor(belief, "UCBVI")
             require_variances(belief)
         if not has_variances(belief):
             return
@@ -224,7 +224,7 @@ class UCBVI(eqx.Module):
         return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
 
     def _unclipped(self, model: MeanModel, belief: Any, number: Any) -> Float[Array, "H S A"]:
-        spread, variance = row_spread(belief, "UCBVI"), reward_spread(belief)
+        spread, variance = row_variance_factor(belief, "UCBVI"), mean_reward_variance(belief)
         of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(spread, variance, number))
 
         def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:

@@ -1,7 +1,10 @@
-"""The exact posterior variance of the values of a policy: by the covariance recursion, by draws (`by_draws`), or by the
-uncertainty Bellman equation whose solution it is (`exact_ube`). `CovarianceThompson` acts on the first."""
+"""The exact posterior covariance of the values of a policy by a recursion, and the agent `CovarianceThompson`.
 
-from typing import TYPE_CHECKING, Any
+Also here: the same variance over sampled MDPs (`by_draws`) and by the uncertainty Bellman equation whose solution it is
+(`exact_ube`).
+"""
+
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -9,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.assumptions import met_again, unknown_pairs
+from bayes_mdp.agents.common.assumptions import RowPosterior, met_again, unknown_pairs
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import uncertainty_dataset
@@ -34,7 +37,18 @@ from bayes_mdp.agents.value_uncertainty.covariance_recursion import (
 from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, correlated_policy, semidefinite_factor
 from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance, by_draws
-from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, Problem, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import (
+    MDP,
+    CanMean,
+    Discounted,
+    Episodic,
+    Objective,
+    PolicyLike,
+    Problem,
+    SparseMDP,
+    StateActionSpace,
+    Validity,
+)
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_bool
@@ -63,7 +77,7 @@ class ValueCovariance(eqx.Module):
         v_covariance: [*H S S], between the values of the states (of one step).
         converged, iterations, gap: of the recursion; `gap` bounds the numerical error of an entry, to first order in
             the rounding error.
-        validity: what the covariances are.
+        validity: whether the covariances are exact, and why.
     """
 
     q_mean: Float[Array, "*H S A"]
@@ -113,7 +127,7 @@ class ValueCovariance(eqx.Module):
 
 
 def value_covariance(
-    posterior: Any, policy: Any, objective: Objective, *, allow_cycles: bool = False
+    posterior: CanMean, policy: PolicyLike, objective: Objective, *, allow_cycles: bool = False
 ) -> ValueCovariance:
     """Exact posterior mean and covariance of the values of a policy, in closed form.
 
@@ -122,16 +136,16 @@ def value_covariance(
         Var Q(s, a) = Var(sum p (r + g E V)) + g^2 E[p' Cov(V) p],   Cov(Q(s, a), X) = g pbar . Cov(V, X),
 
     E[p' C p] = (1 - k) pbar' C pbar + k pbar . diag C for a Dirichlet row, k = `variance_factor("dirichlet")`.
-    Exact where no unknown pair can be met twice: by steps where the belief has rows of its own for every step of
+    Exact where no unknown pair can be visited twice: by steps where the belief has rows of its own for every step of
     `Episodic(H)`; state by state where the policy is acyclic in a stationary belief (`Discounted`, `FirstExit`; pairs
     whose row and reward are known may form cycles, absorbing states for instance). A mixture is taken component by
     component, then by total covariance.
 
     On cycles the exact covariance has no closed form. `allow_cycles` then gives that of the infinite unrolling with an
-    independent copy of every row at every meeting: a heuristic, far too small where a few rows are met many times.
+    independent copy of every row at every visit: a heuristic, far too small where a few rows are visited many times.
 
-    Traceable (in the dtype of its inputs; float64 is worth having on long horizons) for layered beliefs, or with
-    `allow_cycles`: inside a trace the structure cannot be looked into.
+    Traceable (in the dtype of its inputs; prefer float64 for long horizons) for layered beliefs, or with
+    `allow_cycles`: inside a trace the structure cannot be inspected.
 
     Args:
         posterior: with independent Dirichlet rows, or a mixture of such.
@@ -140,8 +154,8 @@ def value_covariance(
         allow_cycles: see above.
 
     Raises:
-        ValueError: rows tied otherwise than by a mixture; cycles (names one); `Episodic` with one row for all steps;
-            a variance that does not exist; `AverageReward`; covariances that would not fit in memory; as
+        ValueError: rows that share parameters other than in a mixture; cycles (names one); `Episodic` with one row for
+            all steps; a variance that does not exist; `AverageReward`; covariances that would not fit in memory; as
             `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, _WHO)
@@ -162,22 +176,32 @@ def value_covariance(
     )
 
 
-def _check_memory(posterior: Any, mean: MDP | SparseMDP, objective: Objective) -> None:
-    """Rows by steps, covariances between the values of all states, and those with the values of all pairs."""
+def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objective) -> None:
+    """Refuse covariances that would not fit: of the values of all states at every step, and with those of all pairs."""
     n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
     components = posterior.weights.shape[0] if can_split(posterior) else 1
     numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
     what = f"posterior has {n} states, {mean.n_actions} actions" + (f", {components} components" * (components > 1))
-    check_memory(what, mean.reward.dtype.itemsize * components * numbers, "draws take less (exact.by_draws)")
+    check_memory(what, mean.reward.dtype.itemsize * components * numbers, "sampled MDPs need less (exact.by_draws)")
 
 
 def _prepare(
-    posterior: Any, mean: MDP | SparseMDP, probs: Float[Array, "*H S A"], objective: Objective, allow_cycles: bool
+    posterior: CanMean, mean: MDP | SparseMDP, probs: Float[Array, "*H S A"], objective: Objective, allow_cycles: bool
 ) -> tuple[Structure | None, Validity]:
-    """What is known of the chain (None: layers, or copies), and what the answer will be. Refuses what is not exact."""
+    """The structure of the chain (None: layers, or copies), and the validity. Refuses cycles unless allowed.
+
+    Args:
+        posterior: with independent rows, or a mixture of such.
+        mean: its mean MDP.
+        probs: action probabilities of the policy.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        allow_cycles: answer by independent copies where the recursion is not exact.
+    """
     what = "every component has independent rows" if can_split(posterior) else "independent rows"
+    # 1. Rows of their own at every step: by layers, exact.
     if mean.horizon is not None:
         return None, Validity("exact", f"{what}, of their own at every step")
+    # 2. One row for all steps of an episode: every pair is visited again. Without steps: exact if acyclic.
     if isinstance(objective, Episodic):
         again = f"stationary: all {objective.horizon} steps share their rows"
     else:
@@ -185,19 +209,21 @@ def _prepare(
         unknown = unknown.any(0) if can_split(posterior) else unknown
         again = met_again(mean, probs, unknown)
         if again is None:
-            return _structure(mean, probs, unknown), Validity("exact", f"{what}, no unknown pair can be met twice")
+            return _structure(mean, probs, unknown), Validity("exact", f"{what}, no unknown pair can be visited twice")
+    # 3. Otherwise no closed form is exact.
     if not allow_cycles:
         raise ValueError(
-            f"posterior is not known to be acyclic under the policy ({again}), expected no unknown pair that is met "
-            f"twice for {_WHO}: give the space a horizon (rows of their own at every step), use draws "
+            f"posterior is not known to be acyclic under the policy ({again}), expected no unknown pair that is "
+            f"visited twice for {_WHO}: give the space a horizon (rows of their own at every step), use sampled MDPs "
             "(exact.by_draws), or allow_cycles=True for a heuristic"
         )
     if not isinstance(objective, (Discounted, Episodic)):
         raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic with cycles")
-    return None, Validity("heuristic", f"{again}; every meeting counts as an independent copy")
+    return None, Validity("heuristic", f"{again}; every visit counts as an independent copy")
 
 
-def _structure(mean: MDP | SparseMDP, probs: Any, unknown: Any) -> Structure:
+def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[Array, "S A"]) -> Structure:
+    """Strongly connected components of the chain under the policy, in topological order, the last ones first."""
     used = np.asarray(probs) > 0
     order, component = condensation(mean, used)
     inside = component[:, None] == component[None, :]
@@ -212,7 +238,7 @@ def _dense(mdp: MDP | SparseMDP) -> MDP:
 
 
 def _solve(
-    posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
+    posterior: RowPosterior, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
 ) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
     """Values, covariances and the numerical error of a posterior with independent rows."""
     mean = _dense(posterior.mean_mdp())
@@ -227,8 +253,8 @@ def _solve(
 
 
 def _all_parts(
-    posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
-) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
+    posterior: CanMean, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
+) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:  # of a mixture with a leading axis K
     return over_components(lambda belief: _solve(belief, probs, objective, structure), posterior)
 
 
@@ -236,16 +262,17 @@ _parts = compiled(_all_parts)
 
 
 def _rows(
-    posterior: Any, mean: MDP, probs: Float[Array, "*H S A"], value: PolicyEvaluation, objective: Objective
+    posterior: RowPosterior, mean: MDP, probs: Float[Array, "*H S A"], value: PolicyEvaluation, objective: Objective
 ) -> Rows:
+    """The input of the recursion, with the axes of the values; zero where an action is illegal."""
     local = posterior.bellman_variance(next_values(value.v, objective), discount_of(objective))
     local = jnp.asarray(only_legal(local, mean), mean.reward.dtype)
     row = mean.transition_probs if mean.legal is None else jnp.where(mean.legal[..., None], mean.transition_probs, 0.0)
-    spread = jnp.asarray(posterior.variance_factor("dirichlet"), mean.reward.dtype)
+    factor = jnp.asarray(posterior.variance_factor("dirichlet"), mean.reward.dtype)
     shape = value.q.shape
     return Rows(
         jnp.broadcast_to(row, (*shape, shape[-2])),
-        jnp.broadcast_to(spread, shape),
+        jnp.broadcast_to(factor, shape),
         jnp.broadcast_to(local, shape),
         jnp.broadcast_to(probs, shape),
     )
@@ -259,12 +286,21 @@ def _gap(
     objective: Objective,
     structure: Structure | None,
 ) -> Float[Array, ""]:
-    """First-order bound on the error of an entry: rounding, that of the mean values, and the last change of a sweep."""
+    """First-order bound on the error of an entry: rounding, that of the mean values, and the last change of a sweep.
+
+    Args:
+        rows: the input of the recursion.
+        value: mean values; their error enters the local variance.
+        answer: the covariances.
+        discount: of the objective, in the dtype of `rows`.
+        objective, structure: which recursion was used.
+    """
     n_states, n_actions = rows.policy.shape[-2:]
     largest = jnp.max(jnp.diagonal(answer.q, axis1=-2, axis2=-1))
     off = discount * value.gap
     added = 2 * jnp.sqrt(jnp.max(rows.local)) * off + off**2
     added = added + 4 * (n_states + n_actions + 8) * float(jnp.finfo(largest.dtype).eps) * largest
+    # Errors add up over the layers or states of a finite recursion; a fixed point contracts them by discount^2.
     if structure is not None or isinstance(objective, Episodic):
         return added * answer.iterations
     return (added + discount**2 * answer.change) / (1.0 - discount**2)
@@ -275,12 +311,12 @@ class CovarianceThompson(UsesRows):
 
     The plan is optimal in the mean MDP. The covariance of its values is exact for a belief with rows of its own at
     every step, and where the policy is acyclic; on cycles it is that of independent copies (`allow_cycles`), too small.
-    Actions that lead to the same states have correlated values: the `joint` draw does not count the uncertainty that
-    they share as a reason to prefer one of them, a factored one does.
+    Actions that lead to the same states have correlated values: in a `joint` draw the uncertainty that they share is no
+    reason to prefer one of them, in a factored draw it is.
 
     Args:
         joint: with the covariances between the actions of a state, else with their variances alone.
-        scale, noise, replan: as in `thompson.ThompsonAgent`.
+        scale, noise, replan: as in `ThompsonAgent`.
 
     Raises:
         ValueError: `scale` is negative or not finite; another noise.
@@ -288,14 +324,14 @@ class CovarianceThompson(UsesRows):
 
     joint: bool = eqx.field(default=True, static=True)
     scale: float | Array = 1.0
-    noise: str = eqx.field(default="held", static=True)
+    noise: str = eqx.field(default="per_plan", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
         check_bool("joint", self.joint)
 
     def policy(
-        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+        self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
         """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
         del mean

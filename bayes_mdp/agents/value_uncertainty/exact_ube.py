@@ -1,11 +1,11 @@
-"""The uncertainty Bellman equation whose solution is the posterior variance itself, from draws of the belief.
+"""The uncertainty Bellman equation whose solution is the posterior variance itself, from sampled MDPs.
 
-Luis, Bottero, Vinogradska, Berkenkamp and Peters (2023), *Model-Based Uncertainty in Value Functions*, AISTATS; the
-local term in the form with the least Monte Carlo variance.
+[EUBE23] Luis, Bottero, Vinogradska, Berkenkamp and Peters, *Model-Based Uncertainty in Value Functions*, AISTATS 2023;
+the local term in the form with the least Monte Carlo variance.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -23,8 +23,8 @@ from bayes_mdp.agents.common.variance_equation import (
     next_values,
     only_legal,
     over_components,
-    propagated,
     require_variances,
+    solve_variance,
     why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, gaussian_policy
@@ -36,11 +36,13 @@ from bayes_mdp.mdp import (
     HasVariances,
     NamesSharedParameters,
     Objective,
+    PolicyLike,
     Problem,
     SparseMDP,
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_bool, check_count
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -48,11 +50,19 @@ from bayes_mdp.planning.solve import check_problem
 
 _WHO = "exact.exact_ube"
 
+Parts: TypeAlias = tuple[Float[Array, "*H S A"], Float[Array, "*H S A"], Float[Array, "*H S"]]
+"""Of one sampled MDP: (r + g p . Vbar - Qbar)^2, g^2 V_{p, pi}[Q^p - Qbar], V_pi[Q^p - Qbar]."""
+
+
+@runtime_checkable
+class SampledMean(CanSample, CanMean, Protocol):
+    """A belief that can sample MDPs and has a mean."""
+
 
 def exact_ube(
     key: PRNGKeyArray,
-    posterior: CanSample,
-    policy: Any,
+    posterior: SampledMean,
+    policy: PolicyLike,
     objective: Objective,
     *,
     num_draws: int = 1000,
@@ -62,17 +72,17 @@ def exact_ube(
 
         w(s, a) = Var[r + g p . Vbar] - g^2 E[ V_{p, pi}[Q^p - Qbar] ],    U = w + g^2 sum pbar pi U
 
-    over draws p of the belief: Qbar, Vbar, pbar are those of the mean MDP, V_{p, pi}[f] is the variance of f(s', a')
-    under s' ~ p, a' ~ pi (Luis et al. 2023). Without the last term it is the upper bound POMBU (Zhou et al. 2020). The
-    identity needs every row to be independent of the values that it leads to: independent rows, no unknown pair met
-    twice; otherwise U is a heuristic, and `validity` says why. A mixture is taken component by component, `num_draws`
-    draws each, then by total variance.
+    over sampled MDPs p of the belief: Qbar, Vbar, pbar are those of the mean MDP, V_{p, pi}[f] is the variance of
+    f(s', a') under s' ~ p, a' ~ pi [EUBE23]. Without the last term it is the upper bound of [POMBU20]. The
+    identity needs every row to be independent of the values that it leads to: independent rows, no unknown pair
+    visited twice; otherwise U is a heuristic (the reason is in `validity`). A mixture is taken component by component,
+    `num_draws` draws each, then by total variance.
 
     Host-side: compiles itself; draws are evaluated in chunks.
 
     Args:
         key: a typed key.
-        posterior: whatever can sample and has a mean.
+        posterior: any that can sample and has a mean.
         policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         num_draws: 2 or more.
@@ -87,7 +97,7 @@ def exact_ube(
     require_ability(posterior, CanMean, _WHO)
     require_variances(posterior)
     discount_of(objective)
-    mean = posterior.mean_mdp()  # type: ignore[attr-defined]
+    mean = posterior.mean_mdp()
     check_problem(mean, objective)
     probs = policy_probs(policy, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
@@ -96,24 +106,29 @@ def exact_ube(
     return combined(posterior, parts, validity)
 
 
-def _one_of(posterior: Any) -> Any:
+def _one_of(posterior: SampledMean) -> SampledMean:
     """The belief, or the first component of a mixture."""
     return jax.tree.map(lambda x: x[0], posterior.components) if can_split(posterior) else posterior
 
 
 def _validity(
-    posterior: Any, mean: MDP | SparseMDP, probs: Any, objective: Objective, draws: str, clip: bool
+    posterior: SampledMean,
+    mean: MDP | SparseMDP,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    draws: str,
+    clip: bool,
 ) -> Validity:
     rows = posterior.components if can_split(posterior) else posterior
     if not isinstance(rows, HasVariances):
-        return Validity("heuristic", "the belief does not say whether its rows are independent")
+        return Validity("heuristic", "whether its rows are independent is not known")
     if not rows.independent_rows:
-        ties = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
-        return Validity("heuristic", f"rows are not independent ({ties or 'the belief does not say which'})")
+        shared = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
+        return Validity("heuristic", f"rows are not independent ({shared or 'which ones is not known'})")
     again = why_met_again(posterior, mean, probs, objective)
     if again is not None:
         return Validity("heuristic", again)
-    known = "independent rows, no unknown pair is met again"
+    known = "independent rows, no unknown pair is visited again"
     if clip:
         clipped = "negative local terms raised to zero"
         return Validity("upper bound", f"{known}; {clipped}, up to Monte Carlo error: {draws}")
@@ -122,24 +137,31 @@ def _validity(
 
 @partial(jax.jit, static_argnames=("chunk", "clip"))
 def _compiled(
-    key: PRNGKeyArray, posterior: Any, probs: Any, objective: Objective, num_draws: Any, *, chunk: int, clip: bool
+    key: PRNGKeyArray,
+    posterior: SampledMean,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    num_draws: IntScalar,
+    *,
+    chunk: int,
+    clip: bool,
 ) -> Backup:
     how = _How(num_draws, chunk, clip)
     return over_components(lambda rows: _back_up(key, rows, probs, objective, how), posterior)
 
 
 class _How(NamedTuple):
-    """Draws in all and at once, and whether local terms are clipped."""
+    """Number of sampled MDPs in total and per chunk, and whether local terms are clipped."""
 
-    num_draws: Any
+    num_draws: IntScalar
     chunk: int
     clip: bool
 
 
 def _back_up(
-    key: PRNGKeyArray, posterior: Any, probs: Float[Array, "*H S A"], objective: Objective, how: _How
+    key: PRNGKeyArray, posterior: SampledMean, probs: Float[Array, "*H S A"], objective: Objective, how: _How
 ) -> Backup:
-    """Mean values, w and U."""
+    """Mean values, w and U of a posterior that is no mixture."""
     mean = posterior.mean_mdp()
     value = evaluate(mean, probs, objective)
     return _equation(key, posterior, mean, value, probs, objective, how)
@@ -147,17 +169,26 @@ def _back_up(
 
 def _equation(
     key: PRNGKeyArray,
-    posterior: Any,
+    posterior: SampledMean,
     mean: MDP | SparseMDP,
     value: PolicyEvaluation | Solution,
     probs: Float[Array, "*H S A"],
     objective: Objective,
     how: _How,
 ) -> Backup:
+    """w from the means over sampled MDPs, and U.
+
+    Args:
+        key: of the sampled MDPs.
+        posterior: no mixture.
+        mean: its mean MDP.
+        value: values of the policy in the mean MDP.
+        probs, objective, how: as in `_back_up`.
+    """
     terms = _terms(key, posterior, value, probs, objective, how)
     local = only_legal(terms.one_step - terms.downstream, mean)
     local = jnp.maximum(local, 0.0) if how.clip else local
-    variance = propagated(mean, local, probs, objective)
+    variance = solve_variance(mean, local, probs, objective)
     converged = variance.converged & ~terms.unfinished
     # Var V = E[(sum pi delta)^2] = sum pi U - E V_pi[delta]: the last part is zero for a deterministic policy.
     v = jnp.maximum(variance.v - terms.of_actions, 0.0)
@@ -168,7 +199,7 @@ def _equation(
 
 
 class Terms(NamedTuple):
-    """Means over `count` draws: the two parts of w [*H S A]; V_pi[Q^p - Qbar] [*H S]; the planner's word."""
+    """Means over `count` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
 
     count: Float[Array, ""]
     one_step: Float[Array, "*H S A"]
@@ -181,7 +212,7 @@ class Terms(NamedTuple):
 
 def _terms(
     key: PRNGKeyArray,
-    posterior: Any,
+    posterior: SampledMean,
     value: PolicyEvaluation | Solution,
     probs: Float[Array, "*H S A"],
     objective: Objective,
@@ -194,17 +225,18 @@ def _terms(
     """
     discount, after = discount_of(objective), next_values(value.v, objective)
 
-    def one(mdp: MDP | SparseMDP) -> tuple[tuple[Any, Any, Any], PolicyEvaluation]:
+    def one(mdp: MDP | SparseMDP) -> tuple[Parts, PolicyEvaluation]:
         own = evaluate(mdp, probs, objective)
         legal = jnp.isfinite(value.q)
         off = jnp.where(legal, mdp.reward + discount * _expected(mdp, after) - value.q, 0.0)
         deviation = jnp.where(legal, own.q - value.q, 0.0)
+        # V_{p, pi}[f] = E_p[E_pi[f^2]] - (E_p[E_pi[f]])^2 for f = Q^p - Qbar of the next pair.
         mean, square = (probs * deviation).sum(-1), (probs * deviation**2).sum(-1)
         first, second = next_values(mean, objective), next_values(square, objective)
         downstream = discount**2 * (_expected(mdp, second) - _expected(mdp, first) ** 2)
-        return (off**2, downstream, square - mean**2), own
+        return (off**2, jnp.asarray(downstream), square - mean**2), own
 
-    def statistics(draws: Any, real: Bool[Array, " B"]) -> Terms:
+    def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> Terms:
         parts, own = jax.vmap(one)(draws)
         count = jnp.sum(real).astype(own.gap.dtype)
         one_step, downstream, of_actions = (jnp.tensordot(real / count, x, axes=1) for x in parts)
@@ -216,6 +248,7 @@ def _terms(
 
 
 def _merge(one: Terms, other: Terms) -> Terms:
+    """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
     share = other.count / (one.count + other.count)
     return Terms(
         one.count + other.count,
@@ -239,8 +272,9 @@ class ExactUBE(UsesDraws):
 
     Args:
         num_draws: 2 or more, for every plan.
-        clip: of local terms at zero. With few draws many are negative by chance, and pairs would lose their noise.
-        scale, noise, replan: as in `thompson.ThompsonAgent`.
+        clip: raise negative local terms to zero. With few draws many are negative by chance, and their pairs would lose
+            their noise.
+        scale, noise, replan: as in `ThompsonAgent`.
 
     Raises:
         ValueError, TypeError: a number of draws below 2; `scale` is negative or not finite; another noise.
@@ -249,7 +283,7 @@ class ExactUBE(UsesDraws):
     num_draws: int = eqx.field(default=30, static=True)
     clip: bool = eqx.field(default=True, static=True)
     scale: float | Array = 1.0
-    noise: str = eqx.field(default="held", static=True)
+    noise: str = eqx.field(default="per_plan", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
@@ -257,20 +291,21 @@ class ExactUBE(UsesDraws):
         check_bool("clip", self.clip)
 
     def policy(
-        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+        self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
-        """Thompson sampling with the variance of draws."""
+        """Thompson sampling with the variance over sampled MDPs."""
+        assert isinstance(belief, SampledMean)  # as `check_belief` checks
         key_draws, key_noise = jax.random.split(key)
         q, variance = self._moments(key_draws, belief, mean, plan, problem.objective)
         return gaussian_policy(key_noise, q, self.scale * jnp.sqrt(variance), problem, self.noise)
 
     def _moments(
-        self, key: PRNGKeyArray, belief: Any, mean: MDP | SparseMDP, plan: Solution, objective: Objective
+        self, key: PRNGKeyArray, belief: SampledMean, mean: MDP | SparseMDP, plan: Solution, objective: Objective
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         how = _How(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
         probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
         if can_split(belief):
             parts = over_components(lambda rows: _back_up(key, rows, probs, objective, how), belief)
-            answer = combined(belief, parts, Validity("heuristic", "not judged"))
+            answer = combined(belief, parts, Validity("heuristic", "not examined"))
             return answer.q_mean, answer.q_variance
         return plan.q, _equation(key, belief, mean, plan, probs, objective, how).variance.q

@@ -1,11 +1,11 @@
 """Thompson sampling from a Gaussian belief about Q: the base of the agents that plan in the mean MDP of their belief.
 
-Every such agent makes the optimal plan of the mean MDP, asks its own method for mean and variance (or covariance) of
-the values of that plan, and acts greedily for a Gaussian draw of them: factored over actions, or joint.
+Every such agent computes the optimal plan of the mean MDP, and mean and variance (or covariance) of the values of that
+plan by its own method, and acts greedily for a Gaussian draw of them: factored over actions, or joint.
 """
 
 import abc
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,19 +19,24 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
-NOISES = ("held", "fresh")
+NOISES = ("per_plan", "per_step")
+
+Carry: TypeAlias = tuple[Float[Array, "*B A A"], Float[Array, "*B A A"]]
+"""What is left of the covariance, and the columns of its factor so far."""
 
 
 class ThompsonAgent(eqx.Module):
     """An agent that plans in the mean MDP of its belief and samples the values of that plan.
 
     Args:
-        scale: zeta, of the noise, zero or greater (a leaf, so that sweeps vmap over it).
-        noise: "held" for the length of a plan, or "fresh" at every step (see `gaussian_policy`).
+        scale: zeta, of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
+        noise: "per_plan", one draw for the length of a plan, or "per_step", a new one at every step (see
+            `gaussian_policy`).
         replan: as in `PSRL`.
     """
 
@@ -44,12 +49,12 @@ class ThompsonAgent(eqx.Module):
         check_name("noise", self.noise, NOISES)
 
     @abc.abstractmethod
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: CanMean) -> None:
         """Refuse a belief that a plan cannot use."""
 
     @abc.abstractmethod
     def policy(
-        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+        self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
         """The Gaussian policy for the values of `plan`, which is optimal in the `mean` MDP of `belief`."""
 
@@ -63,7 +68,7 @@ class ThompsonAgent(eqx.Module):
         return blank_plan(problem, "an agent with variances of values")
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanMean
     ) -> tuple[GaussianThompson, Solution | None]:
         """The policy, and the plan of the mean MDP.
 
@@ -78,22 +83,23 @@ class ThompsonAgent(eqx.Module):
 
 
 class UsesRows(ThompsonAgent):
-    """An agent whose variances have a closed form for independent rows, and mixtures of such."""
+    """Base of agents whose variances have a closed form: for independent rows, and mixtures of such."""
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: CanMean) -> None:
         """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
 
         Raises:
-            ValueError: tied rows; a variance of a mean reward that does not exist. TypeError: an ability is missing.
+            ValueError: rows that share parameters; a variance of a mean reward that does not exist. TypeError: an
+                ability is missing.
         """
         require_rows(belief, type(self).__name__)
         require_variances(belief)
 
 
 class UsesDraws(ThompsonAgent):
-    """An agent whose variances are those of draws."""
+    """Base of agents whose variances are those over sampled MDPs: for any belief."""
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: CanMean) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
 
         Raises:
@@ -115,26 +121,33 @@ def gaussian_policy(
 ) -> GaussianThompson:
     """Thompson sampling from Gaussian values: factored (`sd`) or joint over the actions of a state (`factor`).
 
-    "held": one draw for the length of the plan; "fresh": a draw at every step ([UBE18] and [BMRL19] as printed, which
-    explores far worse where many steps in a row must agree).
+    Args:
+        key: of the noise of the plan ("per_plan").
+        mean: expected q.
+        sd: standard deviation of q; None: `factor` is given.
+        problem: whose illegal actions are masked.
+        noise: "per_plan": one draw for the length of the plan; "per_step": a draw at every step ([UBE18] and [BMRL19]
+            as printed, which explores far worse where many steps in a row must agree).
+        factor: L with L L' the covariance of the actions of a state.
     """
     legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
     policy = GaussianThompson(mean, sd, factor=factor, legal=legal)
-    return policy.hold(key) if noise == "held" else policy
+    return policy.hold(key) if noise == "per_plan" else policy
 
 
 def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B A A"]:
     """Lower triangular L with L L' = `covariance`, which is symmetric and positive semidefinite up to rounding.
 
     Cholesky's recursion in which a pivot that is zero to within rounding gives a column of zeros: the exact factor of a
-    singular covariance, where `jnp.linalg.cholesky` answers nan. No jitter: what has no noise keeps none.
+    singular covariance, where `jnp.linalg.cholesky` returns nan. No jitter: variances of zero stay zero.
     """
     size = covariance.shape[-1]
     rows = jnp.arange(size)
     scale = jnp.diagonal(covariance, axis1=-2, axis2=-1)
     floor = 8 * size * float(jnp.finfo(covariance.dtype).eps) * scale
 
-    def body(k: Any, state: Any) -> Any:
+    def body(k: IntScalar, state: Carry) -> Carry:
+        # Column k: that of the rest divided by the root of its pivot; then subtract its outer product from the rest.
         rest, factor = state
         column = jnp.where(rows >= k, rest[..., k], 0.0)
         pivot = column[..., k]
@@ -149,6 +162,7 @@ def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B 
     return lax.fori_loop(0, size, body, (covariance, jnp.zeros_like(covariance)))[1]
 
 
+@runtime_checkable
 class JointThompson(Protocol):
     """The options of an agent that `correlated_policy` reads."""
 
@@ -164,7 +178,15 @@ def correlated_policy(
     problem: Problem,
     agent: JointThompson,
 ) -> GaussianThompson:
-    """Gaussian Thompson sampling with the covariances between the actions of a state (`joint`), or without."""
+    """Gaussian Thompson sampling with the covariances between the actions of a state (`joint`), or without.
+
+    Args:
+        key: of the noise.
+        mean: expected q.
+        covariance: between the actions of a state.
+        problem: whose illegal actions are masked.
+        agent: its options.
+    """
     if agent.joint:
         factor = agent.scale * semidefinite_factor(covariance)
         return gaussian_policy(key, mean, None, problem, agent.noise, factor=factor)

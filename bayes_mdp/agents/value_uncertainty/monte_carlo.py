@@ -1,13 +1,13 @@
-"""Variances of values by draws of the belief, and Gaussian Thompson sampling from them: serves any belief.
+"""Variances of values over sampled MDPs, and Gaussian Thompson sampling from them: for any belief.
 
-The values of a policy are computed in draws of the belief, many at a time but never all: moments are merged chunk by
-chunk, so that memory does not grow with the number of draws.
+A policy is evaluated in MDPs sampled from the belief, a chunk at a time: moments are merged chunk by chunk, so that
+memory does not grow with the number of draws.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,8 +20,9 @@ from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, correlated_policy
-from bayes_mdp.mdp import MDP, CanSample, Objective, Problem, SparseMDP, Validity
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyLike, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_key, is_concrete
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.computed_once import computed_once
@@ -32,11 +33,19 @@ from bayes_mdp.planning.solution import Solution
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk
 
+Statistics = TypeVar("Statistics")
+"""A pytree of arrays that summarises a chunk of sampled MDPs."""
+
 
 class DrawMoments(NamedTuple):
-    """count draws; mean of q [*H S A] (0 where illegal); sum of products of deviations [*H S A A]; the planner's word.
+    """Moments of q over `count` sampled MDPs.
 
-    `illegal`: q is -inf.
+    Args:
+        count: how many.
+        mean: of q; 0 where illegal.
+        products: sum of products of deviations from the mean.
+        illegal: where q is -inf.
+        converged, iterations, gap: of the evaluations; see `PolicyEvaluation`.
     """
 
     count: Float[Array, ""]
@@ -53,52 +62,66 @@ class DrawMoments(NamedTuple):
         return self.products / (self.count - 1.0)
 
 
-def check_draws(key: Any, posterior: Any, num_draws: Any, who: str) -> None:
-    """Refuse what is no key, cannot be sampled, or is no number of draws.
+def check_draws(key: object, posterior: object, num_draws: object, who: str) -> None:
+    """Check a key, a posterior to sample from and a number of draws.
+
+    Args:
+        key: a typed key.
+        posterior: that can sample.
+        num_draws: 2 or more.
+        who: the caller, for the messages.
 
     Raises:
-        ValueError, TypeError: as said.
+        ValueError, TypeError: one of them is not what it should be.
     """
     check_key("key", key)
     require_ability(posterior, CanSample, who)
     check_count("num_draws", num_draws, 2)
 
 
-def read_probs(posterior: CanSample, policy: Any, objective: Objective) -> Float[Array, "*H S A"]:
-    """The policy as probabilities, checked against what the draws of the belief have in common. Host side."""
+def read_probs(posterior: CanSample, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S A"]:
+    """The policy as probabilities, checked against the sizes and legal actions of sampled MDPs. Host side."""
     key = jax.random.key(0)
     shape = jax.eval_shape(posterior.sample, key).reward.shape
     return policy_probs(policy, outline(key, posterior, shape), horizon=horizon_of(objective))
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:
-    """How many draws are evaluated at once."""
+    """How many sampled MDPs are evaluated at once."""
     outline = jax.eval_shape(posterior.sample, jax.random.key(0))
-    numbers = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(outline))
+    numbers = sum(math.prod(array.shape) for array in jax.tree.leaves(outline))
     return min(num_draws, MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers))
 
 
 def over_draws(
-    statistics: Callable[[Any, Bool[Array, " B"]], Any],
-    merge: Callable[[Any, Any], Any],
+    statistics: Callable[[MDP | SparseMDP, Bool[Array, " B"]], Statistics],
+    merge: Callable[[Statistics, Statistics], Statistics],
     key: PRNGKeyArray,
     posterior: CanSample,
-    num_draws: Any,
+    num_draws: IntScalar,
     chunk: int,
-) -> Any:
-    """`statistics(draws, real)` of chunks of draws, merged; `real` masks what only fills up the last chunk.
+) -> Statistics:
+    """Statistics of sampled MDPs, chunk by chunk.
 
-    Statistics of all zeros must be neutral in `merge`. `num_draws` may be traced: one program serves any number.
+    Args:
+        statistics: (a chunk of MDPs, with a leading axis B; which of them count: the last chunk is filled up) -> a
+            summary.
+        merge: the summary of two chunks together; a summary of all zeros must be neutral.
+        key: of the draws.
+        posterior: to sample from.
+        num_draws: in total; it may be traced: one program serves any number.
+        chunk: B.
     """
 
-    def one(index: Any) -> Any:
+    def one(index: IntScalar) -> Statistics:
         keys = jax.random.split(jax.random.fold_in(key, index), chunk)
+        # XLA would otherwise fuse the sampler into every use of the draws, and sample more than once.
         draws = computed_once(jax.vmap(posterior.sample)(keys))
-        return statistics(draws, index * chunk + jnp.arange(chunk) < num_draws)
+        return statistics(draws, jnp.asarray(index * chunk + jnp.arange(chunk) < num_draws))
 
     if is_concrete(num_draws) and num_draws <= chunk:
         return one(0)
-    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(one, 0))
+    start = jax.tree.map(lambda array: jnp.zeros(array.shape, array.dtype), jax.eval_shape(one, 0))
     return lax.fori_loop(0, -(-num_draws // chunk), lambda index, total: merge(total, one(index)), start)
 
 
@@ -107,12 +130,21 @@ def draw_moments(
     posterior: CanSample,
     probs: Float[Array, "*H S A"],
     objective: Objective,
-    number: tuple[Any, int],
+    number: tuple[IntScalar, int],
 ) -> DrawMoments:
-    """Mean and covariance of the values of a policy over draws; `number`: of all, and at once. Traceable."""
+    """Mean and covariance of the values of a policy over sampled MDPs. Traceable.
 
-    def statistics(draws: Any, real: Bool[Array, " B"]) -> DrawMoments:
+    Args:
+        key: of the draws.
+        posterior: to sample from.
+        probs: action probabilities of the policy.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        number: of draws in total, and per chunk.
+    """
+
+    def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> DrawMoments:
         value = jax.vmap(lambda mdp: evaluate(mdp, probs, objective))(draws)
+        # Two passes within a chunk: deviations from its mean, without cancellation.
         illegal = jnp.isneginf(value.q[0])
         weight = real.astype(value.q.dtype)
         count = weight.sum()
@@ -129,7 +161,10 @@ def draw_moments(
 
 
 def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
-    """Chan, Golub and LeVeque (1983). While chunks are merged, `converged` holds its opposite."""
+    """The moments of two chunks together: the update of [CGL83].
+
+    While chunks are merged, `converged` holds its opposite: the zeros of an empty chunk are then neutral.
+    """
     count = one.count + other.count
     share, shift = other.count / count, other.mean - one.mean
     products = one.products + other.products + one.count * share * shift[..., :, None] * shift[..., None, :]
@@ -145,9 +180,9 @@ def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
 
 
 def by_draws(
-    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, *, num_draws: int = 1000
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, *, num_draws: int = 1000
 ) -> ValueUncertainty:
-    """Mean and variance of the values of a policy over draws of the belief: right for any belief, cycles and ties too.
+    """Mean and variance of the values of a policy over sampled MDPs: for any belief, with cycles and shared parameters.
 
     Exact up to Monte Carlo error: with Gaussian values the relative standard error of a variance is
     sqrt(2 / num_draws), more where their tails are heavy (cycles with a discount near one). Host-side: compiles itself;
@@ -155,16 +190,16 @@ def by_draws(
 
     Args:
         key: a typed key.
-        posterior: whatever can sample.
+        posterior: any that can sample.
         policy: Int[*H S], Float[*H S A] or a `Policy`, as in `planning.evaluate`.
         objective: `Discounted`, `Episodic` or `FirstExit`.
         num_draws: 2 or more.
 
     Raises:
-        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample, or that knows that
-            the variance of a mean reward does not exist.
+        ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample; the variance of a
+            mean reward does not exist.
     """
-    moments, probs = _door(key, posterior, policy, objective, num_draws, "exact.by_draws")
+    moments, probs = _checked_moments(key, posterior, policy, objective, num_draws, "exact.by_draws")
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
     v_variance = jnp.einsum("...a,...ab,...b->...", probs, covariance, probs)
@@ -177,18 +212,19 @@ def by_draws(
 
 
 def action_covariance(
-    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, *, num_draws: int = 1000
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, *, num_draws: int = 1000
 ) -> Float[Array, "*H S A A"]:
     """Covariance between the values of the actions of each state, over the draws of `by_draws` with this key.
 
     Host-side. Zero where an action is illegal. Arguments and errors: as `by_draws`.
     """
-    return _door(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
+    return _checked_moments(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
 
 
-def _door(
-    key: PRNGKeyArray, posterior: CanSample, policy: Any, objective: Objective, num_draws: int, who: str
+def _checked_moments(
+    key: PRNGKeyArray, posterior: CanSample, policy: PolicyLike, objective: Objective, num_draws: int, who: str
 ) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
+    """The moments and the policy as probabilities, after all checks of the arguments of `by_draws`."""
     check_draws(key, posterior, num_draws, who)
     require_variances(posterior)
     discount_of(objective)
@@ -199,22 +235,28 @@ def _door(
 
 @partial(jax.jit, static_argnames="chunk")
 def _moments(
-    key: PRNGKeyArray, posterior: Any, probs: Any, objective: Objective, num_draws: Any, *, chunk: int
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    probs: Float[Array, "*H S A"],
+    objective: Objective,
+    num_draws: IntScalar,
+    *,
+    chunk: int,
 ) -> DrawMoments:
     return draw_moments(key, posterior, probs, objective, (num_draws, chunk))
 
 
 class MonteCarloThompson(UsesDraws):
-    """Gaussian Thompson sampling with mean and covariance of the values of the plan over draws of the belief.
+    """Gaussian Thompson sampling with mean and covariance of the values of the plan over sampled MDPs.
 
-    The plan is optimal in the mean MDP; its values are worked out in `num_draws` draws, and a Gaussian of their mean
-    and covariance is drawn: joint over the actions of a state, or factored. Any belief that can sample and has a mean
-    serves: tied rows, mixtures, draws.
+    The plan is optimal in the mean MDP; it is evaluated in `num_draws` sampled MDPs, and values are drawn from a
+    Gaussian of their mean and covariance: joint over the actions of a state, or factored. For any belief that can
+    sample and has a mean: shared parameters, mixtures, posterior samples.
 
     Args:
         num_draws: 2 or more. The covariance has rank num_draws - 1 at most.
         joint: with the covariances between the actions of a state, else with their variances alone.
-        scale, noise, replan: as in `thompson.ThompsonAgent`.
+        scale, noise, replan: as in `ThompsonAgent`.
 
     Raises:
         ValueError, TypeError: a number of draws below 2; `scale` is negative or not finite; another noise.
@@ -223,7 +265,7 @@ class MonteCarloThompson(UsesDraws):
     num_draws: int = eqx.field(default=30, static=True)
     joint: bool = eqx.field(default=True, static=True)
     scale: float | Array = 1.0
-    noise: str = eqx.field(default="held", static=True)
+    noise: str = eqx.field(default="per_plan", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
@@ -231,10 +273,11 @@ class MonteCarloThompson(UsesDraws):
         check_bool("joint", self.joint)
 
     def policy(
-        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+        self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
-        """Thompson sampling with mean and covariance of the values of the plan over draws."""
+        """Thompson sampling with mean and covariance of the values of the plan over sampled MDPs."""
         del mean
+        assert isinstance(belief, CanSample)  # as `check_belief` checks
         key_draws, key_noise = jax.random.split(key)
         probs = jax.nn.one_hot(plan.policy, problem.space.n_actions, dtype=plan.q.dtype)
         number = self.num_draws, chunk_size(belief, self.num_draws)

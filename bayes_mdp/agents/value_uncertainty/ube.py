@@ -2,17 +2,15 @@
 
 [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and Exploration*, ICML 2018; [BMRL19]
 Markou and Rasmussen, *Bayesian methods for efficient reinforcement learning in tabular problems*, 2019. The local
-variance as printed in either is no bound; the forms here are.
+variance as printed in either is not a bound; the forms here are.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.assumptions import require_rows
+from bayes_mdp.agents.common.assumptions import RowPosterior, require_rows
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
@@ -30,8 +28,20 @@ from bayes_mdp.agents.common.variance_equation import (
     why_met_again,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, gaussian_policy
-from bayes_mdp.mdp import MDP, Episodic, FirstExit, Objective, Problem, SparseMDP, Validity
+from bayes_mdp.mdp import (
+    MDP,
+    CanMean,
+    Episodic,
+    FirstExit,
+    HasVariances,
+    Objective,
+    PolicyLike,
+    Problem,
+    SparseMDP,
+    Validity,
+)
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
 
@@ -40,26 +50,29 @@ FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 Pairs = Float[Array, "*H S A"]
 
 
-def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None, form: str = "ratio") -> Pairs:
-    """nu of the uncertainty Bellman equation: what each pair adds to the variance of values. Traceable.
+def local_uncertainty(
+    posterior: CanMean, objective: Objective, *, q_max: RealScalar | None = None, form: str = "ratio"
+) -> Pairs:
+    """nu of the uncertainty Bellman equation: the local variance of each pair. Traceable.
 
-    Rewards on (s, a): Var(mean reward) + discount^2 q_max^2 spread; on (s, a, s'): pbar . Var(mean reward) + q_max^2
-    spread, without the square of the discount, because the row then multiplies r + discount V.
+    Rewards on (s, a): Var(mean reward) + discount^2 q_max^2 k; on (s, a, s'): pbar . Var(mean reward) + q_max^2 k,
+    without the square of the discount, because the row then multiplies r + discount V. k is the variance factor of the
+    row (`variance_factor`).
 
     Args:
         posterior: with independent rows (of a mixture: `jax.vmap` over its `components`).
         objective: `Discounted`, `Episodic` or `FirstExit`.
         q_max: a bound on |posterior-mean value| (of reward + discount value where rewards depend on the outcome), in
             units of the value. None: max |mean reward| / (1 - discount), or horizon times max |mean reward|.
-        form: "ratio", "dirichlet", "twice", "count": bounds; "printed": [UBE18] lemma 1, none in general. See
+        form: "ratio", "dirichlet", "twice", "count": bounds; "printed": [UBE18] lemma 1, no bound in general. See
             `variance_factor` of the posterior.
 
     Returns:
         [*H S A], squared units of the value; zero where the action is illegal.
 
     Raises:
-        ValueError: tied rows, a mixture, a variance that does not exist, a `q_max` that is negative or not finite (or
-            None under `FirstExit`), another form. TypeError: an ability is missing.
+        ValueError: rows that share parameters, a mixture, a variance that does not exist, a `q_max` that is negative
+            or not finite (or None under `FirstExit`), another form. TypeError: an ability is missing.
     """
     if can_split(posterior):
         raise ValueError("posterior is a mixture, expected one of its components (jax.vmap over them, or ube.solve)")
@@ -67,17 +80,24 @@ def local_uncertainty(posterior: Any, objective: Objective, *, q_max: Any = None
     _check_options(q_max, form)
     discount_of(objective)
     bound = default_q_max(posterior, objective) if q_max is None else q_max
-    return only_legal(_local(posterior, objective, bound, form), posterior.mean_mdp())
+    local = over_components(lambda rows: _local(rows, objective, bound, form), posterior)
+    return only_legal(local, posterior.mean_mdp())
 
 
 def solve(
-    posterior: Any, policy: Any, objective: Objective, *, q_max: Any = None, form: str = "ratio"
+    posterior: CanMean,
+    policy: PolicyLike,
+    objective: Objective,
+    *,
+    q_max: RealScalar | None = None,
+    form: str = "ratio",
 ) -> ValueUncertainty:
     """Solve the uncertainty Bellman equation of a policy ([UBE18] equation 6, with the square of the discount).
 
     u = nu + discount^2 sum pbar pi u. u bounds the posterior variance of Q from above where rows are independent, no
-    unknown pair can be met twice and the form is a bound; `validity` says whether that was proven. Pure and traceable
-    (under a trace nothing can be proven of cycles). A mixture is taken component by component, then by total variance.
+    unknown pair can be visited twice and the form is a bound; `validity` records whether that was proven. Pure and
+    traceable (under a trace nothing can be proven of cycles). A mixture is taken component by component, then by total
+    variance.
 
     Args:
         posterior, objective, q_max, form: as `local_uncertainty`; mixtures of posteriors with independent rows too.
@@ -91,18 +111,19 @@ def solve(
     mean, policy = problem_of(posterior, policy, objective, "ube.solve")
     bound = jnp.asarray(default_q_max(posterior, objective) if q_max is None else q_max, mean.reward.dtype)
     parts = _parts(posterior, policy, objective, bound, form=form)
-    unseen = None
+    # A bound of the user's own is compared with the mean values; the default is one by construction.
+    not_compared = None
     if q_max is not None:
-        seen = is_concrete(bound, parts.value)
-        unseen = None if seen else "inside a trace q_max is not compared with the values"
-        if seen:
+        concrete = is_concrete(bound, parts.value)
+        not_compared = None if concrete else "inside a trace q_max is not compared with the values"
+        if concrete:
             _require_bound(posterior, parts, objective, bound)
-    again = why_met_again(posterior, mean, policy, objective) or unseen
+    again = why_met_again(posterior, mean, policy, objective) or not_compared
     proven = form != "printed" or _covers(posterior, parts, objective, bound)
     return combined(posterior, parts, _validity(form, again, proven, bound), bound)
 
 
-def default_q_max(posterior: Any, objective: Objective) -> Float[Array, ""]:
+def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
     """max |mean reward| / (1 - discount), or horizon times max |mean reward|: a bound on every posterior-mean value.
 
     Mean rewards are those of (s, a), or of every possible outcome where rewards depend on it, so that reward + discount
@@ -114,8 +135,9 @@ def default_q_max(posterior: Any, objective: Objective) -> Float[Array, ""]:
     if isinstance(objective, FirstExit):
         raise ValueError("q_max is None, expected a bound on |values| under FirstExit, where none follows from rewards")
 
-    def largest(belief: Any) -> Float[Array, ""]:
+    def largest(belief: RowPosterior) -> Float[Array, ""]:
         mean = belief.mean_mdp()
+        # |reward| of every possible outcome, by `row_bound` at values and a discount of zero.
         zero = jnp.zeros(mean.reward.shape[:-1], mean.reward.dtype)
         size = belief.row_bound(zero, 0.0) if belief.rewards_by_outcome else jnp.abs(mean.reward)
         return jnp.max(only_legal(size, mean))
@@ -124,8 +146,8 @@ def default_q_max(posterior: Any, objective: Objective) -> Float[Array, ""]:
     return reward * objective.horizon if isinstance(objective, Episodic) else reward / (1 - discount_of(objective))
 
 
-def _back_up(posterior: Any, policy: Any, objective: Objective, bound: Any, form: str) -> Backup:
-    def one(belief: Any) -> Backup:
+def _back_up(posterior: CanMean, policy: PolicyLike, objective: Objective, bound: RealScalar, form: str) -> Backup:
+    def one(belief: RowPosterior) -> Backup:
         return back_up(belief, lambda each, _: _local(each, objective, bound, form), policy, objective)
 
     return over_components(one, posterior)
@@ -134,16 +156,18 @@ def _back_up(posterior: Any, policy: Any, objective: Objective, bound: Any, form
 _parts = compiled(_back_up, "form")
 
 
-def _row_term(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs:
+def _row_term(posterior: RowPosterior, objective: Objective, q_max: RealScalar, form: str) -> Pairs:
+    """The part of unknown rows: Var[sum p x] <= k q_max^2 for |x| <= q_max (times discount^2 where x = V)."""
     factor = q_max if posterior.rewards_by_outcome else discount_of(objective) * q_max
-    return factor**2 * posterior.variance_factor(form)
+    return jnp.asarray(factor**2 * posterior.variance_factor(form))
 
 
-def _local(posterior: Any, objective: Objective, q_max: Any, form: str) -> Pairs:
+def _local(posterior: RowPosterior, objective: Objective, q_max: RealScalar, form: str) -> Pairs:
+    """The part of unknown rows and that of unknown rewards."""
     return _row_term(posterior, objective, q_max, form) + posterior.expected_reward_variance()
 
 
-def _check_options(q_max: Any, form: str) -> None:
+def _check_options(q_max: RealScalar | None, form: str) -> None:
     check_name("form", form, FORMS)
     if q_max is not None:
         check_not_negative("q_max", q_max)
@@ -151,18 +175,21 @@ def _check_options(q_max: Any, form: str) -> None:
             raise ValueError(f"q_max has shape {jnp.shape(q_max)}, expected one number")
 
 
-def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> None:
+def _require_bound(posterior: CanMean, parts: Backup, objective: Objective, q_max: RealScalar) -> None:
     """Refuse a `q_max` that a posterior-mean value exceeds by more than its numerical error. Host side."""
     split = can_split(posterior)
-    by_outcome = (posterior.components if split else posterior).rewards_by_outcome
+    rows = posterior.components if split else posterior
+    assert isinstance(rows, HasVariances)  # as `problem_of` checks
+    by_outcome = rows.rewards_by_outcome
 
-    def size(belief: Any, part: Backup) -> tuple[Any, Any]:
+    def size(belief: RowPosterior, part: Backup) -> tuple[Float[Array, "..."], Float[Array, ""]]:
         if not by_outcome:
             return jnp.abs(part.value.v), part.value.gap
         values = next_values(part.value.v, objective)
         return only_legal(belief.row_bound(values, discount_of(objective)), belief.mean_mdp()), part.value.gap
 
     sizes, gap = (np.asarray(x) for x in over_components(size, posterior, parts))
+    # Refused only where the numerical error of the values cannot explain it.
     worst = np.unravel_index(np.argmax(sizes), sizes.shape)
     if sizes[worst] - np.max(gap) <= float(q_max) * (1 + 1e-6):
         return
@@ -174,10 +201,10 @@ def _require_bound(posterior: Any, parts: Backup, objective: Objective, q_max: A
     )
 
 
-def _place(posterior: Any, index: tuple[int, ...], pair: bool) -> str:
-    """The state, by its name where the posterior has a space, of [*H S] or (`pair`) [*H S A]."""
+def _place(posterior: CanMean, index: tuple[int, ...], pair: bool) -> str:
+    """The name of a state, of an index in [*H S] or (`pair`) [*H S A]."""
     *step, state = index[:-1] if pair else index
-    space = getattr(posterior, "space", None)
+    space = getattr(posterior, "space", None)  # a posterior of a user's own may have none
     name = state if space is None else space.state_names[state]
     action = ""
     if pair:
@@ -185,13 +212,13 @@ def _place(posterior: Any, index: tuple[int, ...], pair: bool) -> str:
     return f"state {name!r}{action}" + (f", step {step[0]}" if step else "")
 
 
-def _covers(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> bool:
-    """Whether the "printed" term is nowhere below the variance Var[P . x] that it stands for, x at its mean.
+def _covers(posterior: CanMean, parts: Backup, objective: Objective, q_max: RealScalar) -> bool:
+    """Whether the "printed" term is nowhere below the variance Var[P . x] that it should bound, x at its mean.
 
     That is what the proof of the bound needs; it holds wherever the mean values lie in an interval of length q_max.
     """
 
-    def short(belief: Any, part: Backup) -> Any:
+    def short(belief: RowPosterior, part: Backup) -> Bool[Array, ""]:
         needed = belief.transition_variance(next_values(part.value.v, objective), discount_of(objective))
         excess = needed - _row_term(belief, objective, q_max, "printed") * (1 + 1e-5)
         return jnp.any(only_legal(excess, belief.mean_mdp()) > 0)
@@ -200,7 +227,7 @@ def _covers(posterior: Any, parts: Backup, objective: Objective, q_max: Any) -> 
     return is_concrete(below) and not np.any(np.asarray(below))
 
 
-def _validity(form: str, again: str | None, proven: bool, q_max: Any) -> Validity:
+def _validity(form: str, again: str | None, proven: bool, q_max: RealScalar) -> Validity:
     used = f"q_max = {float(q_max):.6g}" if is_concrete(q_max) else "a traced q_max"
     if again is not None:
         return Validity("heuristic", f"{again}; {used}")
@@ -208,16 +235,18 @@ def _validity(form: str, again: str | None, proven: bool, q_max: Any) -> Validit
         reason = f'"printed" is a bound only where values lie in an interval of length q_max, not shown here; {used}'
         return Validity("heuristic", reason)
     interval = ", whose length the values stay within" if form == "printed" else ""
-    return Validity("upper bound", f'independent rows, no unknown pair is met again; form "{form}", {used}{interval}')
+    return Validity(
+        "upper bound", f'independent rows, no unknown pair is visited again; form "{form}", {used}{interval}'
+    )
 
 
 class UBE(UsesRows):
     """Greedy for mean + scale * sd * noise: the mean of the posterior-mean MDP, the variance of `ube.solve`.
 
     Args:
-        q_max: as in `local_uncertainty` (a leaf); it is not compared with the values.
+        q_max: as in `local_uncertainty` (an array leaf); it is not compared with the values.
         form: as in `local_uncertainty`.
-        scale, noise, replan: as in `thompson.ThompsonAgent`; the scale is 1 in theory.
+        scale, noise, replan: as in `ThompsonAgent`; the scale is 1 in theory.
 
     Raises:
         ValueError: `scale` or `q_max` is negative or not finite; another form or noise.
@@ -226,14 +255,14 @@ class UBE(UsesRows):
     scale: float | Array = 1.0
     q_max: float | Array | None = None
     form: str = eqx.field(default="ratio", static=True)
-    noise: str = eqx.field(default="held", static=True)
+    noise: str = eqx.field(default="per_plan", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
         _check_options(self.q_max, self.form)
 
     def policy(
-        self, key: PRNGKeyArray, problem: Problem, belief: Any, mean: MDP | SparseMDP, plan: Solution
+        self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
         """Thompson sampling with variance u of the uncertainty Bellman equation.
 

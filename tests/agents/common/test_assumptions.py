@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false
-"""What the variance equations presuppose: said, refused by name, or handled component by component."""
+"""The assumptions of the variance equations: checked, refused by name, or handled component by component."""
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ def test_ties_are_refused_by_name_and_draws_are_offered(mixed):
         require_rows(posterior, "UBE")
     assert str(error.value) == (
         "posterior has rows that are not independent (the row of state 0, action 0 is that of state 1, action 0), "
-        "expected independent rows, or a mixture of posteriors with such, for UBE: draws serve any belief "
+        "expected independent rows, or a mixture of posteriors with such, for UBE: sampled MDPs work for any belief "
         "(exact.by_draws)"
     )
 
@@ -72,7 +72,7 @@ def test_met_again_says_where():
     posterior = chain()
     mdp, unknown = posterior.mean_mdp(), unknown_pairs(posterior)
     loop, through = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert met_again(mdp, loop, unknown) == "cyclic: the unknown rows of states 0 -> 0 can be met again"
+    assert met_again(mdp, loop, unknown) == "cyclic: the unknown rows of states 0 -> 0 can be visited again"
     assert met_again(mdp, through, unknown) is None
     assert met_again(mdp, np.stack([through, loop]), unknown) is not None, "any step of a policy counts"
     layered = MDP(jnp.ones((2, 1, 1, 1)), jnp.zeros((2, 1, 1)))
@@ -80,21 +80,23 @@ def test_met_again_says_where():
 
 
 def test_inside_a_trace_the_structure_is_not_claimed():
-    said = []
+    reasons = []
     posterior = chain()
 
     def look(p):
-        said.append(met_again(p.mean_mdp(), jnp.ones((2, 2)) / 2, unknown_pairs(p)))
+        reasons.append(met_again(p.mean_mdp(), jnp.ones((2, 2)) / 2, unknown_pairs(p)))
         return p.visit_counts()
 
     jax.jit(look)(posterior)
-    assert said == ["inside a trace the structure is not looked into"]
+    assert reasons == ["inside a trace the structure cannot be inspected"]
 
 
 def test_validity_is_heuristic_once_a_pair_is_met_again():
-    kept = validity("upper bound", "every row is met once", None)
-    assert (kept.kind, str(kept)) == ("upper bound", "upper bound: every row is met once")
-    lost = validity("exact", "every row is met once", "cyclic: the unknown rows of states 0 -> 0 can be met again")
+    kept = validity("upper bound", "every row is visited once", None)
+    assert (kept.kind, str(kept)) == ("upper bound", "upper bound: every row is visited once")
+    lost = validity(
+        "exact", "every row is visited once", "cyclic: the unknown rows of states 0 -> 0 can be visited again"
+    )
     assert lost.kind == "heuristic" and lost.reason.startswith("cyclic")
 
 

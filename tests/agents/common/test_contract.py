@@ -38,7 +38,7 @@ from bayes_mdp.models import dirichlet_normal
 
 HORIZON, SIZES = 3, (3, 3, 2)
 LEGAL = np.array([[True, True], [True, False], [True, True]])
-POSSIBLE = np.ones((3, 2, 4), bool)  # "bayesian_dp" asks for a list of successors: here all are possible
+POSSIBLE = np.ones((3, 2, 4), bool)  # "bayesian_dp" needs a list of successors: here all are possible
 SPACES = {
     horizon: StateActionSpace(3, 2, horizon=horizon, ends=True, legal=LEGAL, support=POSSIBLE)
     for horizon in (HORIZON, None)
@@ -101,7 +101,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ucrl2": {"scale": 0.1},
     "vapor": {"noise": 0.1},
 }
-"""What an agent needs in order to learn the small world in the episodes of the test.
+"""What an agent needs in order to learn the small environment in the episodes of the test.
 
 With their defaults "k_learning" and "bql" do as well. The others do not: "soft_q_mean", "ube" and "vapor" are late (a
 regret of .28 to .38 in the last quarter), the constants of theory keep "bolt", "ucbvi", "ucfh" and "ucrl2" at .5 to .8,
@@ -130,7 +130,7 @@ class Shown(NamedTuple):
 
 
 def _begin(agent: Any, problem: Problem, belief: Any, data: Transitions, key: Any) -> tuple[Any, Any, Any]:
-    """(policy, state before, state after) of the first plan; an agent with a belief of its own has seen the data."""
+    """(policy, state before, state after) of the first plan; a model-free agent has observed the data."""
     init_key, plan_key = jax.random.split(key)
     state, learns = agent.init(init_key, problem), bool(isinstance(agent, Learner))
     if learns:
@@ -260,13 +260,13 @@ def test_rows_shared_by_the_steps(name, objective):
 def small_world() -> Environment:
     """State 0: stay for .125, or go to 1; from 1 to 2; there action 0 pays 1 and ends, action 1 goes back to 0.
 
-    Nothing is random. The optimum of 3 steps is 1; to stay is worth .375, the uniform policy .36.
+    Nothing is random. The optimum of 3 steps is 1; to stay has value .375, the uniform policy .36.
     """
     rows, reward, ends = np.zeros((3, 2, 3)), np.zeros((3, 2)), np.zeros((3, 2))
     rows[0, 0, 0], rows[0, 1, 1], rows[1, :, 2], rows[2, 1, 0] = 1.0, 1.0, 1.0, 1.0
     reward[0, 0], reward[2, 0], ends[2, 0] = 0.125, 1.0, 1.0
     mdp = MDP(rows, reward, end_probs=ends, legal=LEGAL, initial=[1.0, 0.0, 0.0])
-    return Environment(mdp, NormalReward(mdp.reward), name="small world")
+    return Environment(mdp, NormalReward(mdp.reward), name="small environment")
 
 
 def _run(env: Any, agent: Any, seed: int = 0) -> Any:
@@ -279,7 +279,7 @@ def _run(env: Any, agent: Any, seed: int = 0) -> Any:
 def test_learns_as_an_actor_too_and_compiles_once(name):
     """Regret of the last quarter of 240 episodes below .25 (.64 for the uniform policy, .625 for staying).
 
-    An `Actor` that steps through the same world meets the same rewards; another key and other numbers compile nothing.
+    An `Actor` in the same environment gets the same rewards; another key and other numbers compile nothing.
     """
     agent: Any = AGENTS[name](**OPTIONS.get(name, {}))
     result = _run(small_world(), agent)

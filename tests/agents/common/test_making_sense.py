@@ -1,9 +1,9 @@
 """Problem 1 (one unknown action) of O'Donoghue, Osband and Ionescu, *Making Sense of Reinforcement Learning and
 Probabilistic Inference*, ICLR 2020: "RL as inference" fails at every fixed temperature, K-learning and Thompson do not.
 
-Two worlds of one state, one step and N actions, equally likely: action 0 pays 1, action 1 pays +2 (world "+") or -2
-(world "-"), the others 1 - EPSILON, all for sure. One try of action 1 tells everything. (The problem is reconstructed
-from memory of the paper, whose text was not at hand; N and EPSILON are ours.)
+Two MDPs of one state, one step and N actions, equally likely: action 0 pays 1, action 1 pays +2 (MDP "+") or -2
+(MDP "-"), the others 1 - EPSILON, all without noise. One try of action 1 reveals the MDP. (The problem is
+reconstructed without the paper's text; N and EPSILON are our own.)
 
 Nothing is learnt until action 1 is tried, so the expected regret has a closed form and no episode is simulated.
 """
@@ -30,16 +30,16 @@ def payments(unknown: float) -> np.ndarray:
     return np.concatenate([[1.0, unknown], np.full(N - 2, 1.0 - EPSILON)])
 
 
-WORLDS = payments(2.0), payments(-2.0)
+MDPS = payments(2.0), payments(-2.0)
 
 
-class TwoWorlds(eqx.Module):
+class TwoMDPs(eqx.Module):
     """The belief itself, for Thompson sampling: `unknown` is +2 or -2 with equal probability."""
 
     unknown: Any
 
     def sample(self, key, sample_shape=()):
-        """One of the worlds."""
+        """One of the two MDPs."""
         pays = jax.random.choice(key, self.unknown)
         return MDP(ROWS, jnp.asarray(payments(0.0))[None].at[0, 1].set(pays))
 
@@ -60,10 +60,10 @@ def action_probs(agent: Any, posterior: Any, key: Any) -> np.ndarray:
 
 
 def bayes_regret(before: np.ndarray, after: Any, episodes: int) -> float:
-    """Expected regret of `episodes` episodes; policies `before` action 1 was tried and, in each world, `after`."""
+    """Expected regret of `episodes` episodes; policies `before` action 1 was tried and, in each MDP, `after`."""
     untold = (1 - before[1]) ** np.arange(episodes)
     total = 0.0
-    for rewards, then in zip(WORLDS, after, strict=True):
+    for rewards, then in zip(MDPS, after, strict=True):
         lost = rewards.max() - np.array([before @ rewards, then @ rewards])
         total += 0.5 * np.sum(untold * lost[0] + (1 - untold) * lost[1])
     return total
@@ -87,7 +87,7 @@ def test_thompson_and_k_learning_solve_it_and_no_temperature_does(agent, key):
     """At its best temperature soft Q-learning loses a hundred times as much, and as much again in the next episodes."""
     thompson = isinstance(agent, PSRL)
     beliefs = [
-        TwoWorlds(np.array(x)) if thompson else with_moments(np.mean(x), np.var(x))
+        TwoMDPs(np.array(x)) if thompson else with_moments(np.mean(x), np.var(x))
         for x in ([2.0, -2.0], [2.0, 2.0], [-2.0, -2.0])
     ]
     before, *after = (action_probs(agent, posterior, key) for posterior in beliefs)

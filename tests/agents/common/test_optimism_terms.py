@@ -1,4 +1,4 @@
-"""What the optimistic agents know of rewards; under `run` they learn a small DeepSea."""
+"""Moments of unknown rewards; under `run` the optimistic agents learn a small DeepSea."""
 
 import numpy as np
 import pytest

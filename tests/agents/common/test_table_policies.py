@@ -37,7 +37,7 @@ def _frequencies(policy, key, state, step):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_draws_follow_log_prob(name, key):
-    """Each of 4 frequencies within 6 standard deviations (false alarms 1e-8); a shift of .02 in one is always seen."""
+    """Each of 4 frequencies within 6 standard deviations (false alarms 1e-8); a shift of .02 in one is detected."""
     policy = POLICIES[name](jax.random.fold_in(key, 1))
     for state in (0, 1):
         probs = np.exp([float(policy.log_prob(state, action, 1)) for action in range(4)])
@@ -62,10 +62,10 @@ def test_greedy_ties_go_to_the_first():
 def test_two_actions_are_exact(x64):
     """Thompson with two actions, factored and joint, against the normal distribution function; also far out."""
     mean, sd, rho = np.array([[0.3, 1.1], [-50.0, 0.0]]), np.array([[0.4, 0.9], [1.0, 2.0]]), 0.7
-    spread = np.hypot(sd[:, 0], sd[:, 1])
+    sd_gap = np.hypot(sd[:, 0], sd[:, 1])
     factored = GaussianThompson(jnp.asarray(mean), jnp.asarray(sd))
     for s in (0, 1):
-        assert np.isclose(factored.log_prob(s, 0), norm.logcdf((mean[s, 0] - mean[s, 1]) / spread[s]), rtol=1e-9)
+        assert np.isclose(factored.log_prob(s, 0), norm.logcdf((mean[s, 0] - mean[s, 1]) / sd_gap[s]), rtol=1e-9)
     covariance = np.array([[1.0, rho], [rho, 4.0]])
     joint = GaussianThompson(jnp.asarray(mean[:1]), factor=jnp.linalg.cholesky(covariance)[None])
     expected = norm.logcdf((mean[0, 0] - mean[0, 1]) / np.sqrt(1 + 4 - 2 * rho))
@@ -101,8 +101,8 @@ def test_joint_lattice(x64):
     for a in range(3):
         others = [b for b in range(3) if b != a]
         contrast = np.array([np.eye(3)[a] - np.eye(3)[b] for b in others])
-        spread: Any = contrast @ covariance @ contrast.T
-        expected = multivariate_normal.cdf(contrast @ mean, cov=spread)
+        variance: Any = contrast @ covariance @ contrast.T
+        expected = multivariate_normal.cdf(contrast @ mean, cov=variance)
         assert abs(np.exp(float(policy.log_prob(0, a))) - expected) < 1e-3
 
 

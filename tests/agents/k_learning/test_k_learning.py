@@ -28,7 +28,7 @@ Z = 6.0  # one-sided false-alarm rate 1e-9
 LEGAL = np.array([[True, True], [True, False], [True, True]])
 
 
-def seen(shape, number=40, legal=None):
+def history(shape, number=40, legal=None):
     """Random transitions of a space [H S A]."""
     rng = np.random.default_rng(5)
     step, state, action, following = (rng.integers(0, n, number) for n in (*shape, shape[1]))
@@ -37,7 +37,7 @@ def seen(shape, number=40, legal=None):
 
 
 def found_and_facts(posterior, data, tau, bonus, span, noise, horizon=None):
-    """K after data, and what the posterior says of itself. Numbers are traced: another one compiles nothing."""
+    """K after data, and the statistics of the posterior. Numbers are traced: another one compiles nothing."""
     tau, noise, span = (x if x is None else jnp.asarray(float(x)) for x in (tau, noise, span))
     return _found_and_facts(posterior, data, tau, bonus, span, noise, horizon)
 
@@ -74,7 +74,7 @@ def plain(facts, *, bonus, span, noise, horizon):
     ],
 )
 def test_the_values_are_the_recursion(case, bonus, span):
-    data = seen((4, 3, 2), legal=case.legal)
+    data = history((4, 3, 2), legal=case.legal)
     found, facts = found_and_facts(case.posterior, data, 0.4, bonus, span, 0.7)
     right = plain(facts, bonus=bonus, span=span, noise=0.7, horizon=4)
     np.testing.assert_allclose(found, right.k(0.4), rtol=1e-10)
@@ -83,7 +83,7 @@ def test_the_values_are_the_recursion(case, bonus, span):
 
 @pytest.mark.usefixtures("x64")
 def test_rows_shared_by_all_steps_and_known_rows():
-    """A posterior without a step axis; the row of state 0, action 0 is known: no span there, whatever is asked for."""
+    """A posterior without a step axis; the row of state 0, action 0 is known: no span there, whatever `span` is."""
     rng = np.random.default_rng(0)
     c = rng.uniform(0.5, 2.0, (3, 2, 3))
     c[0, 0] = [0.0, 1.0, 0.0]
@@ -96,7 +96,7 @@ def test_rows_shared_by_all_steps_and_known_rows():
 
 
 def test_draws_are_planned_with_too():
-    """They have no spread of a Dirichlet. A row on which they agree is known: no span there."""
+    """They have no variance factor of a Dirichlet. A row on which they agree is known: no span there."""
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.ones(3), (50, 3, 2)).astype(np.float32)
     rows[:, 0, 1] = [0.25, 0.25, 0.5]
@@ -117,10 +117,10 @@ def test_without_uncertainty_it_is_the_bellman_operator():
     step, state, action, following = (np.tile(x[keep], 2) for x in index)
     data = Transitions(state, action, np.random.default_rng(0).normal(size=len(step)), following, step=step)
     posterior = jax.jit(lambda p, d: p.update(d, 1e14))(case.posterior, data)
-    k, facts = found_and_facts(posterior, seen((4, 3, 2), legal=LEGAL), 1e-6, "paper", None, 0.7)
+    k, facts = found_and_facts(posterior, history((4, 3, 2), legal=LEGAL), 1e-6, "paper", None, 0.7)
     best = plain(facts, bonus="paper", span=None, noise=0.7, horizon=4).bellman()
     np.testing.assert_allclose(k, best, atol=1e-5)
-    warm, _ = found_and_facts(posterior, seen((4, 3, 2), legal=LEGAL), 1.0, "paper", None, 0.7)
+    warm, _ = found_and_facts(posterior, history((4, 3, 2), legal=LEGAL), 1.0, "paper", None, 0.7)
     np.testing.assert_allclose(warm[-1], best[-1], atol=1e-12)
 
 
@@ -268,7 +268,7 @@ def known_moves(size):
 def test_it_learns_deep_sea_with_known_moves(key):
     """Optimal temperature, posterior variances: the first policy that earns half of the optimum, median of 20 seeds.
 
-    At L = 10 uniform play earns it with probability 2^-10 an episode. SPEC Part 7 has 6 and 36 episodes at L = 5 and 10
+    At L = 10 uniform play earns it with probability 2^-10 an episode. Expected are 6 and 36 episodes at L = 5 and 10
     by another rule (10 % of hits). A temperature far too high is shown to fail.
     """
     for size, most in ((5, 25), (10, 110)):
@@ -296,7 +296,7 @@ class Mean(eqx.Module):
     """A belief with a mean alone."""
 
     def mean_mdp(self):
-        """Never asked."""
+        """Never called."""
 
 
 TASK = Problem(StateActionSpace(3, 2, horizon=4), Episodic(4))

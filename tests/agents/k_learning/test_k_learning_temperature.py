@@ -21,8 +21,8 @@ def model(problem: Plain) -> tuple[KModel, Any]:
     """The same problem for the package."""
     reward, numerator, rows, initial = (jnp.asarray(np.array(x)) for x in problem[:4])
     legal = jnp.asarray(problem.legal)
-    world = MDP(rows, reward, end_probs=jnp.asarray(np.maximum(1 - problem.rows.sum(-1), 0.0)), legal=legal)
-    return KModel(MeanModel(reward, world, legal, len(reward)), numerator), initial
+    mdp = MDP(rows, reward, end_probs=jnp.asarray(np.maximum(1 - problem.rows.sum(-1), 0.0)), legal=legal)
+    return KModel(MeanModel(reward, mdp, legal, len(reward)), numerator), initial
 
 
 solved = jax.jit(minimise)
@@ -67,7 +67,7 @@ def test_the_derivatives_are_those_of_complex_steps_and_the_objective_is_convex(
             shifted = problem.objective(tau + 1j * STEP)
             np.testing.assert_allclose(value, shifted.real, rtol=1e-12)
             np.testing.assert_allclose(first, tau * shifted.imag / STEP, rtol=1e-9, atol=1e-11 * abs(value))
-            curvature = tau**2 * problem.slope(tau + 1j * STEP).imag / STEP
+            curvature = tau**2 * problem.gradient(tau + 1j * STEP).imag / STEP
             np.testing.assert_allclose(second, curvature, rtol=1e-8, atol=1e-11 * abs(value))
             assert float(second) >= 0
 
@@ -102,7 +102,7 @@ def test_without_a_bonus_it_is_the_optimal_plan():
 
 @pytest.mark.usefixtures("x64")
 def test_a_bonus_out_of_reach_leaves_the_infimum_at_zero():
-    """State 4 is never reached: tau goes down until nothing is to be gained, and the gap says so."""
+    """State 4 is never reached: tau goes down until nothing is to be gained, as the gap shows."""
     problem = plain(1)
     rows, initial = problem.rows.copy(), np.eye(5)[0]
     rows[..., 4] = 0.0

@@ -118,7 +118,7 @@ def distance(p, q):
 def test_in_a_bandit_the_occupancy_is_near_the_probability_of_being_optimal():
     """Six Gaussian bandits of five arms, P(optimal) by quadrature.
 
-    Seen: total variation 0.03 to 0.16, 0.11 on average; uniform 0.49, the arm of the largest mean 0.37 (which is
+    Observed: total variation 0.03 to 0.16, 0.11 on average; uniform 0.49, the arm of the largest mean 0.37 (which is
     nearer in one of the six: where one arm is almost sure, VAPOR is not sure enough).
     """
     off, uniform, greedy = [], [], []
@@ -136,7 +136,7 @@ def test_in_a_bandit_the_occupancy_is_near_the_probability_of_being_optimal():
 def test_in_a_bandit_it_is_near_the_share_of_draws(key):
     """As above against `probability_optimal` of the posterior, 20,000 draws.
 
-    By McDiarmid's inequality the distance is off by .03 with probability 3e-16; seen: 0.05 where uniform has 0.20.
+    By McDiarmid's inequality the distance is off by .03 with probability 3e-16; observed: 0.05 where uniform has 0.20.
     """
     loc, scale = bandit(0)
     posterior = known_rows(loc, scale, np.ones((1, 1, 5, 1)))
@@ -172,9 +172,9 @@ def forward(policies, rows, mass):
 def test_the_occupancy_is_near_the_probability_of_being_on_the_optimal_path():
     """Gaussian rewards, known rows, four steps of four states, 20,000 draws; total variation averaged over steps.
 
-    By McDiarmid's inequality it is off by .03 with probability 3e-16 (its bias is below .02). Seen: 0.17, 0.08, 0.18;
-    uniform policy 0.36, 0.53, 0.52; optimal plan of the mean MDP 0.40, 0.32, 0.33. An approximation: with rewards three
-    times as uncertain it is no nearer than the uniform policy on one of three such problems.
+    By McDiarmid's inequality it is off by .03 with probability 3e-16 (its bias is below .02). Observed: 0.17, 0.08,
+    0.18; uniform policy 0.36, 0.53, 0.52; optimal plan of the mean MDP 0.40, 0.32, 0.33. An approximation: with rewards
+    three times as uncertain it is no nearer than the uniform policy on one of three such problems.
     """
     for seed in range(3):
         loc, scale, rows = random_world(seed)

@@ -7,7 +7,7 @@ import pytest
 
 from bayes_mdp.agents import BOLT
 from bayes_mdp.agents.common.mean_model import mean_model
-from bayes_mdp.agents.common.optimism_terms import row_spread
+from bayes_mdp.agents.common.optimism_terms import row_variance_factor
 from bayes_mdp.agents.optimism.bolt import episodic_values, imagined_share
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.optimism_problems import LEGAL, A, Belief, H, S, first_plan, legal_only, world
@@ -59,7 +59,8 @@ def with_losses(posterior, support):
     """q of the equation with all mean rewards lowered by 2."""
     model = mean_model(posterior, Episodic(H), "BOLT")
     model = eqx.tree_at(lambda m: m.reward, model, model.reward - 2.0)
-    return episodic_values(model, imagined_share(row_spread(posterior, "BOLT"), 5.0), support=support, ends=True)
+    share = imagined_share(row_variance_factor(posterior, "BOLT"), 5.0)
+    return episodic_values(model, share, support=support, ends=True)
 
 
 def test_losses_make_the_end_the_imagined_successor():

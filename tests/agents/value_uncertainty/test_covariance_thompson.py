@@ -27,7 +27,7 @@ def test_the_policy_is_the_gaussian_of_the_recursion(key):
     case, objective = layered(), Episodic(4)
     greedy = solve(case.posterior.mean_mdp(), objective)
     answer = value_covariance(case.posterior, greedy.policy, objective)
-    joint = _plan(CovarianceThompson(scale=2.0, noise="fresh"), case, key, objective)
+    joint = _plan(CovarianceThompson(scale=2.0, noise="per_step"), case, key, objective)
     np.testing.assert_allclose(joint.mean, greedy.q, rtol=1e-5)
     np.testing.assert_allclose(joint.factor @ joint.factor.swapaxes(-1, -2), 4 * answer.q_covariance, atol=1e-5)
     assert joint.noise is None

@@ -74,7 +74,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
     )  # what is compiled would not see the fault
     if fault == "pbar for E[p^2]":
         real = covariance.layered
-        jensen = lambda rows, g: real(rows._replace(spread=jnp.ones_like(rows.spread)), g)  # noqa: E731
+        jensen = lambda rows, g: real(rows._replace(factor=jnp.ones_like(rows.factor)), g)  # noqa: E731
         monkeypatch.setattr("bayes_mdp.agents.value_uncertainty.exact.layered", jensen)
     elif fault == "two-sided":
         monkeypatch.setattr(
@@ -89,7 +89,7 @@ def test_the_draws_catch_a_wrong_step(fault, drawn, monkeypatch):
 
 @pytest.mark.usefixtures("x64")
 def test_four_layers_by_hand():
-    """SPEC Part 3: Var Q of four layers is that of the formula applied by plain loops, layer after layer."""
+    """Var Q of four layers is that of the formula applied by plain loops, layer after layer."""
     case = layered(3)
     answer = value_covariance(case.posterior, case.policy, Episodic(4))
     c, mean, pi = np.zeros((3, 3)), np.zeros(3), case.policy
@@ -134,10 +134,10 @@ def _ring():
 
 
 def test_cycles_are_refused_by_name_and_allowed_on_request():
-    """The sentence names the cycle and what to use; the heuristic says that it is one."""
+    """The message names the cycle and what to use; the heuristic is marked as one."""
     case = _ring()
     sentence = (
-        r"states 3 -> 4 -> 2 -> 3 can be met again.*expected no unknown pair.*horizon.*exact.by_draws.*allow_cycles"
+        r"states 3 -> 4 -> 2 -> 3 can be visited again.*expected no unknown pair.*horizon.*exact.by_draws.*allow_cycles"
     )
     with pytest.raises(ValueError, match=sentence):
         value_covariance(case.posterior, case.policy, Discounted(0.9))
@@ -169,7 +169,7 @@ def _copies(case, answer, g):
 
 
 def test_under_a_trace():
-    """Layered, or cycles allowed: the same numbers as outside; else one sentence. The discount is a leaf."""
+    """Layered, or cycles allowed: the same numbers as outside; else an error. The discount is an array leaf."""
     case, objective = CASES["layered"]()
     posterior = jax.tree.map(jnp.asarray, case.posterior)
     outside = value_covariance(posterior, case.policy, objective)
@@ -177,7 +177,7 @@ def test_under_a_trace():
     np.testing.assert_allclose(inside.q_covariance, outside.q_covariance, rtol=2e-4, atol=1e-5)
     assert inside.validity.kind == "exact"
     stationary = jax.tree.map(jnp.asarray, _ring().posterior)
-    with pytest.raises(ValueError, match="inside a trace the structure is not looked into"):
+    with pytest.raises(ValueError, match="inside a trace the structure cannot be inspected"):
         jax.jit(lambda p: value_covariance(p, _ring().policy, Discounted(0.9)))(stationary)
     solve = lambda g: value_covariance(stationary, _ring().policy, Discounted(g), allow_cycles=True)  # noqa: E731
     several = jax.jit(jax.vmap(lambda g: solve(g).q_covariance))(jnp.array([0.5, 0.9]))
@@ -235,5 +235,5 @@ def test_samples_are_joint(key):
 def test_covariances_that_would_not_fit_in_memory_are_refused(monkeypatch):
     case, objective = CASES["acyclic"]()
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**10)
-    with pytest.raises(ValueError, match=r"^posterior has \d+ states, .*draws take less \(exact.by_draws\)"):
+    with pytest.raises(ValueError, match=r"^posterior has \d+ states, .*sampled MDPs need less \(exact.by_draws\)"):
         value_covariance(case.posterior, case.policy, objective)

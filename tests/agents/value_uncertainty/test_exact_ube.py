@@ -92,12 +92,12 @@ def test_what_is_not_exact_says_why(key):
     ring = not_levelled()
     ring.concentration[4, 0, 2] = 1.0
     again = exact_ube(key, ring.posterior, ring.policy, Discounted(0.9))
-    assert again.validity.kind == "heuristic" and "can be met again" in again.validity.reason
+    assert again.validity.kind == "heuristic" and "can be visited again" in again.validity.reason
 
 
 @pytest.mark.slow
 def test_the_agent_runs_and_is_deterministic_by_key(key):
-    """A few episodes; every pair keeps a finite spread."""
+    """A few episodes; every pair keeps a finite standard deviation."""
     env = bm.envs.deep_sea(3)
     prior = bm.models.dirichlet_normal_gamma()
     assert AGENTS["exact_ube"] is ExactUBE

@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportOptionalSubscript=false
-"""Moment matching: the five terms of SPEC Part 3, its table, the bound on acyclic MDPs, its failure on cycles."""
+"""Moment matching: the five terms of its local variance, a table, the bound on acyclic MDPs, its failure on cycles."""
 
 import equinox as eqx
 import jax
@@ -38,7 +38,7 @@ def _arrays(by_outcome, lead=()):
 
 @pytest.mark.parametrize("by_outcome", [False, True])
 def test_the_five_terms_against_draws(by_outcome, x64):
-    """Each term of SPEC Part 3, from 10^5 Dirichlet and reward draws by numpy.
+    """Each term of the local variance, from 10^5 Dirichlet and reward draws by numpy.
 
     Six standard errors: chance 1e-7 or so over all entries, catches an error of 3 % in a variance. The twin without
     the cross term is caught.
@@ -55,9 +55,9 @@ def test_the_five_terms_against_draws(by_outcome, x64):
     reward_term = posterior.transition_variance(zero, 0.0) if by_outcome else np.zeros((S, A))
     assert off_by(mean_of_rows, reward_term) < 6  # Var_T E[r]
     rewards = m + np.sqrt(v) * rng.normal(size=(number, *np.shape(m)))
-    spread = ((rewards - m) ** 2 * rows).sum(-1) if by_outcome else (rewards - m) ** 2
-    error = spread.std(0) / number**0.5
-    assert np.max(np.abs(spread.mean(0) - posterior.expected_reward_variance()) / error) < 6  # E Var_R E[r]
+    squares = ((rewards - m) ** 2 * rows).sum(-1) if by_outcome else (rewards - m) ** 2
+    error = squares.std(0) / number**0.5
+    assert np.max(np.abs(squares.mean(0) - posterior.expected_reward_variance()) / error) < 6  # E Var_R E[r]
     value_term = DISCOUNT**2 * belief(c, np.zeros((S, A)), 1.0).transition_variance(values, 1.0)
     assert off_by(to_values, value_term) < 6  # g^2 Var_T E[w']
     all_rows = np.asarray(posterior.transition_variance(values, DISCOUNT))
@@ -140,7 +140,7 @@ def test_a_bound_on_ten_thousand_acyclic_beliefs(x64):
 
 @pytest.mark.slow
 def test_on_cycles_it_is_too_small(x64, key):
-    """The same posteriors as one stationary MDP: SPEC finds truth 1.9-3.5 where moment matching says 1.1-1.6."""
+    """The same posteriors as one stationary MDP: the truth is 1.9-3.5 where moment matching gives 1.1-1.6."""
     c, m, v = _arrays(True)
     posterior, policy, objective = belief(c, m, v, by_outcome=True), np.array([0, 1, 0]), Discounted(DISCOUNT)
     answer = moment_matching.value_variance(posterior, policy, objective)
@@ -191,17 +191,17 @@ def test_bad_input(key):
 
 
 def test_the_agent(key):
-    """sd = scale * sqrt(s2) of the plan of the mean MDP, held or fresh; illegal actions have neither."""
+    """sd = scale * sqrt(s2) of the plan of the mean MDP, per plan or per step; illegal actions have neither."""
     c, m, v = _arrays(False)
     legal = np.array([[True, True], [True, False], [True, True]])
     posterior, objective = belief(c, m, v, legal=legal), Discounted(0.8)
     problem = Problem(posterior.space, objective)
-    for noise in ("held", "fresh"):
+    for noise in ("per_plan", "per_step"):
         agent = MomentMatching(0.5, noise)
         policy, plan = jax.jit(agent.plan)(key, problem, agent.init(key, problem), posterior)
         answer = match_moments(posterior, plan.policy, objective)
         np.testing.assert_allclose(policy.sd, 0.5 * answer.q_sd, rtol=1e-4)
         np.testing.assert_allclose(policy.mean, answer.q_mean, rtol=1e-4, atol=1e-4)
         assert policy.sd[1, 1] == 0 and policy.mean[1, 1] == -jnp.inf
-        assert (policy.noise is None) == (noise == "fresh")
+        assert (policy.noise is None) == (noise == "per_step")
     assert AGENTS["moment_matching"] is MomentMatching

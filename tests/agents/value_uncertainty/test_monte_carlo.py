@@ -32,7 +32,7 @@ def _relative(ours, exact, number):
 
 @pytest.mark.slow
 def test_it_is_the_exact_covariance(key):
-    """Means, variances and covariances within their errors; num_draws is what counts, chunks are not seen."""
+    """Means, variances and covariances within their errors; they depend on num_draws, not on the chunks."""
     case, objective = layered(), Episodic(4)
     exact = value_covariance(case.posterior, case.policy, objective)
     answer = by_draws(key, case.posterior, case.policy, objective, num_draws=NUMBER)
@@ -109,7 +109,7 @@ def test_the_policy_is_the_gaussian_of_the_draws(key):
     """Joint: L L' has the variances of the factored policy of the same key, and rank num_draws - 1 is no trouble."""
     posterior = layered().posterior
     problem = Problem(posterior.space, Episodic(4))
-    agent = lambda **options: MonteCarloThompson(2, noise="fresh", **options)  # noqa: E731
+    agent = lambda **options: MonteCarloThompson(2, noise="per_step", **options)  # noqa: E731
     plan = lambda **options: jax.jit(agent(**options).plan)(key, problem, None, posterior)[0]  # noqa: E731
     joint, factored = plan(joint=True, scale=0.5), plan(joint=False, scale=0.5)
     product = joint.factor @ joint.factor.swapaxes(-1, -2)

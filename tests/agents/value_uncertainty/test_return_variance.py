@@ -90,8 +90,8 @@ def test_the_split_is_that_of_the_law_of_total_variance(x64, key):
     v, within = np.zeros((2, number, S))
     for h in reversed(range(H)):
         q = mean[:, h] + np.einsum("nsaz,nz->nsa", rows[:, h], v)
-        spread = np.einsum("nsaz,nz->nsa", rows[:, h], v**2) - np.einsum("nsaz,nz->nsa", rows[:, h], v) ** 2
-        var = 1 / precision[:, h] + spread + np.einsum("nsaz,nz->nsa", rows[:, h], within)
+        transitions = np.einsum("nsaz,nz->nsa", rows[:, h], v**2) - np.einsum("nsaz,nz->nsa", rows[:, h], v) ** 2
+        var = 1 / precision[:, h] + transitions + np.einsum("nsaz,nz->nsa", rows[:, h], within)
         v, within = q[:, np.arange(S), policy], var[:, np.arange(S), policy]
     error = var.std(0) / number**0.5
     assert np.max(np.abs(var.mean(0) - answer.aleatoric[0]) / error) < 6  # chance 1e-8, catches 3 %
@@ -115,7 +115,7 @@ def test_a_chain_by_hand_and_a_mixture(x64):
 
 
 def test_on_cycles_it_is_a_heuristic(x64):
-    """The split still adds up, and says what it is; an epistemic part above the total is cut."""
+    """The split still adds up, and its validity is right; an epistemic part above the total is cut."""
     posterior = belief(np.ones((S, A, S)), np.ones((S, A)), 1.0)
     policy, objective = np.zeros(S, int), Discounted(0.8)
     answer = return_variance(posterior, policy, objective)
@@ -127,7 +127,7 @@ def test_on_cycles_it_is_a_heuristic(x64):
     cut = return_variance(posterior, policy, objective, epistemic=Huge())
     np.testing.assert_allclose(cut.epistemic, cut.total)
     np.testing.assert_allclose(cut.aleatoric, 0.0)
-    Huge.validity = Validity("exact", "so it says")
+    Huge.validity = Validity("exact", "claimed")
     cut = return_variance(posterior, policy, objective, epistemic=Huge())
     assert cut.epistemic_validity.kind == "heuristic" and "cut to a total" in cut.epistemic_validity.reason
     Huge.q_variance, Huge.v_variance = np.full((S, A), 1e-6), np.full(S, 1e-6)
@@ -144,7 +144,7 @@ def test_bad_input():
         return_variance(object(), policy, Episodic(H))
 
     class Other:
-        q_variance, v_variance, validity = np.ones((S, A)), np.ones(S), Validity("exact", "so it says")
+        q_variance, v_variance, validity = np.ones((S, A)), np.ones(S), Validity("exact", "claimed")
 
     with pytest.raises(ValueError, match=r"epistemic.q_variance has shape \(3, 2\), expected \(3, 3, 2\)"):
         return_variance(posterior, policy, Episodic(H), epistemic=Other())

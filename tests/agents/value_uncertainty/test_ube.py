@@ -38,14 +38,14 @@ def _zeros(posterior):
 @pytest.mark.parametrize("form", ube.FORMS)
 @pytest.mark.parametrize("by_outcome", [False, True])
 def test_local_uncertainty_is_its_formula(by_outcome, form, x64):
-    """v + g^2 q_max^2 spread, and without g^2 where rewards depend on the outcome."""
+    """v + g^2 q_max^2 k, and without g^2 where rewards depend on the outcome."""
     posterior, discount, q_max = small(by_outcome), 0.8, 7.0
     c = np.asarray(posterior.transition_probs.concentration)
     pbar, total = c / c.sum(-1, keepdims=True), c.sum(-1)
     gini = 1 - (pbar**2).sum(-1)
-    spread = {"ratio": 2.0, "count": 2.0, "dirichlet": 1.0, "twice": 2 * gini, "printed": gini}[form] / (total + 1)
+    factor = {"ratio": 2.0, "count": 2.0, "dirichlet": 1.0, "twice": 2 * gini, "printed": gini}[form] / (total + 1)
     v = np.asarray(posterior.reward_cells.variance())
-    expected = (pbar * v).sum(-1) + q_max**2 * spread if by_outcome else v + (discount * q_max) ** 2 * spread
+    expected = (pbar * v).sum(-1) + q_max**2 * factor if by_outcome else v + (discount * q_max) ** 2 * factor
     ours = ube.local_uncertainty(posterior, Discounted(discount), q_max=q_max, form=form)
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
@@ -75,7 +75,7 @@ def _two_doors(a, reward):
 
 
 def test_the_counterexample_of_spec_part_7(x64):
-    """The truth is twice the printed term, whatever a; the printed form says that it is no bound."""
+    """The truth is twice the printed term, whatever a; the printed form is marked as no bound."""
     a, reward, discount = 1.5, 2.0, 0.9
     posterior, objective, policy = _two_doors(a, reward), Discounted(0.9), np.zeros(3, int)
     truth = discount**2 * (reward / (1 - discount)) ** 2 / (2 * a + 1)
@@ -91,7 +91,7 @@ def test_the_counterexample_of_spec_part_7(x64):
 
 
 def test_rewards_by_outcome_14_27(x64, key):
-    """SPEC 2.4: Dirichlet(3, 3), m = +-1, V = +-10. Truth 100 / 7; g^2 q_max^2 spread + Var_P(P.m) is 11.71."""
+    """Dirichlet(3, 3), m = +-1, V = +-10. Truth 100 / 7; g^2 q_max^2 k + Var_P(P.m) is 11.71."""
     known = np.stack([np.zeros(3), [0, 1, 0], [0, 0, 1]])[:, None]
     loc = np.zeros((3, 1, 3))
     loc[:, 0, 1], loc[:, 0, 2] = 1.0, -1.0
@@ -105,7 +105,7 @@ def test_rewards_by_outcome_14_27(x64, key):
     np.testing.assert_allclose(answer.v_variance[0], 100 / 7, rtol=1e-10)  # 14.29
     assert float(answer.q_max) == pytest.approx(10) and answer.validity.kind == "upper bound"
     q, _ = drawn_values(key, posterior, np.array(policy), objective, 20_000)
-    assert off_by(q[:, 0], 100 / 7) < 6  # 14.27 by the SPEC's draws; chance 1e-8, catches an error of 5 %
+    assert off_by(q[:, 0], 100 / 7) < 6  # 14.27 by other draws; chance 1e-8, catches an error of 5 %
     broken = 0.81 * 100 / 7 + 1 / 7
     assert broken == pytest.approx(11.714, abs=1e-3)
     assert off_by(q[:, 0], broken) > 6
@@ -233,7 +233,7 @@ def test_q_max_must_bound_the_values(x64):
 
 
 class Own:
-    """A person's own belief, no pytree, that changes in place: one unknown row of two doors, known values."""
+    """A user's own belief, no pytree, that changes in place: one unknown row of two outcomes, known values."""
 
     independent_rows, rewards_by_outcome, reward = True, False, 1.0
 
@@ -261,7 +261,7 @@ class Own:
 
 
 def test_a_belief_with_the_abilities_alone(x64):
-    """q_max^2 g^2 / 4 in state 0, and moment matching the same; what changed in place is seen."""
+    """q_max^2 g^2 / 4 in state 0, and moment matching the same; a change in place is taken into account."""
     own, objective = Own(), Discounted(0.5)
     for reward in (1.0, 3.0):
         own.reward = reward
@@ -295,7 +295,7 @@ def test_bad_input(key):
     for scale in (-1.0, np.inf):
         with pytest.raises(ValueError, match="scale is"):
             UBE(scale=scale)
-    with pytest.raises(ValueError, match="noise is 'loud', expected one of held, fresh"):
+    with pytest.raises(ValueError, match="noise is 'loud', expected one of per_plan, per_step"):
         UBE(noise="loud")
     with pytest.raises(ValueError, match="objective is FirstExit, expected Discounted or Episodic"):
         UBE().init(key, Problem(posterior.space, FirstExit()))

@@ -14,9 +14,9 @@ from bayes_mdp.mdp import Discounted, Episodic, Problem
 from tests.agents.value_problems import chain, small, solve_ube
 
 
-@pytest.mark.parametrize("agent", [UBE(0.5, 20.0), UBE(0.5, noise="fresh", form="dirichlet")])
+@pytest.mark.parametrize("agent", [UBE(0.5, 20.0), UBE(0.5, noise="per_step", form="dirichlet")])
 def test_the_agent_acts_on_mean_and_scaled_deviation(agent, key):
-    """Its policy is the Gaussian one with the sd of `solve` under the plan of the mean MDP; scale is a leaf."""
+    """Its policy is the Gaussian one with the sd of `solve` under the plan of the mean MDP; scale is an array leaf."""
     posterior, objective = small(), Discounted(0.8)
     problem = Problem(posterior.space, objective)
     policy, plan = jax.jit(agent.plan)(key, problem, agent.init(key, problem), posterior)
@@ -24,7 +24,7 @@ def test_the_agent_acts_on_mean_and_scaled_deviation(agent, key):
     answer = solve_ube(posterior, best.policy, objective, q_max=agent.q_max, form=agent.form)
     np.testing.assert_allclose(policy.mean, best.q, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(policy.sd, 0.5 * answer.q_sd, rtol=1e-4)
-    assert (policy.noise is None) == (agent.noise == "fresh") and np.array_equal(plan.policy, best.policy)
+    assert (policy.noise is None) == (agent.noise == "per_step") and np.array_equal(plan.policy, best.policy)
     sweep = jax.jit(jax.vmap(lambda scale: UBE(scale).plan(key, problem, plan, posterior)[0].sd))(jnp.array([0.0, 1.0]))
     assert np.all(sweep[0] == 0) and np.all(sweep[1] > 0)
     assert AGENTS["ube"] is UBE

@@ -74,7 +74,7 @@ def test_a_mixture_goes_by_component(x64):
 
 
 def test_a_mixture_says_what_it_is(x64):
-    """An upper bound where its components are; the largest q_max of all; refused where one equation is asked for."""
+    """An upper bound where its components are; the largest q_max of all; refused by `local_uncertainty`."""
     both = mixture([chain(2, 1.0, 0.1), chain(2, -1.0, 0.1)], weights=[0.5, 0.5])
     answer = ube.solve(both, FIRST, Discounted(0.9))
     assert answer.validity.kind == "upper bound" and float(answer.q_max) == pytest.approx(10)
