@@ -26,10 +26,24 @@ from beartype import BeartypeConf, beartype  # noqa: E402
 
 random.getrandbits = _getrandbits
 
-CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning")
+CHECKED = (
+    "bayes_mdp.mdp",
+    "bayes_mdp.planning",
+    "bayes_mdp.agents.neural",
+    "bayes_mdp.experiments.comparison",
+    "bayes_mdp.experiments.plots",
+    "bayes_mdp.experiments.training",
+)
 """The sub-packages that are checked, until the annotations of all are mended."""
 
-FOLDERS = ("tests/mdp/", "tests/planning/")
+FOLDERS = (
+    "tests/mdp/",
+    "tests/planning/",
+    "tests/agents/neural/",
+    "tests/experiments/comparison/",
+    "tests/experiments/plots/",
+    "tests/experiments/training/",
+)
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
 # As static checkers read it, an int is a float.
