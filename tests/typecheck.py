@@ -30,6 +30,7 @@ CHECKED = (
     "bayes_mdp.mdp",
     "bayes_mdp.planning",
     "bayes_mdp.agents.neural",
+    "bayes_mdp.cli",
     "bayes_mdp.experiments.comparison",
     "bayes_mdp.experiments.plots",
     "bayes_mdp.experiments.training",
@@ -43,6 +44,7 @@ FOLDERS = (
     "tests/experiments/comparison/",
     "tests/experiments/plots/",
     "tests/experiments/training/",
+    "tests/test_cli",
 )
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
