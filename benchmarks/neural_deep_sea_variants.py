@@ -33,7 +33,7 @@ class LiteralSum(DeepUBE):
 class GreedyFollowing(DeepUBE):
     """The head learns u of the action that is best by Q, as an on-policy reading has it."""
 
-    def following(self, q: Any, u: Any, batch: Any) -> Any:
+    def next_action(self, q: Any, u: Any, batch: Any) -> Any:
         """argmax Q."""
         del u, batch
         return jnp.argmax(q, 1)
@@ -42,7 +42,7 @@ class GreedyFollowing(DeepUBE):
 class StoredFollowing(DeepUBE):
     """The head learns u of the action that was taken next, as in [UBE18]."""
 
-    def following(self, q: Any, u: Any, batch: Any) -> Any:
+    def next_action(self, q: Any, u: Any, batch: Any) -> Any:
         """a' of the transition."""
         del q, u
         return batch.next_action
@@ -60,7 +60,7 @@ class HeadIsU(DeepUBE):
         """The whole formula in the target."""
         unknown = jnp.take_along_axis(self.unknown(belief, batch.extra), batch.action[:, None], 1)[:, 0]
         q_next, u_next = self.values_of(target, self.unknown(belief, batch.next_extra), batch.next_observation)
-        best = self.following(q_next, u_next, batch)[:, None]
+        best = self.next_action(q_next, u_next, batch)[:, None]
         later = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
         aim_w = DeepUBE.uncertainty(self, unknown, later)
         aim_q = self.learning.target((1 - unknown) * batch.reward, batch.terminated, q_next)

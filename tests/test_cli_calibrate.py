@@ -68,7 +68,7 @@ def test_the_verdict_is_printed_and_is_the_exit_code(capsys, asked, tmp_path):
 
 def test_an_interrupt_is_130_and_says_what_is_kept(capsys, asked, tmp_path):
     code, _, error = calibrate(capsys, *SIZES, "--seed", 2, "--out", tmp_path / "check.nc")
-    assert code == 130 and error == "bayes-mdp: interrupted; the same command goes on from what was finished\n"
+    assert code == 130 and error == "bayes-mdp: interrupted; the same command resumes from what was finished\n"
     code, _, error = calibrate(capsys, *SIZES, "--seed", 2)
     assert code == 130 and error == "bayes-mdp: interrupted\n"
 

@@ -89,4 +89,4 @@ def test_a_comparison_that_is_interrupted_says_that_it_goes_on(capsys, tmp_path,
 
     monkeypatch.setattr(sys.modules["bayes_mdp.experiments.comparison.compare"], "compare", interrupted)
     assert main(["compare", "--quick", "--out", str(tmp_path / "board")]) == 130
-    assert "the same command goes on from what was finished" in capsys.readouterr().err
+    assert "the same command resumes from what was finished" in capsys.readouterr().err

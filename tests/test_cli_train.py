@@ -76,7 +76,7 @@ def test_evaluate_keeps_its_hands_off_the_training(tmp_path, capsys):
     kept = json.loads(note.read_text())
     capsys.readouterr()
     for changed, sentence in (
-        (lambda: write_json(note, {"agent": "dqn"}), "does not say 'set', expected the note of `bayes-mdp train"),
+        (lambda: write_json(note, {"agent": "dqn"}), "has no 'set', expected the note of `bayes-mdp train"),
         (lambda: note.write_text(json.dumps({**kept, "set": 3})), "whose checksum is missing or does not fit"),
         (lambda: note.write_text("{"), "whose checksum is missing or does not fit"),
     ):

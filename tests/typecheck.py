@@ -32,10 +32,23 @@ CHECKED = (
     "bayes_mdp.agents.common",
     "bayes_mdp.agents.value_uncertainty",
     "bayes_mdp.agents.k_learning",
+    "bayes_mdp.agents.neural",
+    "bayes_mdp.cli",
+    "bayes_mdp.experiments.comparison",
+    "bayes_mdp.experiments.plots",
+    "bayes_mdp.experiments.training",
 )
 """The sub-packages that are checked, until the annotations of all are mended."""
 
-FOLDERS = ("tests/mdp/", "tests/planning/")
+FOLDERS = (
+    "tests/mdp/",
+    "tests/planning/",
+    "tests/agents/neural/",
+    "tests/experiments/comparison/",
+    "tests/experiments/plots/",
+    "tests/experiments/training/",
+    "tests/test_cli",
+)
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
 # As static checkers read it, an int is a float.

@@ -8,7 +8,10 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayes_mdp.cli.options import Commands
 
 ERRORS = (ValueError, TypeError, OSError, ImportError)
 USER_ERROR, INTERRUPTED = 2, 130
@@ -47,19 +50,19 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         return USER_ERROR
     except KeyboardInterrupt:
         kept = arguments.resumes and arguments.out is not None
-        rest = "; the same command goes on from what was finished" if kept else ""
+        rest = "; the same command resumes from what was finished" if kept else ""
         print(f"{parser.prog}: interrupted{rest}", file=sys.stderr, flush=True)
         if argv is None:
-            # XLA may still compute in threads of its own, which an orderly exit pulls the ground from under (a crash).
+            # Threads of XLA may still compile; an orderly exit frees what they use, and the process crashes.
             sys.stdout.flush()
             os._exit(INTERRUPTED)
         return INTERRUPTED
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses a word as argparse does, with the nearest one that there is."""
+    """As argparse, with the nearest valid word in the message about an invalid one."""
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -89,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_moved(commands: Any, name: str, program: str) -> None:
+def _add_moved(commands: "Commands", name: str, program: str) -> None:
     """A command that only says where it is run; whatever its arguments are."""
 
     def refuse(arguments: argparse.Namespace) -> None:

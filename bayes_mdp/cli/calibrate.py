@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
     COLUMNS,
@@ -19,6 +19,9 @@ from bayes_mdp.cli.options import (
     save_figure,
     seed,
 )
+
+if TYPE_CHECKING:
+    from bayes_mdp.mdp import Log, StateActionSpace
 
 TEXT = "simulate truths from a prior (or from its posterior after a log), infer each again, and compare"
 
@@ -99,7 +102,7 @@ def _check_source(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--{name} is missing, expected the name of the column of the {name} in {arguments.log}")
 
 
-def _space(arguments: argparse.Namespace, log: Any) -> Any:
+def _space(arguments: argparse.Namespace, log: "Log | None") -> "StateActionSpace":
     from bayes_mdp.mdp import StateActionSpace
 
     horizon = arguments.horizon if arguments.by_step else None

@@ -1,8 +1,8 @@
 """`bayes-mdp compare`: a leaderboard of agents over small problems."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bayes_mdp.cli.options import Commands, add_command, count, save_figure, seed
 
@@ -51,7 +51,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 _SECONDS = 15
 
 
-def _names(given: str | None, every: tuple[str, ...] | None, default: tuple[str, ...] | None) -> Any:
+def _names(given: str | None, every: tuple[str, ...] | None, default: tuple[str, ...] | None) -> Sequence[str] | None:
     """The names that were given, all of them for "all", or the default; None: all."""
     if given is None:
         return default

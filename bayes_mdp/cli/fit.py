@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
     UNEXPECTED,
@@ -19,10 +19,19 @@ from bayes_mdp.cli.options import (
     seed,
 )
 
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from bayes_mdp.inference.storage import Storable
+    from bayes_mdp.mdp import Log, Objective, StateActionSpace
+    from bayes_mdp.models.joint import Prior
+
 
 def add_fit(commands: Commands) -> None:
     """The parser."""
-    parser = add_command(commands, "fit", _fit, "infer the posterior of a prior from a log, print it, judge policies")
+    parser = add_command(
+        commands, "fit", _fit, "infer the posterior of a prior from a log, print it, evaluate policies"
+    )
     parser.add_argument("log", help="CSV or Parquet file, one transition per row")
     add_columns(parser, required=True)
     parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
@@ -64,7 +73,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     return _check(key, prior, space, log, objective, method) if arguments.check else 0
 
 
-def _keep(arguments: argparse.Namespace, key: Any, posterior: Any, log: Any) -> None:
+def _keep(arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "Storable", log: "Log") -> None:
     import bayes_mdp as bm
 
     if arguments.save:
@@ -79,7 +88,14 @@ def _keep(arguments: argparse.Namespace, key: Any, posterior: Any, log: Any) -> 
         save_figure(bm.plot_posterior(posterior), arguments.figure)
 
 
-def _check(key: Any, prior: Any, space: Any, log: Any, objective: Any, method: Any) -> int:
+def _check(
+    key: "PRNGKeyArray",
+    prior: "Prior",
+    space: "StateActionSpace",
+    log: "Log",
+    objective: "Objective | None",
+    method: str,
+) -> int:
     from bayes_mdp.calibration.checks.checking import check
 
     result = check(key, prior, space, data=log, objective=objective, method=method)

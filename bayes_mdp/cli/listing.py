@@ -1,12 +1,11 @@
 """`bayes-mdp list`: what comes with the package."""
 
 import argparse
-from typing import Any
 
-from bayes_mdp.cli.options import METHODS, add_command
+from bayes_mdp.cli.options import METHODS, Commands, add_command
 
 
-def add_list(commands: Any) -> None:
+def add_list(commands: Commands) -> None:
     """The parser."""
     add_command(
         commands,

@@ -4,16 +4,21 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bayes_mdp.mdp import Log, Objective
 
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 COLUMNS = ("state", "action", "reward", "next_state", "terminated", "truncated", "episode", "step")
 METHODS = {
     "auto": "The best route that can be proven on the prior.",
-    "exact": "Closed form, with the log evidence; for priors whose leaves are conjugate.",
+    "exact": "Closed form, with the log evidence; for priors of conjugate sites.",
     "mixture": "One closed form for each value of discrete sites, with the log evidence.",
-    "collapsed": "Conjugate leaves in closed form, what stands above them by NUTS.",
+    "collapsed": "Conjugate sites in closed form, their hyperparameters by NUTS.",
     "nuts": "Hamiltonian Monte Carlo on the whole prior.",
     "svi": "Stochastic variational inference.",
     "laplace": "A normal distribution at the mode.",
@@ -50,12 +55,12 @@ def add_command(
 
 
 def count(text: str) -> int:
-    """An integer that a count in JAX can hold; whether it is large enough is for the library to say."""
+    """An integer that a count in JAX can hold; the library checks whether it is large enough."""
     return _integer(text, -(2**31), 2**31 - 1)
 
 
 def seed(text: str) -> int:
-    """An integer that is a seed: JAX would take the last 32 bits of a larger one, and so repeat another's."""
+    """A seed. JAX would take the last 32 bits of a larger one, which is another valid seed."""
     return _integer(text, 0, 2**32 - 1)
 
 
@@ -72,12 +77,14 @@ def _integer(text: str, least: int, most: int) -> int:
 def add_objective(parser: argparse.ArgumentParser) -> None:
     """--discount, --horizon or --first-exit."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--discount", type=float, help="judge by the discounted sum of rewards")
-    group.add_argument("--horizon", type=count, help="judge by the sum of rewards over episodes of so many steps")
-    group.add_argument("--first-exit", action="store_true", help="judge by the undiscounted sum of rewards to the end")
+    group.add_argument("--discount", type=float, help="evaluate by the discounted sum of rewards")
+    group.add_argument("--horizon", type=count, help="evaluate by the sum of rewards over episodes of so many steps")
+    group.add_argument(
+        "--first-exit", action="store_true", help="evaluate by the undiscounted sum of rewards to the end"
+    )
 
 
-def objective_of(arguments: argparse.Namespace) -> Any:
+def objective_of(arguments: argparse.Namespace) -> "Objective | None":
     """The objective that was asked for; None: none was."""
     from bayes_mdp.mdp import Discounted, Episodic, FirstExit
 
@@ -97,7 +104,7 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         parser.add_argument(f"--{column}", required=needed, metavar="COLUMN", help=f"column of {described}")
 
 
-def log_of(arguments: argparse.Namespace) -> Any:
+def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
@@ -153,7 +160,7 @@ def _check_ending(name: str, path: Path) -> None:
         raise ValueError(f"--{name} is {str(path)!r}, expected a name that ends in one of {known}")
 
 
-def save_figure(figure: Any, path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Write it, whole or not at all, and say where."""
     from bayes_mdp.mdp.files import write_beside
 

@@ -2,9 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bayes_mdp.cli.options import (
+    Commands,
     add_command,
     add_objective,
     check_outputs,
@@ -14,11 +15,14 @@ from bayes_mdp.cli.options import (
     seed,
 )
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-def add_demo(commands: Any) -> None:
+
+def add_demo(commands: Commands) -> None:
     """The parser of `demo`."""
     parser = add_command(
-        commands, "demo", _demo, "the whole sentence on FrozenLake: log, prior, posterior, policies, agents"
+        commands, "demo", _demo, "the whole workflow on FrozenLake: log, prior, posterior, policies, agents"
     )
     parser.add_argument("--out", type=Path, default=Path("bayes-mdp-demo"), help="folder for what it writes")
     parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
@@ -30,7 +34,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     demo(arguments.out, seed=arguments.seed)
 
 
-def add_run(commands: Any) -> None:
+def add_run(commands: Commands) -> None:
     """The parser of `run`."""
     parser = add_command(
         commands, "run", _run, "an agent in an environment, many seeds in one compiled program", resumes=True
@@ -82,10 +86,10 @@ def _run(arguments: argparse.Namespace) -> None:
         save_figure(bm.plot_regret({arguments.agent: result}), arguments.figure)
 
 
-def summary_of_run(agent: str, env: str, result: Any) -> str:
+def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:
     """Total reward and final regret over the seeds, mean +- 95 % interval of the mean, as one line.
 
-    Of a run in trials it is the mean return of those of the last checkpoint.
+    Of a run measured in trials [TDBMA10]: the mean return of the trials of the last checkpoint.
     """
     from bayes_mdp.experiments.intervals import half_width
 
@@ -94,7 +98,7 @@ def summary_of_run(agent: str, env: str, result: Any) -> str:
         interval = f" +- {half_width(returns):.3g}" if len(returns) > 1 else ""
         seeds = f"{len(returns)} seed{'s' if len(returns) > 1 else ''}"
         return f"{agent} in {env}, {seeds}: mean return of the last trials {returns.mean():.6g}{interval}"
-    totals = result["reward"].sum(result["reward"].dims[1]).to_numpy()
+    totals = result["reward"].sum(str(result["reward"].dims[1])).to_numpy()
     regret = result["regret"].to_numpy()[:, -1]
     return (
         f"{agent} in {env}, {len(totals)} seeds: total reward {totals.mean():.6g} +- {half_width(totals):.3g}, "

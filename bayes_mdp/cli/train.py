@@ -2,9 +2,22 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from bayes_mdp.cli.options import add_command, check_outputs, count, save_figure, seed
+from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from bayes_mdp.experiments.training.train_options import Evaluation
+    from bayes_mdp.experiments.training.vector_env import HostEnv
+    from bayes_mdp.mdp import ObservedEnvironment
+
+Environments: TypeAlias = "tuple[ObservedEnvironment | HostEnv, HostEnv | None]"
+"""The one to train in; on the host, the one to evaluate in."""
+
+Note: TypeAlias = dict[str, "str | int | list[str]"]
+"""The arguments of a training from which `evaluate` makes agent and environment again."""
 
 _COMMAND = "command.json"
 _NOTED = ("agent", "set", "env", "envs")
@@ -12,7 +25,7 @@ _FILES = ("configuration.json", "curves.nc")
 _ENV_HELP = "deep_sea:20, cartpole, another name of `list`, gymnax:NAME, atari:GAME or gymnasium:ID"
 
 
-def add_train(commands: Any) -> None:
+def add_train(commands: Commands) -> None:
     """The parser of `train`."""
     parser = add_command(
         commands, "train", _train, "a deep agent, many seeds; checkpoints, learning curves", resumes=True
@@ -31,7 +44,7 @@ def add_train(commands: Any) -> None:
     _add_evaluation(parser)
     parser.add_argument("--evaluate-every", type=count, help="environment steps between evaluations (default: none)")
     parser.add_argument("--device", choices=("cpu", "gpu"), help="where to run (default: what JAX finds)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="checkpoints and curves; the same command goes on")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="checkpoints and curves; the same command resumes")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the learning curve")
     parser.add_argument("--film", type=Path, metavar="FILE", help="draw where the agent went (deep_sea)")
 
@@ -42,7 +55,7 @@ def _add_evaluation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate-envs", type=count, default=8, help="environments side by side in it")
 
 
-def _evaluation(arguments: argparse.Namespace, every: int) -> Any:
+def _evaluation(arguments: argparse.Namespace, every: int) -> "Evaluation":
     from bayes_mdp.experiments.training.train_options import Evaluation
 
     return Evaluation(every, arguments.evaluate_steps, arguments.evaluate_epsilon, arguments.evaluate_envs)
@@ -63,7 +76,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
         if not arguments.out.parent.is_dir():
             raise FileNotFoundError(f"--out is {str(arguments.out)!r}, expected a folder in a folder that exists")
     agent = find_neural_agent(arguments.agent, arguments.set)
-    env, tried = _environments(arguments.env, arguments.envs, import_module=True)
+    env, evaluation_env = _environments(arguments.env, arguments.envs, import_module=True)
     _check_film(arguments, env)
     every = arguments.evaluate_every
     options = TrainOptions(
@@ -80,13 +93,13 @@ def _train(arguments: argparse.Namespace) -> int | None:
         key=jax.random.key(arguments.seed),
         path=arguments.out,
         options=options,
-        evaluation_env=tried,
+        evaluation_env=evaluation_env,
     )
     if arguments.out:
         _note(arguments)
         print(f"checkpoints and curves: {arguments.out}")
     if not training.finished:
-        print("stopped; the same command goes on from here")
+        print("stopped; the same command resumes from here")
         return None
     print(_summary(arguments, training.dataset))
     if arguments.figure:
@@ -96,17 +109,17 @@ def _train(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _check_film(arguments: argparse.Namespace, env: Any) -> None:
+def _check_film(arguments: argparse.Namespace, env: "ObservedEnvironment | HostEnv") -> None:
     from bayes_mdp.mdp import HasCells
 
     if arguments.film is not None and not isinstance(env, HasCells):
         raise ValueError(f"--film is given for {arguments.env}, which has no map, expected it for one such as deep_sea")
 
 
-def _environments(name: str, num_envs: int, *, import_module: bool) -> tuple[Any, Any]:
-    """Where to learn, and where to be tried if that is another environment (on the host).
+def _environments(name: str, num_envs: int, *, import_module: bool) -> Environments:
+    """The environment to train in, and that to evaluate in if it is another one (on the host).
 
-    `import_module`: whether the person, not a file, names it, so that it may import a module.
+    `import_module`: whether a user, not a file, names it, so that it may import a module.
     """
     from bayes_mdp.experiments.training.neural_names import find_hosted, find_observed, is_hosted
 
@@ -122,7 +135,7 @@ def _note(arguments: argparse.Namespace) -> None:
     write_json(arguments.out / _COMMAND, {name: getattr(arguments, name) for name in _NOTED})
 
 
-def _noted(folder: Path) -> dict[str, Any]:
+def _noted(folder: Path) -> Note:
     """What `_note` wrote."""
     from bayes_mdp.mdp.files import read_json
 
@@ -132,14 +145,16 @@ def _noted(folder: Path) -> dict[str, Any]:
     named = read_json(folder / _COMMAND, expected)
     missing = next((name for name in _NOTED if name not in named), None)
     if missing is not None:
-        raise ValueError(f"{folder / _COMMAND} does not say {missing!r}, expected {expected}")
+        raise ValueError(f"{folder / _COMMAND} has no {missing!r}, expected {expected}")
     return named
 
 
-def _same_environments(arguments: argparse.Namespace, named: dict[str, Any]) -> tuple[Any, Any]:
-    """The environments that a training was made in: what a folder names must not run code of its choice."""
+def _same_environments(arguments: argparse.Namespace, named: Note) -> Environments:
+    """The environments that a training was made in: a name in a file must not run code."""
     if arguments.env not in (None, named["env"]):
-        raise ValueError(f"--env is {arguments.env!r}, expected {named['env']!r}, in which {arguments.folder} learnt")
+        raise ValueError(
+            f"--env is {arguments.env!r}, expected {named['env']!r}, in which {arguments.folder} was trained"
+        )
     kind, _, argument = named["env"].partition(":")
     if arguments.env is None and kind == "gymnasium" and ":" in argument:
         raise ValueError(
@@ -154,7 +169,7 @@ def _files(folder: Path) -> list[Path]:
     return [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
 
 
-def _summary(arguments: argparse.Namespace, dataset: Any) -> str:
+def _summary(arguments: argparse.Namespace, dataset: "xr.Dataset") -> str:
     """Mean score of the last tenth of the episodes, over seeds."""
     import numpy as np
 
@@ -169,9 +184,9 @@ def _summary(arguments: argparse.Namespace, dataset: Any) -> str:
     )
 
 
-def add_evaluate(commands: Any) -> None:
+def add_evaluate(commands: Commands) -> None:
     """The parser of `evaluate`."""
-    parser = add_command(commands, "evaluate", _evaluate, "play what `train` has learnt, without learning")
+    parser = add_command(commands, "evaluate", _evaluate, "play a trained agent, without learning")
     parser.add_argument("folder", type=Path, help="the folder that `train --out` wrote")
     parser.add_argument(
         "--env", metavar="ENV[:ARGUMENT]", help="the environment that was trained in: needed where it imports a module"
@@ -191,10 +206,13 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     check_outputs(arguments, "out", inputs=_files(arguments.folder))
     named = _noted(arguments.folder)
     agent = find_neural_agent(named["agent"], named["set"])
-    env, tried = _same_environments(arguments, named)
+    env, evaluation_env = _same_environments(arguments, named)
     training = load_training(arguments.folder, agent, env)
     result = evaluate_agent(
-        training, env if tried is None else tried, how=_evaluation(arguments, 1), key=jax.random.key(arguments.seed)
+        training,
+        env if evaluation_env is None else evaluation_env,
+        how=_evaluation(arguments, 1),
+        key=jax.random.key(arguments.seed),
     )
     scores = zip(result["mean_score"].values, result["episodes"].values, strict=True)
     for i, (mean, number) in enumerate(scores):

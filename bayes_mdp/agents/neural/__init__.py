@@ -1,7 +1,6 @@
 """Deep agents: networks in JAX; one file per algorithm. They need the extra `deep`."""
 
 from collections.abc import Callable
-from typing import Any
 
 from bayes_mdp.agents.neural.bonus_dqn import BonusDQN
 from bayes_mdp.agents.neural.bootstrapped import BootstrappedDQN
@@ -22,7 +21,7 @@ from bayes_mdp.agents.neural.networks import MLP, OneHotMLP, Trunk
 from bayes_mdp.agents.neural.neural_ube import NeuralUBE, UncertaintyHead
 from bayes_mdp.agents.neural.replay_learning import QLearning
 
-NEURAL_AGENTS: dict[str, Callable[..., Any]] = {
+NEURAL_AGENTS: dict[str, Callable[..., NeuralAgent]] = {
     "dqn": DQN,
     "neural_ube": NeuralUBE,
     "deep_ube": DeepUBE,

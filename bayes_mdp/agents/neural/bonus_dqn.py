@@ -1,21 +1,22 @@
-"""DQN with an intrinsic bonus: the local uncertainty paid as a reward, the rival that [UBE18] section 5.1 names."""
+"""DQN with an intrinsic bonus: the local uncertainty added to the reward, the baseline of [UBE18] section 5.1."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_loss, q_network, q_values
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 
 class BonusLearner(NamedTuple):
-    """What learning changes: the network, Sigma_a."""
+    """What learning changes: the network, and the belief about its last layer, Sigma_a."""
 
     q: Trained
     belief: LastLayer
@@ -25,7 +26,7 @@ class BonusDQN(eqx.Module):
     """DQN whose reward is r + scale sqrt(phi(s)' Sigma_a phi(s)), of the step as it happened ([UBE18] section 5.1).
 
     Sigma_a is that of `NeuralUBE`: on the trunk's features when the step was taken, updated after every step. The
-    uncertainty is not carried on to other states: that is the difference from UBE.
+    uncertainty is not propagated to other states, unlike UBE.
 
     Args:
         trunk: the network up to its last layer, whose output are the features phi.
@@ -39,7 +40,7 @@ class BonusDQN(eqx.Module):
     learning: QLearning = QLearning()
     epsilon: Epsilon = Epsilon()
     posterior: LastLayerPrior = LinearGaussianPrior()
-    scale: Any = 0.1
+    scale: RealScalar = 0.1
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> BonusLearner:
         """Parameters, drawn; the belief before data."""
@@ -57,15 +58,16 @@ class BonusDQN(eqx.Module):
         key: PRNGKeyArray,
         learner: BonusLearner,
         memory: Float[Array, "E D"],
-        observation: Array,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
-        """Epsilon-greedy in Q, which holds the bonus; the replay keeps the bonus of the action."""
+        """Epsilon-greedy in Q, which includes the bonus; the replay keeps the bonus of the action."""
         del memory
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         q = dense(learner.q.parameters["q"], features)
         action = epsilon_greedy(key, q, self.epsilon.at(iteration * len(started)))
+        # nu = phi' Sigma_a phi of the action that is taken, before the belief is updated with it.
         variance = jnp.take_along_axis(learner.belief.variance(features), action[:, None], 1)[:, 0]
         return ActionOutput(action, features, self.scale * jnp.sqrt(jnp.maximum(variance, 0.0)))
 
@@ -76,21 +78,20 @@ class BonusDQN(eqx.Module):
         memory: Float[Array, "E D"],
         replay: Replay,
         iteration: Int[Array, ""],
-    ) -> tuple[BonusLearner, dict[str, Float[Array, ""]]]:
+    ) -> tuple[BonusLearner, Watched]:
         """Sigma_a after this step; gradient steps as in `DQN`."""
         now = iteration % replay.shape[0]
+        # Sigma_a takes the step of this iteration at once, the network the batches of the replay.
         belief = learner.belief.update(memory, replay.rows.action[now])
         q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
         return BonusLearner(q, belief), watched | {"bonus": jnp.mean(replay.rows.extra[now])}
 
-    def loss(
-        self, parameters: PyTree, target: PyTree, batch: Batch
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
         """As in `DQN`, the bonus added to the reward."""
         paid = batch._replace(reward=batch.reward + batch.extra)
         return q_loss(self.trunk, self.learning, parameters, target, paid)
 
-    def values(self, learner: BonusLearner, observation: Array) -> Values:
+    def values(self, learner: BonusLearner, observation: AnyArray) -> Values:
         """Q, bonuses to come included, and sqrt(phi' Sigma_a phi), which is local."""
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         local = jnp.sqrt(jnp.maximum(learner.belief.variance(features), 0.0))

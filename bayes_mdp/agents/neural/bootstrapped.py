@@ -1,22 +1,23 @@
 """Bootstrapped DQN with randomised prior functions (Osband et al. 2016, 2018), all members in one vmapped program."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_network, q_values
 from bayes_mdp.agents.neural.networks import MLP, Trunk
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count
 
 
 class Ensemble(NamedTuple):
-    """What learning changes (`nets`) and what it does not (`prior`); the members are the leading axis of every leaf."""
+    """What learning changes (`nets`) and what it does not (`prior`); members are the leading axis of every array."""
 
     nets: Trained
     prior: PyTree
@@ -54,8 +55,8 @@ class BootstrappedDQN(eqx.Module):
     trunk: Trunk = eqx.field(default=MLP((50, 50)), static=True)
     learning: QLearning = QLearning(learning_rate=1e-3, learning_starts=128, target_every=4)
     num_members: int = eqx.field(default=20, static=True)
-    prior_scale: Any = 5.0
-    mask_probability: Any = 1.0
+    prior_scale: RealScalar = 5.0
+    mask_probability: RealScalar = 1.0
     epsilon: Epsilon = Epsilon(0.0, 0.0)
 
     def __check_init__(self) -> None:
@@ -64,7 +65,7 @@ class BootstrappedDQN(eqx.Module):
     def init(self, key: PRNGKeyArray, spec: Spec) -> Ensemble:
         """Members and priors, drawn alike: weights of variance 1 / inputs, biases 0."""
         keys = jax.random.split(key, (2, self.num_members))
-        draw = jax.vmap(lambda k: spread(q_network(k, self.trunk, spec)))
+        draw = jax.vmap(lambda k: bsuite_scale(q_network(k, self.trunk, spec)))
         nets, prior = draw(keys[0]), draw(keys[1])
         return Ensemble(self.learning.begin(nets), prior)
 
@@ -77,15 +78,15 @@ class BootstrappedDQN(eqx.Module):
         key: PRNGKeyArray,
         learner: Ensemble,
         memory: Int[Array, " E"],
-        observation: Array,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
-        """What the member thinks best."""
+        """The greedy action of the member of each environment."""
         key_member, key_mask, key_epsilon = jax.random.split(key, 3)
         num_envs = len(started)
         drawn = jax.random.randint(key_member, (num_envs,), 0, self.num_members)
-        member = jnp.where(started, drawn, memory)
+        member = jnp.where(started, drawn, memory)  # one member for a whole episode: deep exploration
         prior = self.members(learner.prior, observation)
         q = self.members(learner.nets.parameters, observation) + self.prior_scale * prior
         own = q[jnp.arange(num_envs), member]
@@ -94,43 +95,43 @@ class BootstrappedDQN(eqx.Module):
         return ActionOutput(action, member, Kept(mask.astype(prior.dtype), prior))
 
     def learn(
-        self, key: PRNGKeyArray, learner: Ensemble, memory: Any, replay: Replay, iteration: Int[Array, ""]
-    ) -> tuple[Ensemble, dict[str, Float[Array, ""]]]:
+        self, key: PRNGKeyArray, learner: Ensemble, memory: Int[Array, " E"], replay: Replay, iteration: Int[Array, ""]
+    ) -> tuple[Ensemble, Watched]:
         """Gradient steps of all members on the same batches."""
         del memory
         nets, watched = self.learning.learn(key, learner.nets, replay, iteration, self.loss)
         return Ensemble(nets, learner.prior), watched
 
-    def members(self, parameters: PyTree, observation: Array) -> Float[Array, "B M A"]:
+    def members(self, parameters: PyTree, observation: AnyArray) -> Float[Array, "B M A"]:
         """Values of every member's network, the prior left out."""
         return jax.vmap(lambda p: q_values(self.trunk, p, observation), out_axes=1)(parameters)
 
-    def loss(
-        self, parameters: PyTree, target: PyTree, batch: Batch
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
         """The members' losses, summed: each is the mean over the batch of what its mask lets through."""
 
         def own(p: PyTree, t: PyTree, mask: Array, prior: Array, next_prior: Array) -> tuple[Array, Array]:
-            following = q_values(self.trunk, t, batch.next_observation) + self.prior_scale * next_prior
-            online = following
+            # Every member has its own target network and its own fixed prior: Q_m = f_m + scale p_m.
+            next_q = q_values(self.trunk, t, batch.next_observation) + self.prior_scale * next_prior
+            online = next_q
             if self.learning.double:
                 online = q_values(self.trunk, p, batch.next_observation) + self.prior_scale * next_prior
-            aim = self.learning.target(batch.reward, batch.terminated, following, online)
+            aim = self.learning.target(batch.reward, batch.terminated, next_q, online)
             q = q_values(self.trunk, p, batch.observation) + self.prior_scale * prior
             taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
             return self.learning.error(taken, aim, batch.weight * mask), jnp.mean(taken)
 
-        kept, following = batch.extra, batch.next_extra
-        loss, q = jax.vmap(own, in_axes=(0, 0, 1, 1, 1))(parameters, target, kept.mask, kept.prior, following.prior)
+        kept, next_kept = batch.extra, batch.next_extra
+        loss, q = jax.vmap(own, in_axes=(0, 0, 1, 1, 1))(parameters, target, kept.mask, kept.prior, next_kept.prior)
+        # The sum, so that no member's gradient is scaled by their number.
         return jnp.sum(loss), {"loss": jnp.mean(loss), "q": jnp.mean(q)}
 
-    def values(self, learner: Ensemble, observation: Array) -> Values:
+    def values(self, learner: Ensemble, observation: AnyArray) -> Values:
         """Mean of the members and their standard deviation."""
         q = self.members(learner.nets.parameters, observation)
         q = q + self.prior_scale * self.members(learner.prior, observation)
         return Values(jnp.mean(q, 1), jnp.std(q, 1))
 
 
-def spread(parameters: PyTree) -> PyTree:
+def bsuite_scale(parameters: PyTree) -> PyTree:
     """Weights of variance 1 / inputs in place of 1 / (3 inputs), biases 0: how bsuite's networks begin."""
     return jax.tree.map(lambda x: jnp.sqrt(3.0) * x if x.ndim > 1 else jnp.zeros_like(x), parameters)

@@ -1,17 +1,22 @@
 """What a deep agent is, for those who train it: `init`, `begin`, `act`, `learn`, `values`."""
 
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from bayes_mdp.agents.neural.networks import Features
 from bayes_mdp.agents.neural.replay import Replay
+from bayes_mdp.mdp.typing import AnyArray
 
 Learner = TypeVar("Learner")
 
+Watched: TypeAlias = dict[str, Float[Array, ""]]
+"""Numbers of the learner that are recorded, by name: losses, mean Q, ..."""
+
 
 class Spec(NamedTuple):
-    """What an agent is told of the environments that it learns in.
+    """What an agent is given about the environments that it learns in.
 
     Args:
         observation_shape: of one observation.
@@ -26,26 +31,26 @@ class Spec(NamedTuple):
     num_envs: int
 
 
+@runtime_checkable
 class LastLayer(Protocol):
-    """A belief about the last layer: how sure is the value of every action at some features. `update` is traceable."""
+    """A belief about the last layer: the variance of the value of every action at given features. Traceable."""
 
-    def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+    def variance(self, features: Features) -> Float[Array, "B A"]:
         """Of the value of every action."""
         ...
 
-    def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
+    def initial_variance(self, features: Features) -> Float[Array, " B"]:
         """What it was before data."""
         ...
 
-    def update(
-        self, features: Float[Array, "K D"], action: Int[Array, " K"], target: Float[Array, " K"] | None = None
-    ) -> Self:
-        """After the actions were taken at these features; `target`: the rewards there, where the agent knows them."""
+    def update(self, features: Features, action: Int[Array, " K"], target: Float[Array, " K"] | None = None) -> Self:
+        """After the actions were taken at these features; `target`: the rewards there, if the agent gives them."""
         ...
 
 
+@runtime_checkable
 class LastLayerPrior(Protocol):
-    """Makes that belief before data."""
+    """Makes the belief before data."""
 
     def belief(self, n_actions: int, num_features: int) -> LastLayer:
         """For D features."""
@@ -53,21 +58,21 @@ class LastLayerPrior(Protocol):
 
 
 class ActionOutput(NamedTuple):
-    """What `act` answers.
+    """What `act` returns.
 
     Args:
         action: of every environment.
-        memory: what the next `act` needs: noise held for an episode, the member that acts, ...
+        memory: what the next `act` needs: noise drawn for an episode, the member that acts, ...
         extra: what the replay keeps beside the transition: any tree of arrays [E ...]; () for nothing.
     """
 
     action: Int[Array, " E"]
-    memory: Any
-    extra: Any = ()
+    memory: PyTree
+    extra: PyTree = ()
 
 
 class Values(NamedTuple):
-    """What a person wants to see at some observations.
+    """Estimates at some observations.
 
     Args:
         q: action values, in units of the reward.
@@ -82,17 +87,17 @@ class Values(NamedTuple):
 
 @runtime_checkable
 class NeuralAgent(Protocol[Learner]):
-    """A deep agent. It holds hyper-parameters only; everything is pure and traceable, for E environments at once.
+    """A deep agent. It holds hyperparameters only; every method is pure and traceable, for E environments at once.
 
-    `iteration` counts steps of all E environments, from 0; it is the same for all seeds, so that what hangs on it alone
-    is a branch in the compiled program and not a choice between two results.
+    `iteration` counts steps of all E environments, from 0. It is the same for all seeds: under `vmap` over seeds, a
+    condition that depends on it alone stays a branch of the compiled program and does not become a `select`.
     """
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Learner:
         """Parameters, optimiser states, posterior: what learning changes."""
         ...
 
-    def begin(self, key: PRNGKeyArray, spec: Spec) -> Any:
+    def begin(self, key: PRNGKeyArray, spec: Spec) -> PyTree:
         """The memory of `act` before the first step."""
         ...
 
@@ -100,8 +105,8 @@ class NeuralAgent(Protocol[Learner]):
         self,
         key: PRNGKeyArray,
         learner: Learner,
-        memory: Any,
-        observation: Array,
+        memory: PyTree,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
@@ -109,14 +114,14 @@ class NeuralAgent(Protocol[Learner]):
         ...
 
     def learn(
-        self, key: PRNGKeyArray, learner: Learner, memory: Any, replay: Replay, iteration: Int[Array, ""]
-    ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
-        """The learner after this iteration, and numbers to watch.
+        self, key: PRNGKeyArray, learner: Learner, memory: PyTree, replay: Replay, iteration: Int[Array, ""]
+    ) -> tuple[Learner, Watched]:
+        """The learner after this iteration, and numbers to record.
 
         The replay holds the row of this iteration already; `memory` is what `act` left for the next iteration.
         """
         ...
 
-    def values(self, learner: Learner, observation: Array) -> Values:
+    def values(self, learner: Learner, observation: AnyArray) -> Values:
         """Q, its standard deviation and u at observations [B ...]."""
         ...

@@ -1,13 +1,13 @@
 """Convolutional trunks: MinAtar's (Young and Tian 2019) and that of Nature (Mnih et al. 2015).
 
 What is fast on a CPU was measured. Nature's: XLA's own convolution (batch 32, one core: 3.6 milliseconds forwards, 6.7
-for patches and a matrix product), with channels last in slopes too (`convolve`). MinAtar's small planes: patches (four
-seeds side by side: 0.38 milliseconds against 0.65, where XLA's convolution becomes one of groups).
+for patches and a matrix product), with channels last in gradients too (`convolve`). MinAtar's small planes: patches
+(four seeds side by side: 0.38 milliseconds against 0.65, where XLA's convolution becomes one of groups).
 """
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.neural.networks import Conv, Dense, dense, dense_init
+from bayes_mdp.mdp.typing import AnyArray
 
 
 class Filters(NamedTuple):
@@ -53,7 +54,7 @@ class MinAtarConv(eqx.Module):
         _check("MinAtarConv", observation_shape, "(height, width, channels)")
         return conv_init(key, observation_shape, (self.filters,), self.width)
 
-    def apply(self, parameters: ConvNet, observation: Shaped[Array, "B H W C"]) -> Float[Array, "B D"]:
+    def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B H W C"]) -> Float[Array, "B D"]:
         """Features of observations."""
         layer, stride = parameters.convolutions[0], self.filters.stride
         pieces = patches(observation.astype(jnp.float32), self.filters.side, stride)
@@ -91,7 +92,7 @@ class NatureConv(eqx.Module):
         frames, height, width = observation_shape
         return conv_init(key, (height, width, frames), self.filters, self.width)
 
-    def apply(self, parameters: ConvNet, observation: Shaped[Array, "B C H W"]) -> Float[Array, "B D"]:
+    def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B C H W"]) -> Float[Array, "B D"]:
         """Features of observations."""
         x = observation.transpose(0, 2, 3, 1).astype(jnp.float32)
         if jnp.issubdtype(observation.dtype, jnp.integer):
@@ -135,12 +136,13 @@ _LAST = ("NHWC", "HWIO", "NHWC")
 def convolve(x: Float[Array, "B H W C"], kernel: Float[Array, "s s C O"], stride: int) -> Float[Array, "B h w O"]:
     """A convolution without padding.
 
-    On a CPU its slopes are convolutions with channels last as well, and not those that JAX derives: XLA's compiler
-    brings the latter into that form only outside loops and branches, but all training happens inside, where it is 20 to
-    50 times slower (slope of the first kernel at batch 32: 146 milliseconds against 3.7). The numbers are the same.
+    On a CPU its gradients are convolutions with channels last as well, and not those that JAX derives: XLA's compiler
+    brings the latter into that form only outside loops and branches, but all training is inside, where it is 20 to 50
+    times slower (gradient of the first kernel at batch 32: 146 milliseconds against 3.7). The numbers are the same.
     """
-    out: Any = _convolve(x, kernel, stride) if jax.default_backend() == "cpu" else _plain(x, kernel, stride)
-    return out
+    if jax.default_backend() != "cpu":
+        return _plain(x, kernel, stride)
+    return _convolve(x, kernel, stride)
 
 
 def _plain(x: Array, kernel: Array, stride: int) -> Array:
@@ -152,21 +154,23 @@ def _convolve(x: Array, kernel: Array, stride: int) -> Array:
     return _plain(x, kernel, stride)
 
 
-def _forwards(x: Array, kernel: Array, stride: int) -> tuple[Any, tuple[Array, Array]]:
+def _forwards(x: Array, kernel: Array, stride: int) -> tuple[Array, tuple[Array, Array]]:
     return _convolve(x, kernel, stride), (x, kernel)
 
 
-def _backwards(stride: int, kept: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+def _backwards(stride: int, kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     x, kernel = kept
     side = len(kernel)
-    height, width = ((n - 1) * stride + side for n in slope.shape[1:3])  # of x, as far as filters reach
-    seen, steps = x[:, :height, :width].transpose(3, 1, 2, 0), (stride, stride)
+    height, width = ((n - 1) * stride + side for n in gradient.shape[1:3])  # of x, as far as filters reach
+    # d kernel: x (batch as channels) convolved with the gradient, its entries `stride` apart.
+    reached_x, steps = x[:, :height, :width].transpose(3, 1, 2, 0), (stride, stride)
     of_kernel = jax.lax.conv_general_dilated(
-        seen, slope.transpose(1, 2, 0, 3), (1, 1), "VALID", rhs_dilation=steps, dimension_numbers=_LAST
+        reached_x, gradient.transpose(1, 2, 0, 3), (1, 1), "VALID", rhs_dilation=steps, dimension_numbers=_LAST
     ).transpose(1, 2, 0, 3)
     pads = [(side - 1, side - 1 + n - reached) for n, reached in zip(x.shape[1:3], (height, width), strict=True)]
+    # d x: the gradient, its entries `stride` apart, convolved with the kernel turned by 180 degrees.
     turned = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
-    of_x = jax.lax.conv_general_dilated(slope, turned, (1, 1), pads, lhs_dilation=steps, dimension_numbers=_LAST)
+    of_x = jax.lax.conv_general_dilated(gradient, turned, (1, 1), pads, lhs_dilation=steps, dimension_numbers=_LAST)
     return of_x, of_kernel
 
 
@@ -174,8 +178,9 @@ _convolve.defvjp(_forwards, _backwards)
 
 
 def patches(x: Float[Array, "B H W C"], side: int, stride: int) -> Float[Array, "B h w P"]:
-    """What a filter of side x side sees at every place, P = side^2 C numbers in the order of a kernel [H W I]."""
+    """The input of a filter of side x side at every place, P = side^2 C numbers in the order of a kernel [H W I]."""
     height, width = ((n - side) // stride * stride + 1 for n in x.shape[1:3])
+    # One slice of x for every entry of a filter: few large copies in place of many small windows.
     return jnp.concatenate(
         [x[:, i : i + height : stride, j : j + width : stride] for i in range(side) for j in range(side)], -1
     )
@@ -187,4 +192,4 @@ def _features(parameters: ConvNet, x: Float[Array, "B H W C"]) -> Float[Array, "
 
 def _check(name: str, shape: tuple[int, ...], axes: str) -> None:
     if len(shape) != 3 or np.prod(shape) == 0:
-        raise ValueError(f"{name} looks at observations of shape {tuple(shape)}, expected {axes}")
+        raise ValueError(f"{name}: observations have shape {tuple(shape)}, expected {axes}")

@@ -1,18 +1,19 @@
-"""UBE that explores deeply: mode `deep`. What is changed against [UBE18] Algorithm 1 is listed in `DeepUBE`."""
+"""UBE that explores deeply: mode `deep`. `DeepUBE` lists the changes against [UBE18] Algorithm 1."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import q_network, q_values
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitPrior
-from bayes_mdp.agents.neural.networks import MLP, Dense, Trunk
+from bayes_mdp.agents.neural.networks import MLP, Dense, Features, Trunk
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_name
 
 NOISE = ("none", "episode", "action")
@@ -27,14 +28,14 @@ class DeepLearner(NamedTuple):
 
 
 class DeepUBE(eqx.Module):
-    """UBE with fixed features and a live local uncertainty.
+    """UBE with fixed features and a local uncertainty that is always up to date.
 
-    Changes against [UBE18] Algorithm 1, each with a line in the ablation of `benchmarks/neural_deep_sea.py`:
+    Changes against [UBE18] Algorithm 1, each with a row in the ablation of `benchmarks/neural_deep_sea.py`:
 
     1. phi is fixed and random, so that the belief on it is never stale: hashed, or any of unit norm.
     2. kappa = posterior over prior variance at (s, a) is the share still unknown, and nu = local_scale kappa.
     3. u is no head but min(nu + gamma^2 (kappa U + (1 - kappa) w), U), U = q_max^2, nu and kappa as they are now; w is
-       the head, clipped to [0, U]. So u of what was never seen is about U whatever the head says.
+       the head, clipped to [0, U]. So u of what was never observed is about U, whatever the head returns.
     4. w learns u(s', a*) from replay, with a target network and nothing after an end; a* is the optimistic action.
     5. Actions are argmax Q + beta sqrt(u). Noise per action and step, as in [UBE18], has to agree along a whole way.
     6. The belief takes rewards beyond zero for noisy (`UnitBelief`), and Q learns from (1 - kappa) r.
@@ -45,13 +46,13 @@ class DeepUBE(eqx.Module):
         features: fixed; what they give is kept in the replay.
         learning: how both networks learn.
         posterior: belief about the last layer on `features`.
-        local_scale: nu of a pair never seen.
+        local_scale: nu of a pair that was never observed.
         q_max: largest value that Q can take, in units of the reward.
         beta: standard deviations of optimism.
         noise: "none"; "episode": beta times one |z| an episode, z of N(0, 1), shared by all states and actions;
             "action": beta times a z for every action at every step, as in [UBE18], which does not explore deeply.
-        shrink: the belief is told of the rewards, and Q learns from (1 - kappa) r, their posterior mean, and not from
-            r: a first reward that is mostly noise is not taken at its word. False for a belief whose targets are others
+        shrink: the belief is given the rewards, and Q learns from (1 - kappa) r, their posterior mean, and not from
+            r: a first reward that is mostly noise has little weight. False for a belief whose targets are others
             (`LastLayerLaplace`).
 
     Raises:
@@ -64,9 +65,9 @@ class DeepUBE(eqx.Module):
         learning_rate=1e-3, learning_starts=16, gradient_steps=4, target_every=4, discount=0.99
     )
     posterior: LastLayerPrior = UnitPrior()
-    local_scale: Any = 0.1
-    q_max: Any = 1.0
-    beta: Any = 1.5
+    local_scale: RealScalar = 0.1
+    q_max: RealScalar = 1.0
+    beta: RealScalar = 1.5
     noise: str = eqx.field(default="none", static=True)
     shrink: bool = eqx.field(default=True, static=True)
 
@@ -93,7 +94,7 @@ class DeepUBE(eqx.Module):
         key: PRNGKeyArray,
         learner: DeepLearner,
         memory: Float[Array, " E"],
-        observation: Array,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
@@ -114,9 +115,10 @@ class DeepUBE(eqx.Module):
         memory: Float[Array, " E"],
         replay: Replay,
         iteration: Int[Array, ""],
-    ) -> tuple[DeepLearner, dict[str, Float[Array, ""]]]:
+    ) -> tuple[DeepLearner, Watched]:
         """Sigma_a after this step; gradient steps on Q and w."""
         del memory
+        # The belief first: the targets of u in `loss` are computed with the belief after this step.
         now = iteration % replay.shape[0]
         rows = replay.rows
         reward = rows.reward[now] if self.shrink else None
@@ -130,12 +132,12 @@ class DeepUBE(eqx.Module):
         )
         return DeepLearner(nets, learner.features, belief), watched
 
-    def unknown(self, belief: LastLayer, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+    def unknown(self, belief: LastLayer, features: Features) -> Float[Array, "B A"]:
         """kappa: the posterior variance over that before data."""
         return belief.variance(features) / jnp.maximum(belief.initial_variance(features), 1e-12)[:, None]
 
     def values_of(
-        self, parameters: PyTree, unknown: Float[Array, "B A"], observation: Array
+        self, parameters: PyTree, unknown: Float[Array, "B A"], observation: AnyArray
     ) -> tuple[Float[Array, "B A"], Float[Array, "B A"]]:
         """Q and u."""
         w = q_values(self.trunk, parameters["w"], observation)
@@ -143,19 +145,22 @@ class DeepUBE(eqx.Module):
 
     def uncertainty(self, unknown: Float[Array, "B A"], w: Float[Array, "B A"]) -> Float[Array, "B A"]:
         """u of the share still unknown and the learnt future part."""
-        bound = self.q_max**2
+        bound = self.q_max**2  # U, the largest variance of a value in [-q_max, q_max]
+        # nu + gamma^2 (kappa U + (1 - kappa) w): what is unknown has the bound, what is known the head.
         future = unknown * bound + (1 - unknown) * jnp.clip(w, 0.0, bound)
         return jnp.minimum(self.local_scale * unknown + self.learning.discount**2 * future, bound)
 
     def loss(
         self, parameters: PyTree, target: PyTree, batch: Batch, belief: LastLayer
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    ) -> tuple[Float[Array, ""], Watched]:
         """Of both networks on a batch."""
+        # Head of the variance: w learns u(s', a*), u of the target network and the belief as it is now.
         unknown = self.unknown(belief, batch.next_extra)
         q_next, u_next = self.values_of(target, unknown, batch.next_observation)
-        best = self.following(q_next, u_next, batch)[:, None]
+        best = self.next_action(q_next, u_next, batch)[:, None]
         aim_w = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
         online = q_values(self.trunk, parameters["q"], batch.next_observation) if self.learning.double else None
+        # Q learns from the posterior mean of the reward, (1 - kappa) r: see `shrink`.
         reward = batch.reward
         if self.shrink:
             known = 1 - self.unknown(belief, batch.extra)
@@ -169,12 +174,12 @@ class DeepUBE(eqx.Module):
         w_loss = self.learning.error(w[:, 0], aim_w, batch.weight)
         return q_loss + w_loss, {"loss": q_loss, "u_loss": w_loss, "q": jnp.mean(q)}
 
-    def following(self, q: Float[Array, "B A"], u: Float[Array, "B A"], batch: Batch) -> Int[Array, " B"]:
+    def next_action(self, q: Float[Array, "B A"], u: Float[Array, "B A"], batch: Batch) -> Int[Array, " B"]:
         """a*, the action whose u the head learns: the optimistic one. With the greedy one it does not explore."""
         del batch
         return jnp.argmax(q + self.beta * jnp.sqrt(u), 1)
 
-    def values(self, learner: DeepLearner, observation: Array) -> Values:
+    def values(self, learner: DeepLearner, observation: AnyArray) -> Values:
         """Q, sqrt(u) and u."""
         features = self.features.apply(learner.features, observation)
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)

@@ -1,16 +1,15 @@
 """DQN (Mnih et al. 2015): its network, its loss, epsilon-greedy actions and the schedule of epsilon."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
 
 
 class Epsilon(eqx.Module):
@@ -21,20 +20,21 @@ class Epsilon(eqx.Module):
         steps: environment steps from one to the other.
     """
 
-    start: Any = 1.0
-    end: Any = 0.05
-    steps: Any = 250_000
+    start: RealScalar = 1.0
+    end: RealScalar = 0.05
+    steps: RealScalar = 250_000
 
-    def at(self, step: Any) -> Float[Array, ""]:
-        """Its value after this many environment steps."""
+    def at(self, step: IntScalar | Int[AnyArray, "..."]) -> Float[Array, "..."]:
+        """Its value after this many environment steps, or after each of many."""
         share = jnp.clip(step / self.steps, 0.0, 1.0)
-        return self.start + share * (self.end - self.start)
+        return jnp.asarray(self.start + share * (self.end - self.start))
 
 
-def epsilon_greedy(key: PRNGKeyArray, q: Float[Array, "E A"], epsilon: Any) -> Int[Array, " E"]:
+def epsilon_greedy(key: PRNGKeyArray, q: Float[Array, "E A"], epsilon: RealScalar) -> Int[Array, " E"]:
     """The best action, or with probability epsilon one drawn uniformly from all."""
     num_envs, n_actions = q.shape
     u = jax.random.uniform(key, (2, num_envs))
+    # Both draws are made in any case: the random numbers do not depend on which one is used.
     drawn = jnp.minimum((u[0] * n_actions).astype(jnp.int32), n_actions - 1)
     return jnp.where(u[1] < epsilon, drawn, jnp.argmax(q, 1).astype(jnp.int32))
 
@@ -57,7 +57,7 @@ class DQN(eqx.Module):
         return self.learning.begin(q_network(key, self.trunk, spec))
 
     def begin(self, key: PRNGKeyArray, spec: Spec) -> tuple[()]:
-        """Nothing is remembered."""
+        """No memory."""
         del key, spec
         return ()
 
@@ -66,7 +66,7 @@ class DQN(eqx.Module):
         key: PRNGKeyArray,
         learner: Trained,
         memory: tuple[()],
-        observation: Array,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
@@ -76,42 +76,41 @@ class DQN(eqx.Module):
 
     def learn(
         self, key: PRNGKeyArray, learner: Trained, memory: tuple[()], replay: Replay, iteration: Int[Array, ""]
-    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+    ) -> tuple[Trained, Watched]:
         """Gradient steps on the squared error of one-step targets."""
         del memory
         return self.learning.learn(key, learner, replay, iteration, self.loss)
 
-    def loss(
-        self, parameters: PyTree, target: PyTree, batch: Batch
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
         """Of a batch: its mean, and what is watched."""
         return q_loss(self.trunk, self.learning, parameters, target, batch)
 
-    def values(self, learner: Trained, observation: Array) -> Values:
-        """Q; DQN has no opinion on its error."""
+    def values(self, learner: Trained, observation: AnyArray) -> Values:
+        """Q; DQN has no estimate of its error."""
         return Values(q_values(self.trunk, learner.parameters, observation))
 
 
-def q_network(key: PRNGKeyArray, trunk: Trunk, spec: Spec) -> dict[str, Any]:
+def q_network(key: PRNGKeyArray, trunk: Trunk, spec: Spec) -> dict[str, PyTree]:
     """Parameters of a trunk and of the layer of Q on it."""
     key_trunk, key_q = jax.random.split(key)
     width = trunk.num_features(spec.observation_shape)
     return {"trunk": trunk.init(key_trunk, spec.observation_shape), "q": dense_init(key_q, width, spec.n_actions)}
 
 
-def q_values(trunk: Trunk, parameters: PyTree, observation: Array) -> Float[Array, "B A"]:
+def q_values(trunk: Trunk, parameters: PyTree, observation: AnyArray) -> Float[Array, "B A"]:
     """Q at observations [B ...]."""
     return dense(parameters["q"], trunk.apply(parameters["trunk"], observation))
 
 
 def q_loss(
     trunk: Trunk, learning: QLearning, parameters: PyTree, target: PyTree, batch: Batch
-) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+) -> tuple[Float[Array, ""], Watched]:
     """The loss of one-step Q-learning, and what is watched: it and the mean Q."""
     q = q_values(trunk, parameters, batch.observation)
-    following = q_values(trunk, target, batch.next_observation)
+    # r + gamma max_a Q(s', a) of the target network; with `double` a is the online network's best action.
+    next_q = q_values(trunk, target, batch.next_observation)
     online = q_values(trunk, parameters, batch.next_observation) if learning.double else None
-    aim = learning.target(batch.reward, batch.terminated, following, online)
+    aim = learning.target(batch.reward, batch.terminated, next_q, online)
     taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
     loss = learning.error(taken, aim, batch.weight)
     return loss, {"loss": loss, "q": jnp.mean(taken)}

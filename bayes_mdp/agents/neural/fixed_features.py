@@ -1,7 +1,6 @@
-"""Features that never learn, so that a belief on them is never stale: random units, Fourier, radial, tiles."""
+"""Features with fixed parameters, on which a belief is never out of date: random units, Fourier, radial, tiles."""
 
 from itertools import product
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.neural.networks import flat
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_finite, check_positive, check_shape, require
 
 
@@ -17,7 +17,7 @@ class RandomFeatures(eqx.Module):
     """phi = relu(W observation), W of N(0, 1), centred over the units, of unit norm.
 
     Args:
-        num_units: D. About so many states can be told apart by a linear-Gaussian belief.
+        num_units: D. A linear-Gaussian belief distinguishes about so many states.
     """
 
     num_units: int = eqx.field(default=512, static=True)
@@ -29,7 +29,7 @@ class RandomFeatures(eqx.Module):
         """W."""
         return jax.random.normal(key, (int(np.prod(observation_shape)), self.num_units))
 
-    def apply(self, parameters: Float[Array, "I D"], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: Float[Array, "I D"], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]; no gradient reaches W."""
         x = jax.nn.relu(flat(observation) @ jax.lax.stop_gradient(parameters))
         x = x - jnp.mean(x, 1, keepdims=True)
@@ -58,7 +58,7 @@ class Box(eqx.Module):
         check_finite("high", high)
         require(high <= low, "high", high, "more than low")
 
-    def unit(self, observation: Array) -> Float[Array, "B d"]:
+    def unit(self, observation: AnyArray) -> Float[Array, "B d"]:
         """Observations [B ...] as points of the unit cube."""
         x, low = flat(observation), np.asarray(self.low, np.float32)
         check_shape("observation", x, (len(x), len(low)), "one, number of the box")
@@ -103,7 +103,7 @@ class Fourier(_OfBox):
     def __check_init__(self) -> None:
         check_count("order", self.order)
 
-    def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: tuple[()], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         del parameters
         frequency = np.array(list(product(range(self.order + 1), repeat=len(self.box.low))), np.float32)
@@ -124,16 +124,17 @@ class RadialBasis(_OfBox):
     """
 
     per_axis: int = eqx.field(default=8, static=True)
-    width: Any = 1.0
+    width: RealScalar = 1.0
 
     def __check_init__(self) -> None:
         check_count("per_axis", self.per_axis, 2)
         check_positive("width", self.width)
 
-    def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: tuple[()], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         del parameters
         steps = (self.per_axis - 1) * self.box.unit(observation)
+        # A bump in d dimensions is a product of bumps along the axes: d small tables in place of per_axis^d distances.
         bumps = jnp.exp(-0.5 * ((steps[:, :, None] - np.arange(self.per_axis)) / self.width) ** 2)  # B d C
         x = jnp.ones((len(steps), 1))
         for axis in range(steps.shape[1]):
@@ -163,13 +164,14 @@ class Tiles(_OfBox):
         check_count("per_axis", self.per_axis)
         check_count("num_tilings", self.num_tilings)
 
-    def apply(self, parameters: tuple[()], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: tuple[()], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         del parameters
         x = self.per_axis * self.box.unit(observation)
         odd = 2 * np.arange(x.shape[1]) + 1
         shift = (np.arange(self.num_tilings)[:, None] * odd / self.num_tilings % 1).astype(np.float32)  # T d
         side = self.per_axis + 1
+        # The tile along every axis, then its number in the tiling, digits to base `side`.
         cell = jnp.minimum(jnp.floor(x[:, None] + shift), self.per_axis).astype(jnp.int32)  # B T d
         place = cell @ (side ** np.arange(x.shape[1])).astype(np.int32)
         hot = jax.nn.one_hot(place, side ** x.shape[1]) / np.sqrt(self.num_tilings)

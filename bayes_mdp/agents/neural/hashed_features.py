@@ -1,11 +1,9 @@
 """Hashed random features: k tables of codes, sign(W observation), and an exact belief on each table.
 
-The relative is Tang et al. 2017 ("#Exploration"), whose counts of such codes (SimHash, Charikar 2002) pay a bonus; here
-they are the precision of a belief about the last layer, which the uncertainty Bellman equation carries on. The cost of
-a state is k look-ups whatever the number of states seen, and there is no rank at which the belief is used up.
+Related: Tang et al. 2017 ("#Exploration"), whose counts of such codes (SimHash, Charikar 2002) pay a bonus; here
+they are the precision of a belief about the last layer, which the uncertainty Bellman equation propagates. The cost of
+a state is k look-ups for any number of states, and the belief has no rank that limits how many it distinguishes.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.neural.networks import flat
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_name
 
 MOST_BITS = 24
@@ -30,7 +29,7 @@ class HashedFeatures(eqx.Module):
 
     Args:
         num_tables: k.
-        num_bits: of a code; more of them tell more alike observations apart.
+        num_bits: of a code; more bits separate observations that are more alike.
 
     Raises:
         ValueError: fewer than one table or bit, more than 24 bits.
@@ -49,8 +48,9 @@ class HashedFeatures(eqx.Module):
         """W."""
         return jax.random.normal(key, (int(np.prod(observation_shape)), self.num_tables * self.num_bits))
 
-    def apply(self, parameters: Float[Array, "I k_bits"], observation: Array) -> Int[Array, "B k"]:
+    def apply(self, parameters: Float[Array, "I k_bits"], observation: AnyArray) -> Int[Array, "B k"]:
         """Active units at observations [B ...]."""
+        # SimHash: the bits of a code are the signs of random projections.
         signs = (flat(observation) @ parameters > 0).reshape(-1, self.num_tables, self.num_bits)
         code = signs.astype(jnp.int32) @ (1 << jnp.arange(self.num_bits, dtype=jnp.int32))
         return code + (jnp.arange(self.num_tables, dtype=jnp.int32) << self.num_bits)
@@ -65,18 +65,18 @@ class UnitBelief(eqx.Module):
     """Every table's belief: Q(s, a) = w_a[unit of s], weights independent, N(0, variance) before data.
 
     One-hot features keep the posterior independent: count and noise of each unit are all of it. The noise around a
-    unit's mean is not known and one target cannot tell it from the mean: it is taken as `noise` where targets are close
-    to zero, and rises to `reward_noise` more where their mean square is beyond `threshold`. So a place without rewards
-    is known when it has been seen once, and one that pays is looked at again.
+    unit's mean is unknown, and one target does not separate it from the mean: it is taken as `noise` where targets are
+    close to zero, and rises to `reward_noise` more where their mean square is beyond `threshold`. So a state without
+    rewards is known after one visit, and one with rewards is visited again.
 
     Args:
         count: of targets.
         square: sum of their squares.
         variance_before: of every weight before data, in units of the squared target.
         noise, reward_noise, threshold: see above, as shares of `variance_before`.
-        combine: the tables are k beliefs on the same value that share states in different ways. "max": the most
-            uncertain one is believed, that in which a state shares its unit least (so what has never been seen is
-            unknown as long as one of the k units is new); "mean" of the tables' variances.
+        combine: the tables are k beliefs about the same value that group states in different ways. "max": the
+            variance of the most uncertain one, in which a state shares its unit least (so a new state is unknown as
+            long as one of its k units is new); "mean" of the tables' variances.
     """
 
     count: Float[Array, "D A"]
@@ -87,20 +87,21 @@ class UnitBelief(eqx.Module):
     threshold: Float[Array, ""]
     combine: str = eqx.field(static=True)
 
-    def variance(self, features: Int[Array, "B k"]) -> Float[Array, "B A"]:
+    def variance(self, features: Int[AnyArray, "B k"]) -> Float[Array, "B A"]:
         """Of the mean value of every action, noise left out."""
         count, square = self.count[features], self.square[features]  # B k A
         mean_square = square / jnp.maximum(count, 1) / self.variance_before
         noise = self.noise + self.reward_noise * mean_square / (mean_square + self.threshold)
+        # Posterior variance of a N(0, 1) weight after `count` targets with this noise.
         share = noise / (noise + count)
         return self.variance_before * (jnp.max(share, 1) if self.combine == "max" else jnp.mean(share, 1))
 
-    def initial_variance(self, features: Int[Array, "B k"]) -> Float[Array, " B"]:
+    def initial_variance(self, features: Int[AnyArray, "B k"]) -> Float[Array, " B"]:
         """What `variance` was before data."""
         return jnp.full(len(features), self.variance_before)
 
     def update(
-        self, features: Int[Array, "K k"], action: Int[Array, " K"], target: Float[Array, " K"] | None = None
+        self, features: Int[AnyArray, "K k"], action: Int[AnyArray, " K"], target: Float[AnyArray, " K"] | None = None
     ) -> "UnitBelief":
         """After K targets; None: of size zero."""
         place = (features, action[:, None])
@@ -122,10 +123,10 @@ class UnitPrior(eqx.Module):
         ValueError: `combine` is another name.
     """
 
-    variance: Any = 1.0
-    noise: Any = 0.02
-    reward_noise: Any = 1.0
-    threshold: Any = 0.001
+    variance: RealScalar = 1.0
+    noise: RealScalar = 0.02
+    reward_noise: RealScalar = 1.0
+    threshold: RealScalar = 0.001
     combine: str = eqx.field(default="max", static=True)
 
     def __check_init__(self) -> None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from bayes_mdp.mdp.typing import AnyArray
+
+Features: TypeAlias = Float[AnyArray, "B D"] | Int[AnyArray, "B k"]
+"""Features of B observations: D numbers each, or in sparse form the indices of the k active ones (`HashedFeatures`)."""
 
 
 class Dense(NamedTuple):
@@ -27,25 +32,26 @@ class Conv(NamedTuple):
 
 def dense_init(key: PRNGKeyArray, inputs: int, outputs: int) -> Dense:
     """Weights uniform within 1 / sqrt(inputs), the usual law of a linear layer; biases likewise."""
-    bound = 1 / np.sqrt(inputs)
+    bound = 1 / np.sqrt(inputs)  # variance 1 / (3 inputs)
     key_weight, key_bias = jax.random.split(key)
     weight = jax.random.uniform(key_weight, (inputs, outputs), minval=-bound, maxval=bound)
     return Dense(weight, jax.random.uniform(key_bias, (outputs,), minval=-bound, maxval=bound))
 
 
-def dense(layer: Dense, x: Float[Array, "B I"]) -> Float[Array, "B O"]:
+def dense(layer: Dense, x: Float[AnyArray, "B I"]) -> Float[Array, "B O"]:
     """x weight + bias."""
-    return x @ layer.weight + layer.bias
+    return jnp.asarray(x @ layer.weight + layer.bias)
 
 
+@runtime_checkable
 class Trunk(Protocol):
     """A network without its last layer."""
 
-    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> Any:
+    def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> PyTree:
         """Its parameters."""
         ...
 
-    def apply(self, parameters: Any, observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: PyTree, observation: AnyArray) -> Features:
         """Features of observations [B ...]."""
         ...
 
@@ -54,13 +60,13 @@ class Trunk(Protocol):
         ...
 
 
-def flat(observation: Array) -> Float[Array, "B I"]:
+def flat(observation: AnyArray) -> Float[Array, "B I"]:
     """Observations [B ...] as rows of numbers."""
-    return observation.reshape(len(observation), -1).astype(jnp.float32)
+    return jnp.asarray(observation.reshape(len(observation), -1).astype(jnp.float32))
 
 
 def rectified(layers: Iterable[Dense], x: Float[Array, "B I"]) -> Float[Array, "B D"]:
-    """Linear layers with a ReLU after each."""
+    """Features after linear layers with a ReLU each."""
     for layer in layers:
         x = jax.nn.relu(dense(layer, x))
     return x
@@ -81,7 +87,7 @@ class MLP(eqx.Module):
         keys = jax.random.split(key, max(len(self.widths), 1))
         return tuple(dense_init(k, *pair) for k, pair in zip(keys, pairwise(sizes), strict=False))
 
-    def apply(self, parameters: tuple[Dense, ...], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: tuple[Dense, ...], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         return rectified(parameters, flat(observation))
 
@@ -107,7 +113,7 @@ class OneHotMLP(MLP):
         if not self.widths:
             raise ValueError("widths is (), expected at least one layer")
 
-    def apply(self, parameters: tuple[Dense, ...], observation: Array) -> Float[Array, "B D"]:
+    def apply(self, parameters: tuple[Dense, ...], observation: AnyArray) -> Float[Array, "B D"]:
         """Features of observations [B ...]."""
         first, *others = parameters
         # The index of the 1 and whether there is one, by a product with (0, 1, 2, ...) and (1, 1, ...).

@@ -1,18 +1,19 @@
 """UBE exploration with a network ([UBE18] Algorithm 1), nothing changed: mode `paper`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values
+from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import q_loss, q_network
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained, descend, scale
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 
 class UncertaintyHead(eqx.Module):
@@ -21,11 +22,11 @@ class UncertaintyHead(eqx.Module):
     Args:
         width: of its hidden layer; 0: none, u is linear in the features.
         learning_rate: of its RMSProp ([UBE18] section 5.1).
-        num_steps: n, steps of local uncertainty that are summed before the next u is looked at; 1 or 150 in [UBE18].
+        num_steps: n, steps of local uncertainty that are summed before u is bootstrapped; 1 or 150 in [UBE18].
     """
 
     width: int = eqx.field(default=512, static=True)
-    learning_rate: Any = 1e-3
+    learning_rate: RealScalar = 1e-3
     num_steps: int = eqx.field(default=1, static=True)
 
     def __check_init__(self) -> None:
@@ -41,7 +42,7 @@ class UncertaintyHead(eqx.Module):
         first, last = jax.random.split(key)
         return dense_init(first, num_features, self.width), dense_init(last, self.width, n_actions)
 
-    def apply(self, parameters: PyTree, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
+    def apply(self, parameters: PyTree, features: Float[AnyArray, "B D"]) -> Float[Array, "B A"]:
         """u, which may come out below zero."""
         *hidden, last = parameters
         for layer in hidden:
@@ -54,14 +55,14 @@ class UBELearner(NamedTuple):
 
     Args:
         q: trunk and Q head.
-        u, moments: the u head and its optimiser.
+        u, opt_state: parameters of the u head, state of its optimiser.
         belief: Sigma_a.
         local: local uncertainties of this step and the n before it, newest last.
     """
 
     q: Trained
     u: PyTree
-    moments: PyTree
+    opt_state: PyTree
     belief: LastLayer
     local: Float[Array, "n_plus_1 E"]
 
@@ -72,7 +73,7 @@ class NeuralUBE(eqx.Module):
     Each step: y = phi(s)' Sigma_a phi(s) + gamma^2 u(s', a'), a' the action that was taken next (nothing after an end);
     a gradient step on (y - u(s, a))^2, none of it into the trunk; Sigma_a after phi(s). z is drawn afresh for every
     action at every step. The features of a step are those of the parameters that acted. [UBE18]: beta .01 on Atari.
-    It does not explore deeply (`DeepUBE` does): u of what was never seen is what its head happens to say.
+    It does not explore deeply (`DeepUBE` does): u of a state never observed is an arbitrary output of its head.
 
     Args:
         trunk: the network up to its last layer, whose output are the features phi.
@@ -86,7 +87,7 @@ class NeuralUBE(eqx.Module):
     learning: QLearning = QLearning()
     head: UncertaintyHead = UncertaintyHead()
     posterior: LastLayerPrior = LinearGaussianPrior()
-    beta: Any = 0.01
+    beta: RealScalar = 0.01
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> UBELearner:
         """Parameters, drawn; the belief before data."""
@@ -109,7 +110,7 @@ class NeuralUBE(eqx.Module):
         key: PRNGKeyArray,
         learner: UBELearner,
         memory: Float[Array, "n_plus_1 E D"],
-        observation: Array,
+        observation: AnyArray,
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
@@ -128,7 +129,7 @@ class NeuralUBE(eqx.Module):
         memory: Float[Array, "n_plus_1 E D"],
         replay: Replay,
         iteration: Int[Array, ""],
-    ) -> tuple[UBELearner, dict[str, Float[Array, ""]]]:
+    ) -> tuple[UBELearner, Watched]:
         """A gradient step on u of n steps ago, Sigma_a after this step, Q as in `DQN`.
 
         Raises:
@@ -138,6 +139,7 @@ class NeuralUBE(eqx.Module):
         if num_rows <= n:
             raise ValueError(f"the replay holds {num_rows} rows, expected more than num_steps = {n}")
         q, watched = self.learning.learn(key, learner.q, replay, iteration, self.loss)
+        # The rows of the last n + 1 steps, oldest first; nu of this step is that before the belief takes it.
         window = (iteration - n + jnp.arange(n + 1)) % num_rows
         action, terminated, truncated = (
             rows[window] for rows in (replay.rows.action, replay.rows.terminated, replay.rows.truncated)
@@ -146,24 +148,24 @@ class NeuralUBE(eqx.Module):
         belief = learner.belief.update(memory[-1], action[-1])
         local = jnp.concatenate([learner.local[1:], variance[None]])
         target, weight = self.targets(learner.u, memory, action, local[:-1], terminated[:-1], truncated[:-1])
-        weight = weight * (iteration >= n)
+        weight = weight * (iteration >= n)  # n steps ago there was none
 
         def loss(u: PyTree) -> Float[Array, ""]:
             own = jnp.take_along_axis(self.head.apply(u, memory[0]), action[0][:, None], 1)[:, 0]
             return jnp.mean(weight * (target - own) ** 2)
 
-        u_loss, slope = jax.value_and_grad(loss)(learner.u)
-        u, moments = descend("rmsprop", self.head.learning_rate, learner.u, slope, learner.moments)
-        return UBELearner(q, u, moments, belief, local), watched | {"u_loss": u_loss, "local": jnp.mean(variance)}
+        u_loss, gradient = jax.value_and_grad(loss)(learner.u)
+        u, opt_state = descend("rmsprop", self.head.learning_rate, learner.u, gradient, learner.opt_state)
+        return UBELearner(q, u, opt_state, belief, local), watched | {"u_loss": u_loss, "local": jnp.mean(variance)}
 
     def targets(
         self,
         u: PyTree,
-        features: Float[Array, "n_plus_1 E D"],
-        action: Int[Array, "n_plus_1 E"],
-        local: Float[Array, "n E"],
-        terminated: Bool[Array, "n E"],
-        truncated: Bool[Array, "n E"],
+        features: Float[AnyArray, "n_plus_1 E D"],
+        action: Int[AnyArray, "n_plus_1 E"],
+        local: Float[AnyArray, "n E"],
+        terminated: Bool[AnyArray, "n E"],
+        truncated: Bool[AnyArray, "n E"],
     ) -> tuple[Float[Array, " E"], Float[Array, " E"]]:
         """y of the oldest of n + 1 steps, and its weight.
 
@@ -178,19 +180,18 @@ class NeuralUBE(eqx.Module):
         counted = alive[:n] & (jnp.arange(n)[:, None] < stop)
         factor = self.learning.discount ** (2 * jnp.arange(n + 1))
         everyone = jnp.arange(num_envs)
-        # Of one step, what stops elsewhere has no weight, and `act` has computed u here: compiled together, it is once.
-        seen = features[-1] if n == 1 else features[stop, everyone]
-        at_stop = self.head.apply(u, seen)[everyone, action[stop, everyone]]
+        # For n = 1 any other stop has weight 0, and `act` has computed u at these features: the compiler shares it.
+        last = features[-1] if n == 1 else features[stop, everyone]
+        at_stop = self.head.apply(u, last)[everyone, action[stop, everyone]]
         beyond = factor[stop] * jnp.where(alive[stop, everyone], jnp.maximum(at_stop, 0.0), 0.0)
+        # y = sum_k gamma^2k nu_k + gamma^2j u(s_j, a_j), [UBE18] Algorithm 1 with n steps.
         return jnp.sum(jnp.where(counted, factor[:n, None] * local, 0.0), 0) + beyond, (stop > 0).astype(float)
 
-    def loss(
-        self, parameters: PyTree, target: PyTree, batch: Batch
-    ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    def loss(self, parameters: PyTree, target: PyTree, batch: Batch) -> tuple[Float[Array, ""], Watched]:
         """Of Q on a batch, as in `DQN`."""
         return q_loss(self.trunk, self.learning, parameters, target, batch)
 
-    def values(self, learner: UBELearner, observation: Array) -> Values:
+    def values(self, learner: UBELearner, observation: AnyArray) -> Values:
         """Q, sqrt(u) and u."""
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         u = jnp.maximum(self.head.apply(learner.u, features), 0.0)
@@ -198,12 +199,12 @@ class NeuralUBE(eqx.Module):
 
 
 def variance_of_taken(belief: LastLayer, features: Float[Array, "E D"], action: Int[Array, " E"]) -> Float[Array, " E"]:
-    """Of the value of the action that was taken in every environment.
+    """Variance of the value of the action that was taken in every environment.
 
-    Of one environment a `LinearGaussian` is asked about that action alone: the matrices of the others, a megabyte each
-    at 512 features, are not read. It is said as the update says it, so that a compiler computes it once.
+    With one environment, only that action's matrix of a `LinearGaussian` is read, not those of the others (a megabyte
+    each at 512 features). The expression is that of the update, so that the compiler computes it once.
     """
     if isinstance(belief, LinearGaussian) and len(action) == 1:
-        spread = features[0] @ belief.root[action[0]]
-        return (belief.noise_variance * (spread @ spread))[None]
+        rooted = features[0] @ belief.root[action[0]]  # phi' R, Sigma_a = noise R R'
+        return (belief.noise_variance * (rooted @ rooted))[None]
     return jnp.take_along_axis(belief.variance(features), action[:, None], 1)[:, 0]

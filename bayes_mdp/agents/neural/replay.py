@@ -8,12 +8,14 @@ flashbax is the library for this; a ring of a hundred lines takes fewer kernels 
 a CPU, and keeps no observation twice.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from bayes_mdp.mdp.typing import AnyArray
 
 
 class Row(NamedTuple):
@@ -43,7 +45,7 @@ class Stack(NamedTuple):
 
     Args:
         size: frames of an observation.
-        fill: what stands for frames before the first one of an episode: "zeros", or "first", that frame.
+        fill: padding before the first frame of an episode: "zeros", or "first", copies of that frame.
     """
 
     size: int = 4
@@ -113,38 +115,40 @@ def add(replay: Replay, iteration: Int[Array, ""], row: Row) -> Replay:
 
 
 def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_size: int) -> Batch:
-    """Transitions drawn uniformly, with replacement, from those whose next row is there. `iteration` is at least 1."""
+    """Transitions drawn uniformly, with replacement, from those whose next row exists. `iteration` is at least 1."""
     num_rows, num_envs = replay.shape
     known = jnp.minimum(iteration, num_rows - _reach(replay.stack))  # transitions of each environment
     drawn = jax.random.randint(key, (batch_size,), 0, known * num_envs)
+    # Ages from 1: the newest row has no next one yet.
     age, env = drawn // num_envs + 1, drawn % num_envs
     return transitions_at(replay, (iteration - age) % num_rows, env)
 
 
-def transitions_at(replay: Replay, row: Int[Array, " B"], env: Int[Array, " B"]) -> Batch:
-    """The transitions of these places."""
+def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, " B"]) -> Batch:
+    """The transitions of these rows and environments."""
     rows = replay.rows
-    following = (row + 1) % replay.shape[0]
+    next_row = (row + 1) % replay.shape[0]
     taken: Row = jax.tree.map(lambda ring: ring[row, env], rows)
     return Batch(
         taken.observation if replay.stack is None else observations_at(replay, row, env),
         taken.action,
         taken.reward,
         taken.terminated,
-        observations_at(replay, following, env),
-        rows.action[following, env],
+        observations_at(replay, next_row, env),
+        rows.action[next_row, env],
         1.0 - taken.truncated,
         taken.extra,
-        jax.tree.map(lambda ring: ring[following, env], rows.extra),
+        jax.tree.map(lambda ring: ring[next_row, env], rows.extra),
         (row, env),
     )
 
 
-def observations_at(replay: Replay, row: Int[Array, " B"], env: Int[Array, " B"]) -> Shaped[Array, "B *O"]:
-    """The observations of these places; stacks are rebuilt."""
+def observations_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, " B"]) -> Shaped[Array, "B *O"]:
+    """The observations of these rows and environments; stacks are rebuilt."""
     rows, stack = replay.rows, replay.stack
     if stack is None:
         return rows.observation[row, env]
+    # Frames backwards from the newest, up to the first one of the episode.
     back = jnp.arange(stack.size)
     before = (row[:, None] - back) % replay.shape[0]
     first = rows.fresh[before, env[:, None]]  # pyright: ignore[reportOptionalSubscript]
@@ -154,16 +158,16 @@ def observations_at(replay: Replay, row: Int[Array, " B"], env: Int[Array, " B"]
     frames = rows.observation[before[:, ::-1], env[:, None]]
     if stack.fill == "first":
         return frames
-    seen = ours[:, ::-1].reshape(*ours.shape, *(1,) * (frames.ndim - 2))
-    return jnp.where(seen, frames, jnp.zeros((), frames.dtype))
+    in_episode = ours[:, ::-1].reshape(*ours.shape, *(1,) * (frames.ndim - 2))
+    return jnp.where(in_episode, frames, jnp.zeros((), frames.dtype))
 
 
 def _reach(stack: Stack | None) -> int:
-    """Rows that a transition takes beside its own: the next one, and those of the frames before."""
+    """How many rows a transition needs beside its own: the next one, and those of the frames before."""
     return 1 if stack is None else stack.size
 
 
-def _kept(num_rows: int, row: Row, stack: Stack | None) -> Any:
+def _kept(num_rows: int, row: Row, stack: Stack | None) -> Row:
     """Shapes and types of what is kept of a row."""
     shapes: Row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), row)
     if stack is None:
@@ -182,7 +186,7 @@ def _kept(num_rows: int, row: Row, stack: Stack | None) -> Any:
 
 
 def last_transitions(replay: Replay, iteration: Int[Array, ""]) -> Batch:
-    """The newest transition of every environment whose next row is there: that of the iteration before."""
+    """The newest transition of every environment whose next row exists: that of the iteration before."""
     num_rows, num_envs = replay.shape
     row = jnp.broadcast_to((iteration - 1) % num_rows, (num_envs,))
     return transitions_at(replay, row, jnp.arange(num_envs))

@@ -1,24 +1,30 @@
-"""Q-learning from replay (Mnih et al. 2015): when gradient steps are taken, with which optimiser, towards what."""
+"""Q-learning from replay (Mnih et al. 2015): when gradient steps are taken, the optimiser, the targets."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
+from bayes_mdp.agents.neural.contract import Watched
 from bayes_mdp.agents.neural.replay import Batch, Replay, sample
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike, RealScalar
 
-Loss = Callable[[PyTree, PyTree, Batch], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
+if TYPE_CHECKING:
+    import optax
+
+Loss: TypeAlias = Callable[[PyTree, PyTree, Batch], tuple[Float[Array, ""], Watched]]
+"""(parameters, parameters of the target network, batch) -> (mean loss, numbers to record)."""
 
 
 class Trained(NamedTuple):
-    """Parameters, those that the targets are computed with, and the state of the optimiser."""
+    """Parameters, the copy that targets are computed with, and the state of the optimiser."""
 
     parameters: PyTree
     target: PyTree
-    moments: PyTree
+    opt_state: PyTree
 
 
 class QLearning(eqx.Module):
@@ -37,8 +43,8 @@ class QLearning(eqx.Module):
         double: the target's action is that of the online network (double Q-learning).
     """
 
-    discount: Any = 0.99
-    learning_rate: Any = 2.5e-4
+    discount: RealScalar = 0.99
+    learning_rate: RealScalar = 2.5e-4
     optimizer: str = eqx.field(default="adam", static=True)
     batch_size: int = eqx.field(default=128, static=True)
     learning_starts: int = eqx.field(default=10_000, static=True)
@@ -65,7 +71,7 @@ class QLearning(eqx.Module):
 
     def learn(
         self, key: PRNGKeyArray, trained: Trained, replay: Replay, iteration: Int[Array, ""], loss: Loss
-    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+    ) -> tuple[Trained, Watched]:
         """The gradient steps of this iteration, if it is its turn, and the numbers of the last one (else nan).
 
         Args:
@@ -73,49 +79,54 @@ class QLearning(eqx.Module):
             trained: as `begin` or the last call returned it.
             replay: holds the row of this iteration.
             iteration: counted from 0.
-            loss: (parameters, parameters of the target, batch) -> (its mean, numbers to watch).
+            loss: (parameters, parameters of the target, batch) -> (its mean, numbers to record).
         """
+        # Every `train_every`th iteration from the first one that has enough transitions.
         since = iteration - self.first(replay.shape[1])
         due = (since >= 0) & (since % self.train_every == 0)
 
-        def step(carry: Trained, i: Any) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+        def step(carry: Trained, i: IntScalar) -> tuple[Trained, Watched]:
             batch = sample(jax.random.fold_in(key, i), replay, iteration, self.batch_size)
+            # Gradient steps so far, this one included: decides when the target network is copied.
             number = since // self.train_every * self.gradient_steps + i + 1
             return self._descend(carry, batch, loss, number % self.target_every == 0)
 
-        def train(now: Trained) -> tuple[Trained, dict[str, Float[Array, ""]]]:
+        def train(now: Trained) -> tuple[Trained, Watched]:
             if self.gradient_steps == 1:
                 return step(now, 0)
             later, watched = jax.lax.scan(step, now, jnp.arange(self.gradient_steps))
             return later, jax.tree.map(lambda x: x[-1], watched)
 
+        # A branch, not a select: no gradient is computed in iterations that do not train.
         shapes = jax.eval_shape(train, trained)[1]
         nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
         return jax.lax.cond(due, train, lambda now: (now, nothing), trained)
 
-    def _descend(
-        self, trained: Trained, batch: Batch, loss: Loss, copy: Bool[Array, ""]
-    ) -> tuple[Trained, dict[str, Float[Array, ""]]]:
-        (_, watched), slope = jax.value_and_grad(loss, has_aux=True)(trained.parameters, trained.target, batch)
-        parameters, moments = descend(self.optimizer, self.learning_rate, trained.parameters, slope, trained.moments)
+    def _descend(self, trained: Trained, batch: Batch, loss: Loss, copy: Bool[Array, ""]) -> tuple[Trained, Watched]:
+        (_, watched), gradient = jax.value_and_grad(loss, has_aux=True)(trained.parameters, trained.target, batch)
+        parameters, opt_state = descend(
+            self.optimizer, self.learning_rate, trained.parameters, gradient, trained.opt_state
+        )
         target = jax.lax.cond(copy, lambda: parameters, lambda: trained.target)
-        return Trained(parameters, target, moments), watched
+        return Trained(parameters, target, opt_state), watched
 
     def target(
         self,
-        reward: Float[Array, " B"],
-        terminated: Float[Array, " B"],
-        next_q: Float[Array, "B A"],
-        online_q: Float[Array, "B A"] | None = None,
+        reward: Float[AnyArray, " B"],
+        terminated: Bool[AnyArray, " B"],
+        next_q: Float[AnyArray, "B A"],
+        online_q: Float[AnyArray, "B A"] | None = None,
     ) -> Float[Array, " B"]:
         """r + gamma (1 - terminated) max_a Q(s', a), Q of the target network; `online_q` chooses a if `double`."""
         if self.double and online_q is not None:
             best = jnp.take_along_axis(next_q, jnp.argmax(online_q, 1)[:, None], 1)[:, 0]
         else:
             best = jnp.max(next_q, 1)
-        return reward + self.discount * jnp.where(terminated, 0.0, best)
+        return jnp.asarray(reward) + self.discount * jnp.where(terminated, 0.0, best)
 
-    def error(self, predicted: Float[Array, " B"], target: Float[Array, " B"], weight: Any) -> Float[Array, ""]:
+    def error(
+        self, predicted: Float[AnyArray, " B"], target: Float[AnyArray, " B"], weight: RealLike
+    ) -> Float[Array, ""]:
         """Mean loss of a batch; half a square, linear beyond 1 if `huber`."""
         miss = predicted - jax.lax.stop_gradient(target)
         size = jnp.abs(miss)
@@ -126,7 +137,7 @@ class QLearning(eqx.Module):
 _SCALES = ("adam", "rmsprop")
 
 
-def scale(optimizer: str) -> Any:
+def scale(optimizer: str) -> "optax.GradientTransformation":
     """The optax transformation of gradients, before the learning rate.
 
     Raises:
@@ -142,8 +153,9 @@ def scale(optimizer: str) -> Any:
 
 
 def descend(
-    optimizer: str, learning_rate: Any, parameters: PyTree, slope: PyTree, moments: PyTree
+    optimizer: str, learning_rate: RealScalar, parameters: PyTree, gradient: PyTree, opt_state: PyTree
 ) -> tuple[PyTree, PyTree]:
     """Parameters and state of the optimiser after one step. The learning rate is a number that may be traced."""
-    direction, moments = scale(optimizer).update(slope, moments, parameters)
-    return jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction), moments
+    # optax scales the gradient; the learning rate is applied here as a traced number: another one needs no compilation.
+    direction, opt_state = scale(optimizer).update(gradient, opt_state, parameters)
+    return jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction), opt_state

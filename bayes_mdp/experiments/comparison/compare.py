@@ -2,20 +2,20 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents import AGENTS, Learner
-from bayes_mdp.experiments.comparison.compare_problems import NOISE, PROBLEMS, Task
+from bayes_mdp.experiments.comparison.compare_problems import NOISE, PROBLEMS, PriorLike, Task
 from bayes_mdp.experiments.comparison.leaderboard import leaderboard
 from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
@@ -23,14 +23,33 @@ from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_agent
-from bayes_mdp.mdp import MDP, AverageReward, CanUpdate, Environment, Episodic, Objective, SparseMDP, restart_at_ends
+from bayes_mdp.mdp import (
+    MDP,
+    Agent,
+    AverageReward,
+    CanUpdate,
+    Environment,
+    Episodic,
+    Objective,
+    SparseMDP,
+    restart_at_ends,
+)
 from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
 from bayes_mdp.planning import evaluate
 
 if TYPE_CHECKING:
     import xarray as xr
+
+Item = TypeVar("Item")
+AgentsLike: TypeAlias = Mapping[str, Agent] | Sequence[str | Agent] | Agent | str
+"""Agents by name, or a sequence of them and of names of `AGENTS`, or one."""
+EnvsLike: TypeAlias = Mapping[str, Environment | Task] | Sequence[str | Environment | Task] | Environment | Task | str
+"""Environments or tasks by name, or a sequence of them and of names of `PROBLEMS`, or one."""
+CellValues: TypeAlias = dict[str, np.ndarray | float | str]
+"""What one pair of agent and problem leaves: `reward` [seed, checkpoint], `seconds`, `refused`."""
 
 LEAST_SPAN = 1e-9
 NUM_CHECKPOINTS = 20
@@ -58,13 +77,13 @@ SCALED: dict[str, dict[str, Any]] = {
 """Arguments that differ from the defaults with constants="scaled"; agents that are not named keep their defaults.
 
 `noise` and `reward_sd` are what the problems of the package have. The others are round numbers of ours from other small
-problems, not tuned on these: bonuses of theorems are so wide that runs of this length show no learning with them.
+problems, not tuned on these: bonuses of theorems are so wide that no learning is visible in runs of this length.
 """
 
 QUICK_AGENTS = ("psrl", "bql", "ube", "moment_matching", "k_learning", "ucbvi", "epsilon_greedy_q")
 
 
-def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Any]:
+def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Agent]:
     """Agents of the package by name, for `compare`.
 
     Args:
@@ -87,7 +106,7 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
 
 
-def named_agents(agents: Any) -> dict[str, Any]:
+def named_agents(agents: AgentsLike) -> dict[str, Agent]:
     """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
 
     Raises:
@@ -101,17 +120,17 @@ def named_agents(agents: Any) -> dict[str, Any]:
     return {str(name): agent for name, agent in named.items()}
 
 
-def _agent(item: Any) -> tuple[str, Any]:
+def _agent(item: str | Agent) -> tuple[str, Agent]:
     if isinstance(item, str):
         check_name("agent", item, AGENTS)
         return item, AGENTS[item]()
     return type(item).__name__, item
 
 
-def listed_by_name(what: str, items: Any, named: Callable[[Any], tuple[str, Any]]) -> dict[str, Any]:
+def listed_by_name(what: str, items: object, named: Callable[[Any], tuple[str, Item]]) -> dict[str, Item]:
     """By name; one item alone is a sequence of one."""
     sequence = items if isinstance(items, (list, tuple, set, frozenset)) else [items]
-    found: dict[str, Any] = {}
+    found: dict[str, Item] = {}
     for item in sequence:
         name, thing = named(item)
         if name in found:
@@ -143,7 +162,7 @@ def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
     try:
         optimal = float(optimal_rate(mdp, objective))
         random = _random_rate(mdp, objective)
-    except ValueError:  # the one that is left for a checked task
+    except ValueError:  # the only one that a checked task can raise
         return Levels(np.nan, np.nan, "the optimal gain depends on the first state")
     if not np.isfinite(random):
         return Levels(np.nan, optimal, "the gain of the random policy depends on the first state")
@@ -152,7 +171,7 @@ def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
     return Levels(random, optimal)
 
 
-def _random_rate(mdp: Any, objective: Objective) -> float:
+def _random_rate(mdp: MDP | SparseMDP, objective: Objective) -> float:
     legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
     episodic = isinstance(objective, Episodic)
     with jax.enable_x64(True):
@@ -168,37 +187,37 @@ def _random_rate(mdp: Any, objective: Objective) -> float:
 _evaluate = jax.jit(evaluate)
 
 
-def _wide(leaf: Any) -> Any:
-    array = np.asarray(leaf)
+def _wide(values: AnyArray) -> Array:
+    array = np.asarray(values)
     return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
 
 
 def compare(
-    agents: Any,
-    envs: Any,
+    agents: AgentsLike,
+    envs: EnvsLike,
     *,
     key: PRNGKeyArray,
     num_seeds: int = 10,
     objective: Objective | None = None,
     length: int | None = None,
-    prior: Any = None,
+    prior: PriorLike = None,
     path: str | Path | None = None,
     options: RunOptions = RunOptions(),
 ) -> "xr.Dataset":
     """Run every agent on every problem, and rank the agents by normalised scores. Host side.
 
-    Not to be confused with `compare_policies`, which judges policies under a posterior.
+    Not to be confused with `compare_policies`, which evaluates policies under a posterior.
 
     The score of a run is (R - R_random) / (R* - R_random) of its total reward R: 0 is what the policy that acts
     uniformly at random earns in expectation, 1 what an optimal one does, both exact (`levels_of`); so it is the area
     under the learning curve, and can be below 0 and, by luck, above 1. Where one of the two is unknown the scores of
     the problem are nan and the problem does not count (`unscored` says why). A pair of agent and problem that `run`
-    refuses has scores of nan and the sentence in `refused`; it stops nothing else.
+    refuses has scores of nan and the message in `refused`; the other pairs are run.
 
-    Agents meet the same random numbers on a problem, whatever the other agents and problems are. `leaderboard` says
+    Agents get the same random numbers on a problem, whatever the other agents and problems are. `leaderboard` lists
     what is computed from the scores.
 
-    With `path`, every finished (agent, problem) is kept in a folder beside it (`<path>.cells`): the same call goes on
+    With `path`, every finished (agent, problem) is kept in a folder beside it (`<path>.cells`): the same call resumes
     from there after a kill. The folder is removed when the result is written.
 
     Args:
@@ -245,7 +264,7 @@ def compare(
     return result
 
 
-def named_tasks(envs: Any, objective: Objective | None, length: int | None, prior: Any) -> dict[str, Task]:
+def named_tasks(envs: EnvsLike, objective: Objective | None, length: int | None, prior: PriorLike) -> dict[str, Task]:
     """The tasks by name; arguments as those of `compare`.
 
     Raises:
@@ -261,7 +280,7 @@ def named_tasks(envs: Any, objective: Objective | None, length: int | None, prio
     return {str(name): _task(str(name), env, objective, length, prior) for name, env in named.items()}
 
 
-def _named_env(item: Any) -> tuple[str, Any]:
+def _named_env(item: str | Environment | Task) -> tuple[str, Environment | Task]:
     if isinstance(item, str):
         check_name("env", item, PROBLEMS)
         return item, PROBLEMS[item]()
@@ -269,7 +288,9 @@ def _named_env(item: Any) -> tuple[str, Any]:
     return getattr(env, "name", type(env).__name__), item
 
 
-def _task(name: str, env: Any, objective: Objective | None, length: int | None, prior: Any) -> Task:
+def _task(
+    name: str, env: Environment | Task, objective: Objective | None, length: int | None, prior: PriorLike
+) -> Task:
     if isinstance(env, Task):
         return env if length is None else replace(env, length=length)
     if not isinstance(env, Environment):
@@ -284,16 +305,20 @@ def _task(name: str, env: Any, objective: Objective | None, length: int | None, 
     return Task(env, objective, length, prior)
 
 
-def _check_priors(players: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
-    believer = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
+def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> None:
+    needs_prior = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
     bare = next((name for name, task in tasks.items() if task.prior is None), None)
-    if believer is not None and bare is not None:
-        raise ValueError(f"prior is None, expected a prior or a posterior for agent {believer!r} on {bare!r}")
+    if needs_prior is not None and bare is not None:
+        raise ValueError(f"prior is None, expected a prior or a posterior for agent {needs_prior!r} on {bare!r}")
 
 
 def _attributes(
-    players: Mapping[str, Any], tasks: Mapping[str, Task], num_seeds: int, options: RunOptions, key: Any
-) -> dict[str, Any]:
+    players: Mapping[str, Agent],
+    tasks: Mapping[str, Task],
+    num_seeds: int,
+    options: RunOptions,
+    key: PRNGKeyArray,
+) -> dict[str, object]:
     configuration = {
         "agents": {name: describe(agent, f"agents[{name!r}]") for name, agent in players.items()},
         "envs": {
@@ -306,26 +331,26 @@ def _attributes(
 
 
 def _fingerprint(task: Task) -> str | None:
-    """Of one draw of a program, which differs where its hyper-parameters do; of the arrays of a posterior."""
+    """A hash of one draw of a program, which differs where its hyperparameters do; of the arrays of a posterior."""
     from numpyro import handlers
 
     if task.prior is None:
         return None
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
-    case = RunConfig(None, *_asked(task, None), 1, None, RunOptions())
+    case = RunConfig(None, *_run_arguments(task, jax.random.key(0)), 1, None, RunOptions())
     sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(case.space)
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 
 
 def _play_all(
-    players: Mapping[str, Any],
+    players: Mapping[str, Agent],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
-    how: tuple[int, RunOptions, Any],
+    how: tuple[int, RunOptions, PRNGKeyArray],
     cells: Cells,
 ) -> dict[tuple[str, str], dict[str, np.ndarray]]:
-    """What every pair left. All problems of an agent in turn: those of equal shapes share its compiled program.
+    """Results of every pair. All problems of an agent in turn: those of equal shapes share its compiled program.
 
     `how`: number of seeds, options, key.
     """
@@ -336,7 +361,7 @@ def _play_all(
         for agent, env in product(players, tasks):
             # "average" costs nothing, but needs the optimal gain.
             regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
-            case = RunConfig(players[agent], *_asked(tasks[env], keys[env]), num_seeds, regret, options)
+            case = RunConfig(players[agent], *_run_arguments(tasks[env], keys[env]), num_seeds, regret, options)
             # The number, because names may hold what a file name may not.
             name = f"{len(played)}-{_plain(agent)}-{_plain(env)}"
             played[agent, env] = kept.get(name, lambda path, case=case: _play(case, path))
@@ -346,7 +371,9 @@ def _play_all(
     return played
 
 
-def _asked(task: Task, key: Any) -> "tuple[Environment, Objective, Any, Any, int | None, int | None]":
+def _run_arguments(
+    task: Task, key: PRNGKeyArray
+) -> tuple[Environment, Objective, PRNGKeyArray, PriorLike, int | None, int | None]:
     """The fields of a `RunConfig` from `env` to `num_episodes`."""
     return task.env, task.objective, key, task.prior, task.num_steps, task.num_episodes
 
@@ -355,7 +382,7 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
-def _play(case: RunConfig, path: Path | None) -> dict[str, Any]:
+def _play(case: RunConfig, path: Path | None) -> CellValues:
     """Rewards of the twentieths of every run [seed, checkpoint], seconds, why it was refused."""
     began, refused = time.perf_counter(), ""
     file = None if path is None else path.with_suffix(".nc")
@@ -374,22 +401,24 @@ def _parts(result: "xr.Dataset", length: int) -> np.ndarray:
     """[seed, checkpoint], the reward of each twentieth; a row that a boundary cuts is shared in proportion."""
     reward = result["reward"].to_numpy().astype(np.float64)
     ends = np.asarray(result["time"]) if "time" in result.coords else np.arange(1, reward.shape[1] + 1)
+    # The cumulative reward, interpolated at multiples of length / 20: no row has to end there.
     total = np.concatenate([np.zeros((len(reward), 1)), np.cumsum(reward, 1)], 1)
     grid = np.linspace(0, length, NUM_CHECKPOINTS + 1)
     return np.diff(np.stack([np.interp(grid, [0, *ends], one) for one in total]), axis=1)
 
 
 def _to_dataset(
-    players: Mapping[str, Any],
+    players: Mapping[str, Agent],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
-    played: Mapping[tuple[str, str], Any],
+    played: Mapping[tuple[str, str], Mapping[str, np.ndarray]],
 ) -> "xr.Dataset":
     import xarray as xr
 
     def table(name: str) -> np.ndarray:
         return np.array([[played[agent, env][name] for env in tasks] for agent in players])
 
+    # score = (R - R_random) / (R* - R_random), of total rewards; a twentieth has a twentieth of the levels.
     random, optimal = (np.array([level[i] for level in levels.values()]) for i in range(2))
     length = np.array([task.length for task in tasks.values()])
     span = (optimal - random) * length

@@ -1,6 +1,6 @@
 """The problems of `compare`: small environments in episodes, that every agent of the package can play.
 
-Each is the table of a named environment with its mean rewards mapped onto [0, 1] by one affine function, which changes
+Each is the tables of a named environment with its mean rewards mapped onto [0, 1] by one affine function, which changes
 neither the best policies nor a normalised score, and rewards that are normal around them with standard deviation .1
 (`NOISE`): what agents assume of rewards (theorems want them in [0, 1]) then holds for all problems alike. Levels are
 therefore not those of the papers that the environments come from.
@@ -8,15 +8,19 @@ therefore not those of the papers that the environments come from.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
-from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, Posterior, SparseMDP
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.models.joint import Prior
+
+PriorLike: TypeAlias = Prior | Posterior | None
+"""A prior program, a posterior, or None for agents that need neither."""
 
 NOISE = 0.1
 N_STATES, HORIZON, NUM_EPISODES = 8, 10, 500
@@ -36,7 +40,7 @@ class Task:
     env: Environment
     objective: Objective
     length: int
-    prior: Any = None
+    prior: PriorLike = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, Environment):
@@ -56,7 +60,7 @@ class Task:
 
 
 def _riverswim() -> Task:
-    """RiverSwim of TabulaRL, 6 states: the reward is upstream, a small one downstream."""
+    """RiverSwim of TabulaRL, 6 states: the large reward is upstream, a small one downstream."""
     return _shared(riverswim_episodic())
 
 
@@ -66,7 +70,7 @@ def _osband_chain() -> Task:
 
 
 def _chain() -> Task:
-    """Chain of Strens, 5 states, slip .2: the near reward tempts."""
+    """Chain of Strens, 5 states, slip .2: a small reward is near."""
     return _shared(chain())
 
 
@@ -76,7 +80,7 @@ def _garnet() -> Task:
 
 
 def _deep_sea() -> Task:
-    """DeepSea of depth 8, rows of their own at every step: a random policy meets the goal once in 256 episodes."""
+    """DeepSea of depth 8, rows that depend on the step: a random policy meets the goal once in 256 episodes."""
     return _task(deep_sea(8), 8)
 
 
@@ -115,7 +119,7 @@ def _shared(env: Environment) -> Task:
 
 
 def _task(env: Environment, horizon: int) -> Task:
-    """The environment with rewards in [0, 1] and noise, and a prior that knows the noise."""
+    """The environment with rewards in [0, 1] and noise, and a prior with the true standard deviation of the noise."""
     from bayes_mdp.models import dirichlet_normal
 
     mdp = _dense(env)
@@ -123,7 +127,7 @@ def _task(env: Environment, horizon: int) -> Task:
     reward = (reward - reward.min()) / (reward.max() - reward.min())
     unit = MDP(mdp.transition_probs, reward, legal=mdp.legal, initial=mdp.initial)
     law = NormalReward(unit.reward, jnp.asarray(NOISE, unit.reward.dtype))
-    # A total concentration of 1: a flat Dirichlet over all states would outweigh the data of a short run.
+    # Total concentration 1: a flat Dirichlet over all states would outweigh the data of a short run.
     prior = dirichlet_normal(1.0 / mdp.n_states, 0.0, 1.0, NOISE)
     return Task(Environment(unit, law, name=env.name), Episodic(horizon), NUM_EPISODES, prior)
 

@@ -1,6 +1,6 @@
 """The leaderboard of `compare` in words and as a figure."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from bayes_mdp.mdp.validation import check_count, check_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NUM_PROFILES = 8
@@ -109,7 +110,7 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
     return drawing
 
 
-def _intervals(axes: Any, result: "xr.Dataset", names: list[str]) -> None:
+def _intervals(axes: "Axes", result: "xr.Dataset", names: list[str]) -> None:
     places = np.arange(len(names))
     iqm, low, high = (result[f"aggregate{end}"].sel(statistic="iqm").to_numpy() for end in ("", "_low", "_high"))
     axes.barh(places, high - low, left=low, height=0.62, color="C0", alpha=0.3, linewidth=0)
@@ -125,7 +126,7 @@ def _intervals(axes: Any, result: "xr.Dataset", names: list[str]) -> None:
     axes.set_title("interquartile mean, 95 % interval", fontsize=10)
 
 
-def _table(drawing: "Figure", axes: Any, result: "xr.Dataset") -> None:
+def _table(drawing: "Figure", axes: "Axes", result: "xr.Dataset") -> None:
     means = result["score"].mean("seed").to_numpy()
     image = axes.imshow(means, aspect="auto", cmap="viridis", vmin=0.0, vmax=1.0)
     for (row, column), value in np.ndenumerate(means):
@@ -139,7 +140,7 @@ def _table(drawing: "Figure", axes: Any, result: "xr.Dataset") -> None:
     drawing.colorbar(image, ax=axes, fraction=0.06, extend="both")
 
 
-def _profiles(axes: Any, result: "xr.Dataset", names: list[str]) -> None:
+def _profiles(axes: "Axes", result: "xr.Dataset", names: list[str]) -> None:
     tau = result["threshold"].to_numpy()
     for number, name in enumerate(names):
         middle, low, high = (result[f"profile{end}"].sel(agent=name).to_numpy() for end in ("", "_low", "_high"))

@@ -1,8 +1,8 @@
-"""Which agent is better, from few seeds on few problems: aggregates of normalised scores and how sure they are.
+"""Which agent is better, from few seeds on few problems: aggregates of normalised scores with intervals.
 
 After Agarwal, Schwarzer, Castro, Courville and Bellemare, "Deep reinforcement learning at the edge of the statistical
-precipice" (2021): runs of all problems are pooled; the interquartile mean is less noisy than the median and less swayed
-by a few runs than the mean; intervals by a bootstrap that resamples the seeds of each problem. Plain numpy.
+precipice" (2021): runs of all problems are pooled; the interquartile mean is less noisy than the median and less
+sensitive to a few runs than the mean; intervals by a bootstrap that resamples the seeds of each problem. Plain numpy.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,6 +66,7 @@ def _sorted(flat: Float[np.ndarray, " M"]) -> Sorted:
 def _trimmed(runs: Sorted, weights: Float[np.ndarray, "R M"], cut: int) -> Float[np.ndarray, " R"]:
     """Means without the `cut` lowest and highest, of samples that hold each run `weights` times (M runs in all)."""
     size = len(runs.values)
+    # Runs below each place of the pooled order, clipped: their differences are the runs kept of each value.
     upto = np.clip(np.cumsum(weights[:, runs.order], 1), cut, size - cut)
     inside = np.diff(upto, axis=1, prepend=cut)
     return inside @ runs.values / (size - 2 * cut)
@@ -73,6 +74,7 @@ def _trimmed(runs: Sorted, weights: Float[np.ndarray, "R M"], cut: int) -> Float
 
 def mean_ranks(means: Float[np.ndarray, "R A E"]) -> Float[np.ndarray, "R A"]:
     """The rank of each agent by its mean score, 1 the best, ties shared, averaged over the problems."""
+    # Rank = 1 + number of better agents + half the number of other agents that are equal.
     other, own = means[:, None, :, :], means[:, :, None, :]
     better, equal = (other > own).sum(2), (other == own).sum(2)
     return (1.0 + better + (equal - 1) / 2).mean(-1)
@@ -101,14 +103,14 @@ def leaderboard(
     """The statistics of scores, with percentile intervals of a stratified bootstrap. Host side.
 
     Problems whose scores are unknown for all agents do not count. An agent that did not play every problem that counts
-    is not ranked: its statistics are nan. A bootstrap sample holds the same seeds for all agents, for the agents of
-    `compare` meet the same random numbers.
+    is not ranked: its statistics are nan. A bootstrap sample has the same seeds for all agents, as the agents of
+    `compare` get the same random numbers.
 
     Args:
         result: with `score` [agent, env, seed].
         key: a typed key, of the bootstrap.
         num_resamples: of the bootstrap.
-        level: of the intervals; with few seeds they hold the truth less often (.95 and 10 seeds: about .90).
+        level: of the intervals; with few seeds they cover the truth less often (.95 and 10 seeds: about .90).
 
     Returns:
         A Dataset, everything with `_low` and `_high` but for `best` and `improvement`:
@@ -179,12 +181,14 @@ def _tables(
         for ending, value in (("", one[0]), ("_low", low), ("_high", high)):
             found.setdefault(name + ending, []).append(value)
 
+    # `ones` as weights gives the statistic itself, the resamples its bootstrap distribution.
     for own in scores:
         samples = aggregates(own, weights)
         drawn.append(samples[:, 0])
         means.append(np.einsum("en,ren->re", own, weights) / own.shape[1])
         keep("aggregate", aggregates(own, once), samples)
         keep("profile", *(performance_profile(own, w, THRESHOLDS) for w in (once, weights)))
+    # One index of resamples for all agents: ranks and the share of wins compare the same samples.
     iqm, exact = np.stack(drawn, 1), scores.mean(-1)
     largest = iqm == iqm.max(1, keepdims=True)
     parts = np.array_split(np.stack(means, 1), max(1, len(weights) // 100))  # of all at once the tables are large

@@ -1,13 +1,15 @@
 """An environment as a graph: nodes (states), edges (possible transitions), their places, and how they are drawn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from bayes_mdp.mdp import MDP, Picture, SparseMDP
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 MOST_LABELLED = 30  # nodes
@@ -16,6 +18,9 @@ MOST_LINES = 20_000
 RADIUS, _SMALL_RADIUS = 0.27, 0.12
 _POINTS = np.linspace(0.0, 1.0, 9)
 
+
+Color: TypeAlias = tuple[float, float, float, float]
+"""Red, green, blue, opacity, from 0 to 1."""
 
 _RING_SPACING = 2.4
 _END_AWAY = 0.9
@@ -47,7 +52,7 @@ def graph_of(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str], st
     """The graph of one step; that of all steps where rows depend on the step and `step` is None."""
     if mdp.horizon is not None and step is None:
         return _layers(mdp, picture, names)
-    mdp = mdp if mdp.horizon is None else mdp.at(step)
+    mdp = mdp if step is None else mdp.at(step)
     (source, action), outcome, probability = transitions(mdp)
     ending = np.unique(source[outcome == mdp.n_states])
     where = places(mdp.n_states, picture)
@@ -75,6 +80,7 @@ def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> 
     """Steps from top to bottom, in each the states that can be reached; the last row is what follows the last step."""
     horizon, n_states = mdp.horizon or 0, mdp.n_states
     (step, source, action), outcome, probability = transitions(mdp)
+    # States that can be reached at each step, forwards from the first ones; the others are not drawn.
     reached = np.zeros((horizon + 1, n_states), bool)
     reached[0] = np.asarray(mdp.initial) > 0
     ends = np.zeros_like(reached)
@@ -85,6 +91,7 @@ def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> 
     kept = reached[step, source]
     step, source, action, outcome, probability = (x[kept] for x in (step, source, action, outcome, probability))
     inner, last, ending = (np.argwhere(x) for x in (reached[:-1], reached[-1:], ends[:-1]))
+    # The index of a node: states by (step, state), then ends by the (step, state) they follow.
     number = np.full((2, horizon + 1, n_states), -1)
     number[0][reached] = np.arange(reached.sum())
     number[1][ends] = reached.sum() + np.arange(ends.sum())
@@ -129,6 +136,7 @@ def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarra
         cells = tuple(np.concatenate(pair) for pair in zip(cells, ending, strict=True))
         outcome = np.append(outcome, np.full(len(ending[0]), n_states))
         probability = np.append(probability, ends[ending])
+    # Sort by cell and outcome, and merge what is listed twice.
     code = np.ravel_multi_index((*cells, outcome), (*size, n_states + 1))
     codes, index = np.unique(code, return_inverse=True)  # a successor that is listed twice is one outcome
     *cells, outcome = np.unravel_index(codes, (*size, n_states + 1))
@@ -136,7 +144,7 @@ def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarra
 
 
 def places(n_states: int, picture: Picture | None) -> np.ndarray:
-    """Float[S 2]: where states stand; in a ring, clockwise from the top, where nothing keeps them apart."""
+    """Float[S 2]: positions of the states; without a picture that separates them, a ring, clockwise from the top."""
     if picture is not None and _apart(picture):
         return np.asarray(picture.positions, float)
     turn = 2 * np.pi * np.arange(n_states) / n_states
@@ -158,7 +166,7 @@ def _unit(positions: np.ndarray, picture: Picture | None) -> float:
 
 
 def order_of(n_states: int, picture: Picture | None) -> np.ndarray:
-    """Float[S]: rank of every state from left to right, then downwards; its index where they stand in a ring."""
+    """Float[S]: rank of every state from left to right, then downwards; its index where they are in a ring."""
     if picture is None or picture.cells is not None:
         return np.arange(n_states, dtype=float)
     x, y = np.asarray(picture.positions, float).T
@@ -166,12 +174,12 @@ def order_of(n_states: int, picture: Picture | None) -> np.ndarray:
 
 
 def is_line(positions: np.ndarray) -> bool:
-    """Whether they stand side by side."""
+    """Whether all positions are on one horizontal line."""
     return bool(np.all(positions[:, 1] == positions[0, 1])) and len(positions) > 1
 
 
 def outward_of(positions: np.ndarray) -> np.ndarray:
-    """Float[N 2]: directions away from the others; up, where they stand side by side."""
+    """Float[N 2]: directions away from the others; up, where they are on one line."""
     away = positions - positions.mean(0)
     length = np.linalg.norm(away, axis=-1, keepdims=True)
     up = np.array([0.0, -1.0])
@@ -185,7 +193,7 @@ def _legal_reward(mdp: MDP | SparseMDP) -> np.ndarray:
     return reward if mdp.legal is None else np.where(np.asarray(mdp.legal), reward, 0.0)
 
 
-def _padded(values: Any, size: int) -> np.ndarray:
+def _padded(values: np.ndarray, size: int) -> np.ndarray:
     """Zeros for the ends."""
     return np.concatenate([values, np.zeros((size - len(values), *np.shape(values)[1:]), np.asarray(values).dtype)])
 
@@ -194,18 +202,18 @@ def curves_of(graph: Graph, radius: float) -> np.ndarray:
     """Float[E 4 2]: control points from the rim of the source (of this radius, in units) to that of the target.
 
     Curves between two nodes lie side by side. Each bends to the left of its direction where there is a way back, and
-    long ones over what stands in a line between their ends. Where an action leaves a state as it is, a loop.
+    long ones over the states in a line between their ends. Where an action leaves a state as it is, a loop.
     """
     radius = radius * graph.unit
     pairs = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
     number: dict[tuple[int, int], int] = {}
     for pair in pairs:
         number[pair] = number.get(pair, 0) + 1
-    seen: dict[tuple[int, int], int] = {}
+    drawn: dict[tuple[int, int], int] = {}
     outward = outward_of(graph.positions[~graph.is_end])
     curves = np.empty((len(pairs), 4, 2))
     for e, pair in enumerate(pairs):
-        slot = seen[pair] = seen.get(pair, -1) + 1
+        slot = drawn[pair] = drawn.get(pair, -1) + 1
         source, target = graph.positions[list(pair)]
         if pair[0] == pair[1]:
             curves[e] = _loop(source, outward[pair[0]], radius, slot - (number[pair] - 1) / 2)
@@ -233,6 +241,7 @@ def _arc(source: np.ndarray, target: np.ndarray, angle: float, start: float, sto
     length = np.linalg.norm(along)
     along = along / length
     left = np.array([along[1], -along[0]])  # y is downwards
+    # A cubic Bezier curve: tangents at both ends are the straight line turned by the angle.
     cos, sin = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     leave, arrive = cos * along + sin * left, -cos * along + sin * left
     reach = 0.38 * length
@@ -274,7 +283,7 @@ def is_small(graph: Graph) -> bool:
     return int((~graph.is_end).sum()) <= MOST_LABELLED
 
 
-def colors_of(number: int) -> list[Any]:
+def colors_of(number: int) -> list[Color]:
     """A colour for each action."""
     from matplotlib import colormaps
 
@@ -291,7 +300,7 @@ def size_of(graph: Graph) -> tuple[float, float]:
     return max(6.0, unit * width), max(2.2, unit * height) + 1.0
 
 
-def _draw_arrows(axes: "Axes", graph: Graph, colors: list[Any]) -> np.ndarray:
+def _draw_arrows(axes: "Axes", graph: Graph, colors: list[Color]) -> np.ndarray:
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
@@ -308,7 +317,7 @@ def _draw_arrows(axes: "Axes", graph: Graph, colors: list[Any]) -> np.ndarray:
     return curves
 
 
-def _draw_probabilities(axes: "Axes", graph: Graph, curves: np.ndarray, colors: list[Any]) -> None:
+def _draw_probabilities(axes: "Axes", graph: Graph, curves: np.ndarray, colors: list[Color]) -> None:
     """Beside the middle of each arrow that is not certain; before it where arrows cross in the middle."""
     spots = along(curves, np.array([0.5 if graph.shape == "line" else 0.4]))[:, 0]
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
@@ -318,7 +327,7 @@ def _draw_probabilities(axes: "Axes", graph: Graph, curves: np.ndarray, colors: 
             axes.text(spot[0], spot[1], f"{probability:.2g}", color=colors[action], **look)
 
 
-def _draw_circles(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
+def _draw_circles(axes: "Axes", graph: Graph, colors: list[Color]) -> None:
     from matplotlib.patches import Circle, Rectangle
 
     radius = RADIUS * graph.unit
@@ -338,7 +347,7 @@ def _draw_circles(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
             axes.text(x, where, text, color=color, ha="center", va="center", fontsize=size, zorder=4)
 
 
-def _draw_lines(axes: "Axes", graph: Graph, colors: list[Any]) -> np.ndarray:
+def _draw_lines(axes: "Axes", graph: Graph, colors: list[Color]) -> np.ndarray:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
@@ -357,7 +366,7 @@ def _with_edges(graph: Graph, index: np.ndarray) -> Graph:
     return replace(graph, **{name: getattr(graph, name)[index] for name in columns})
 
 
-def _draw_dots(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
+def _draw_dots(axes: "Axes", graph: Graph, colors: list[Color]) -> None:
     furthest = np.take_along_axis(graph.reward, np.abs(graph.reward).argmax(1)[:, None], 1)[:, 0]
     states, ends = graph.positions[~graph.is_end], graph.positions[graph.is_end]
     span = float(np.abs(furthest).max()) or 1.0
@@ -370,7 +379,7 @@ def _draw_dots(axes: "Axes", graph: Graph, colors: list[Any]) -> None:
 
 
 def _set_limits(axes: "Axes", graph: Graph, curves: np.ndarray) -> None:
-    """FancyArrowPatch moves no limits."""
+    """Limits around nodes and curves: matplotlib does not take a FancyArrowPatch into account."""
     room = 0.4 * graph.unit
     reach = np.concatenate([along(curves, _POINTS).reshape(-1, 2), graph.positions - room, graph.positions + room])
     (left, top), (right, bottom) = reach.min(0), reach.max(0)
@@ -379,7 +388,7 @@ def _set_limits(axes: "Axes", graph: Graph, curves: np.ndarray) -> None:
     axes.set_ylim(bottom + margin, top - margin)
 
 
-def _draw_legend(axes: "Axes", graph: Graph, actions: list[str], colors: list[Any], few: bool) -> None:
+def _draw_legend(axes: "Axes", graph: Graph, actions: list[str], colors: list[Color], few: bool) -> None:
     from matplotlib.lines import Line2D
 
     shown = np.unique(graph.action)
@@ -407,7 +416,7 @@ def _name_layers(axes: "Axes", graph: Graph) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def place_legend(axes: "Axes", handles: list[Any], below: float, title: str = "") -> None:
+def place_legend(axes: "Axes", handles: "Sequence[Artist]", below: float, title: str = "") -> None:
     """A legend under the axes, in columns, `below` inches away from them."""
     figure: Any = axes.figure
     width, height = figure.get_size_inches()

@@ -1,7 +1,7 @@
 """Pictures of environments, and of what happened in them. matplotlib is loaded when one is drawn."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -18,11 +18,17 @@ from bayes_mdp.experiments.plots.environment_graph import (
     size_of,
 )
 from bayes_mdp.mdp import MDP, Environment, Picture, SimulatedEnvironment, SparseMDP
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_finite, check_index, check_number, check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.figure import Figure
+
+Drawable: TypeAlias = Environment | SimulatedEnvironment
+"""An environment with tables, or one with a map."""
 
 LEGEND = {
     "#": ("wall", "#3b3f46"),
@@ -46,11 +52,11 @@ _NEAR = 1.5  # cells
 
 
 def plot_env(
-    env: Environment | SimulatedEnvironment,
+    env: Drawable,
     *,
     step: int | None = None,
-    states: Sequence[Any] | None = None,
-    actions: Sequence[Any] | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
     axes: "Axes | None" = None,
 ) -> "Figure":
     """What an environment looks like: its map where it has one, else its states and what leads from one to another.
@@ -72,11 +78,11 @@ def plot_env(
         TypeError: no environment.
     """
     picture = _picture(env)
-    tables: Any = env
     if picture is not None and picture.cells is not None:
         figure, where = _place(axes, map_size(picture.cells))
         draw_map(where, picture.cells)
     else:
+        tables = _tables(env)
         graph = _graph(tables, step, states)
         figure, where = _place(axes, size_of(graph))
         draw_graph(where, graph, _names("actions", actions, tables.mdp.n_actions, "action "))
@@ -86,14 +92,14 @@ def plot_env(
 
 
 def plot_trajectory(
-    env: Environment | SimulatedEnvironment,
-    states: Any,
+    env: Drawable,
+    states: ArrayLike,
     *,
     longest: float | None = None,
-    names: Sequence[Any] | None = None,
+    names: Sequence[Hashable] | None = None,
     axes: "Axes | None" = None,
 ) -> "Figure":
-    """Where a trajectory went, in time order: on the map, or on the plane where the states do not stand in a line.
+    """Where a trajectory went, in time order: on the map, or on the plane where the states are not on one line.
 
     Elsewhere the state, by its place in the line (or its number in a ring), is drawn over time; where rows depend on
     the step, the path is drawn on the picture of all steps. Jumps, such as a new episode, are dashed: transitions that
@@ -119,14 +125,14 @@ def plot_trajectory(
     if drawn == "over time":
         figure, where = _place(axes, (8.0, 3.6))
         draw_over_time(where, points[:, 1], jumps)
-        _name_states(where, env, names)
+        _name_states(where, _tables(env), names)
         if axes is None:
             where.set_title(env.name)
         return figure
     figure = plot_env(env, states=names, axes=axes)
     where = figure.axes[0] if axes is None else axes
     bar = drawn != "layers"
-    graph = None if drawn == "map" else _graph(env, None, None)
+    graph = None if drawn == "map" else _graph(_tables(env), None, None)
     if graph is not None and is_small(graph):
         draw_path_beneath(where, points, jumps, halo=RADIUS * graph.unit, bar=bar)
     else:
@@ -134,19 +140,25 @@ def plot_trajectory(
     return figure
 
 
-def _drawn(env: Any) -> str:
+def _drawn(env: Drawable) -> str:
     """Where its trajectories are drawn: on a "map", a "plane", the "layers" of its steps, or "over time"."""
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
         return "map"
-    if env.mdp.horizon is not None:
+    mdp = _tables(env).mdp
+    if mdp.horizon is not None:
         return "layers"
-    if picture is None or is_line(places(env.mdp.n_states, picture)) or len(set(picture.positions)) < env.mdp.n_states:
+    if picture is None or is_line(places(mdp.n_states, picture)) or len(set(picture.positions)) < mdp.n_states:
         return "over time"
     return "plane"
 
 
-def _picture(env: Any) -> Picture | None:
+def _tables(env: Drawable) -> Environment:
+    assert isinstance(env, Environment)  # `_picture` refuses what has neither tables nor a map
+    return env
+
+
+def _picture(env: Drawable) -> Picture | None:
     """The picture of an environment that can be drawn."""
     if not isinstance(env, Environment | SimulatedEnvironment):
         raise TypeError(f"env is a {type(env).__name__}, expected an Environment or a SimulatedEnvironment")
@@ -160,7 +172,7 @@ def _picture(env: Any) -> Picture | None:
     return picture
 
 
-def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
+def _graph(env: Environment, step: int | None, states: Sequence[Hashable] | None) -> Graph:
     mdp = env.mdp
     if step is not None:
         check_count("step", step, 0)
@@ -169,7 +181,7 @@ def _graph(env: Any, step: int | None, states: Sequence[Any] | None) -> Graph:
     return graph_of(mdp, env.picture, _names("states", states, mdp.n_states), step)
 
 
-def _names(argument: str, names: Sequence[Any] | None, number: int, before: str = "") -> list[str]:
+def _names(argument: str, names: Sequence[Hashable] | None, number: int, before: str = "") -> list[str]:
     if names is None:
         return [f"{before}{i}" for i in range(number)]
     check_type(argument, names, Iterable, "a sequence of names")
@@ -179,27 +191,28 @@ def _names(argument: str, names: Sequence[Any] | None, number: int, before: str 
     return [str(name) for name in given]
 
 
-def _visited(env: Any, drawn: str, states: Any) -> tuple[np.ndarray | None, np.ndarray]:
+def _visited(env: Drawable, drawn: str, states: ArrayLike) -> tuple[np.ndarray | None, np.ndarray]:
     """The indices of the states, where they are indices, and where they are drawn: Float[T 2]."""
     array, picture = np.asarray(states), env.picture
+    plane = picture if drawn in ("map", "plane") else None
     if not array.size:
         raise ValueError("states is empty, expected at least one state")
-    if array.ndim == 2 and array.shape[1] == 2 and drawn in ("map", "plane"):
+    if array.ndim == 2 and array.shape[1] == 2 and plane is not None:
         check_finite("states", array)
-        _check_on_map(picture, array)
+        _check_on_map(plane, array)
         return None, array.astype(float)
     if array.ndim != 1:
-        also = " or (time, 2), positions x and y" if drawn in ("map", "plane") else ""
+        also = " or (time, 2), positions x and y" if plane is not None else ""
         raise ValueError(f"states has shape {array.shape}, expected (time,), indices of states{also}")
-    n_states = env.mdp.n_states if isinstance(env, Environment) else len(picture.positions)
+    n_states = env.mdp.n_states if isinstance(env, Environment) else len(() if plane is None else plane.positions)
     if not n_states:
         raise ValueError(f"env {env.name!r} has no positions of states, expected states of shape (time, 2), x and y")
     check_index("states", array, n_states, "state")
     horizon = env.mdp.horizon if isinstance(env, Environment) else None
     if horizon is not None and len(array) > horizon + 1:
         raise ValueError(f"states has {len(array)} entries, expected at most {horizon + 1}, one episode")
-    if drawn in ("map", "plane"):
-        return array, np.asarray(picture.positions, float)[array]
+    if plane is not None:
+        return array, np.asarray(plane.positions, float)[array]
     time = np.arange(len(array))
     rank = order_of(n_states, picture)[array]
     return array, np.stack([rank, time] if drawn == "layers" else [time, rank], -1)
@@ -216,24 +229,24 @@ def _check_on_map(picture: Picture, points: np.ndarray) -> None:
         raise ValueError(f"states[{t}] is {spot}, expected a place on the map of {width} columns and {height} lines")
 
 
-def _jumps(env: Any, indices: np.ndarray | None, points: np.ndarray, longest: float | None) -> np.ndarray:
-    """Bool[T-1]: the moves that are no part of a way."""
+def _jumps(env: Drawable, indices: np.ndarray | None, points: np.ndarray, longest: float | None) -> np.ndarray:
+    """Bool[T-1]: the moves that no transition of the environment makes."""
     length = np.linalg.norm(np.diff(points, axis=0), axis=-1)
     if longest is not None:
         check_number("longest", longest, lambda x: x > 0, "a number greater than zero")
         return length > longest
+    cells = None if env.picture is None else env.picture.cells
     jumps, starts = np.zeros(len(length), bool), np.zeros(len(length), bool)
     if indices is not None and isinstance(env, Environment):
         jumps = ~_possible(env.mdp, indices)
         starts = np.asarray(env.mdp.initial)[indices[1:]] > 0
-    elif env.picture.cells is not None:
-        starts = np.array([_cell(env.picture.cells, point) == START for point in points[1:]], bool)
-    on_map = env.picture is not None and env.picture.cells is not None
-    return jumps | (on_map & starts & (length > _NEAR))
+    elif cells is not None:
+        starts = np.array([_cell(cells, point) == START for point in points[1:]], bool)
+    return jumps | ((cells is not None) & starts & (length > _NEAR))
 
 
 def _cell(cells: tuple[str, ...], point: np.ndarray) -> str:
-    """What a point of the map stands on."""
+    """The character of the map at a point."""
     x, y = np.rint(point).astype(int)
     return cells[y][x : x + 1] if y < len(cells) else ""
 
@@ -251,7 +264,7 @@ def _possible(mdp: MDP | SparseMDP, states: np.ndarray) -> np.ndarray:
     return np.any(likely & legal, axis=-1)
 
 
-def _name_states(axes: "Axes", env: Any, names: Any) -> None:
+def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | None) -> None:
     """The states in their order on the y axis, at most 20 of them with a name."""
     states = _names("names", names, env.mdp.n_states)
     order = np.argsort(order_of(len(states), env.picture))
@@ -260,7 +273,7 @@ def _name_states(axes: "Axes", env: Any, names: Any) -> None:
     axes.set(xlabel="step", ylabel="state", ylim=(-0.5, len(states) - 0.5))
 
 
-def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", Any]:
+def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in; a figure of its own has this size in inches."""
     from matplotlib.figure import Figure
 
@@ -355,7 +368,14 @@ def draw_over_time(axes: "Axes", places: np.ndarray, jumps: np.ndarray) -> None:
     _extend_legend(axes, bool(jumps.any()))
 
 
-def _shades(number: int) -> dict[str, Any]:
+class Shades(TypedDict):
+    """How a number becomes a colour: the arguments of a matplotlib collection."""
+
+    cmap: "ListedColormap"
+    norm: "Normalize"
+
+
+def _shades(number: int) -> Shades:
     """Colours of time: dark first, then light, none too light for a white map."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap, Normalize
@@ -364,7 +384,7 @@ def _shades(number: int) -> dict[str, Any]:
     return {"cmap": shades, "norm": Normalize(0, max(number - 1, 1))}
 
 
-def _draw_bar(axes: "Axes", dots: Any) -> None:
+def _draw_bar(axes: "Axes", dots: "PathCollection") -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step", ticks=MaxNLocator(integer=True))

@@ -1,19 +1,22 @@
 """Figures of results: regret, values, a posterior, learning curves, visits. matplotlib is loaded when one is drawn."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from bayes_mdp.experiments.intervals import NORMAL_QUANTILE, half_width
-from bayes_mdp.mdp import CanCount, CanMean
+from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_name, check_number, first_index
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.typing import ColorType
 
 
 def plot_regret(
@@ -53,19 +56,31 @@ def plot_regret(
     return figure
 
 
-def by_name(results: Any) -> dict[str, Any]:
-    """The results by name; a single one has none. A Dataset is a Mapping too, of its variables."""
-    single = not isinstance(results, Mapping) or hasattr(results, "data_vars")
-    return {"": results} if single else dict(results)
+def by_name(results: "xr.Dataset | Mapping[str, xr.Dataset]") -> "dict[str, xr.Dataset]":
+    """The results by name; a single one has the name ""."""
+    import xarray as xr
+
+    # A Dataset is a Mapping too, of its variables.
+    if isinstance(results, xr.Dataset) or not isinstance(results, Mapping):
+        return {"": results}
+    return dict(results)
 
 
-def _place(axes: Any) -> tuple[Any, Any]:
+def _place(axes: "Axes | None") -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in."""
-    return _axes() if axes is None else (axes.figure, axes)
+    if axes is not None:
+        return axes.figure, axes  # pyright: ignore[reportReturnType] - a figure, or a part of one that draws alike
+    figure, (own,) = _axes()
+    return figure, own
 
 
 def plot_values(
-    values: Any, *, truth: Any = None, names: Any = None, level: float = 0.95, axes: "Axes | None" = None
+    values: ArrayLike,
+    *,
+    truth: ArrayLike | None = None,
+    names: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+    axes: "Axes | None" = None,
 ) -> "Figure":
     """Values of states: medians and central intervals over draws.
 
@@ -99,7 +114,17 @@ def plot_values(
     return figure
 
 
-def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":
+@runtime_checkable
+class HasTables(CanMean, CanCount, Protocol):
+    """A belief with a mean and counts over a space."""
+
+    @property
+    def space(self) -> StateActionSpace:
+        """Sizes and names."""
+        ...
+
+
+def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     """A posterior over an MDP: mean transition probabilities by action, mean rewards, visits.
 
     Args:
@@ -107,7 +132,7 @@ def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":
         step: which step, where rows depend on it.
 
     Raises:
-        ValueError: `step` is none of the posterior's.
+        ValueError: the posterior has no such step.
     """
     for ability in (CanMean, CanCount):
         require_ability(posterior, ability, "plot_posterior")
@@ -116,11 +141,12 @@ def plot_posterior(posterior: Any, *, step: int = 0) -> "Figure":
     if not 0 <= step < (space.horizon or 1):
         raise ValueError(f"step is {step}, expected an index from 0 to {(space.horizon or 1) - 1}")
     mean = posterior.mean_mdp().at(step)
+    rows = mean.to_dense().transition_probs if isinstance(mean, SparseMDP) else mean.transition_probs
     visits = np.asarray(posterior.visit_counts())
     visits = visits if space.horizon is None else visits[step]
     figure, axes = _axes(space.n_actions + 2)
     for a, name in enumerate(space.action_names):
-        _table(axes[a], mean.transition_probs[:, a], f"P(next state), action {name}", "next state", space.state_names)
+        _table(axes[a], rows[:, a], f"P(next state), action {name}", "next state", space.state_names)
         axes[a].images[0].set_clim(0.0, 1.0)
     _table(axes[-2], mean.reward, "mean reward", "action", space.action_names)
     _table(axes[-1], visits, "visits", "action", space.action_names)
@@ -138,17 +164,16 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return values.mean(0), half_width(values, level)
 
 
-def _axes(columns: int = 1) -> tuple["Figure", Any]:
-    """A figure that belongs to nobody else: no global state of pyplot is touched."""
+def _axes(columns: int = 1) -> tuple["Figure", "list[Axes]"]:
+    """A figure of its own with a row of axes: pyplot's global state is not changed."""
     from matplotlib.figure import Figure
 
     width = 6.4 if columns == 1 else 3.2 * columns
     figure = Figure(figsize=(width, 4.0), layout="constrained")
-    axes = figure.subplots(1, columns)
-    return figure, axes
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 
-def _table(axes: "Axes", values: Any, title: str, xlabel: str, names: Any) -> None:
+def _table(axes: "Axes", values: ArrayLike, title: str, xlabel: str, names: Sequence[Hashable]) -> None:
     image = axes.imshow(np.asarray(values), aspect="auto", cmap="viridis")
     axes.figure.colorbar(image, ax=axes, fraction=0.05)
     axes.set_title(title)
@@ -156,7 +181,7 @@ def _table(axes: "Axes", values: Any, title: str, xlabel: str, names: Any) -> No
     _ticks(axes.xaxis, names, 8)
 
 
-def _ticks(axis: Any, names: Any, most: int = 20) -> None:
+def _ticks(axis: "Axis", names: Sequence[Hashable], most: int = 20) -> None:
     """Names on the axis, thinned to at most `most`."""
     every = max(1, -(-len(names) // most))
     axis.set_ticks(range(0, len(names), every), [str(name) for name in names[::every]])
@@ -204,7 +229,7 @@ def plot_training(
     return figure  # pyright: ignore[reportReturnType]
 
 
-def _band(where: Any, x: np.ndarray, values: np.ndarray, name: str) -> str:
+def _band(where: "Axes", x: np.ndarray, values: np.ndarray, name: str) -> "ColorType":
     known = np.isfinite(values).any(0)
     mean = np.nanmean(values[:, known], 0)
     (line,) = where.plot(x[known], mean, label=name or None)
@@ -219,7 +244,7 @@ def _half(values: np.ndarray) -> float:
     return float(half_width(values)) if len(values) > 1 else 0.0
 
 
-def _points(where: Any, result: "xr.Dataset", color: str) -> None:
+def _points(where: "Axes", result: "xr.Dataset", color: "ColorType") -> None:
     scores = result["evaluation_score"].to_numpy()
     known = np.isfinite(scores).any(0)
     where.plot(

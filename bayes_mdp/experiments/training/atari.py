@@ -21,11 +21,11 @@ def atari(
 
     An observation is the last four frames [4, 84, 84], grey, the newest one last, zeros before the first; each is the
     maximum of two, four frames of the emulator to an action; an episode begins with up to 30 idle frames; actions are
-    those that the game knows; none is repeated at random.
+    those that the game has; none is repeated at random.
 
-    In training rewards are clipped to [-1, 1] for the learner, and a life lost terminates for the learner while the
-    game goes on (`episodic_life` of ale-py would begin another game with all lives, so that no agent ever saw its
-    second life; lives are read here instead). What is reported is the unclipped score of whole games. In evaluation
+    In training rewards are clipped to [-1, 1] for the learner, and a lost life terminates for the learner while the
+    game goes on (`episodic_life` of ale-py would begin another game with all lives, so that an agent would never play
+    its second life; lives are read here instead). What is reported is the unclipped score of whole games. In evaluation
     nothing is clipped, and lives do not count.
 
     Args:

@@ -1,35 +1,36 @@
 """Training and evaluation in environments on the host (Gymnasium, Atari): two compiled programs an iteration.
 
-The same agents, random numbers, `Now` and `Seen` as in the compiled loop. The state of a host environment cannot be
-stored, so a checkpoint keeps how it came about: at an anchor all environments are reset with a seed that depends on
-(seed, number of the anchor), and the actions since are kept. `restore_host` plays them again.
+The same agents, random numbers, `TrainState` and `StepReport` as in the compiled loop. The state of a host environment
+cannot be stored, so a checkpoint keeps how it was reached: at an anchor all environments are reset with a seed that
+depends on (seed, number of the anchor), and the actions since are kept. `restore_host` plays them again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec
 from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
 from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_bytes_fit
-from bayes_mdp.experiments.training.training_loop import Episode, Now, Seen, choose, keys_of
+from bayes_mdp.experiments.training.training_loop import Episode, StepReport, TrainState, choose, keys_of
 from bayes_mdp.experiments.training.vector_env import HostEnv
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import check_count
 
-_ON_HOST = ("world", "observation", "started", "episode")  # fields of `Now` that are numpy arrays
+_ON_HOST = ("env_state", "observation", "started", "episode")  # fields of `TrainState` that are numpy arrays
 
 ANCHOR_STEPS = 250_000
-"""Environment steps from one anchor to the next if nobody says: a million frames of Atari."""
+"""Environment steps from one anchor to the next by default: a million frames of Atari."""
 
 
 class Played(NamedTuple):
-    """How the environments came to where they are: `Now.world`.
+    """How the environments reached their states: `TrainState.env_state`.
 
     Args:
         seed: of the run.
@@ -46,8 +47,8 @@ class Played(NamedTuple):
 
 def begin_host(
     key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, num_rows: int, anchor_every: int | None = None
-) -> Now:
-    """Everything before the first iteration, as `loop.begin` for an environment in JAX; it resets the environments.
+) -> TrainState:
+    """The state before the first iteration, as `training_loop.begin` in JAX; it resets the environments.
 
     Args:
         key: of the run.
@@ -64,21 +65,21 @@ def begin_host(
     every = max(ANCHOR_STEPS // num_envs, 1) if anchor_every is None else anchor_every
     check_count("anchor_every", every)
     stack = env.rules.stack
-    key_learner, key_memory, key_world = jax.random.split(key, 3)
+    key_learner, key_memory, key_env = jax.random.split(key, 3)
     spec = env.spec
 
-    def fresh() -> tuple[Any, Any, Replay]:
+    def fresh() -> tuple[PyTree, PyTree, Replay]:
         learner, memory = agent.init(key_learner, spec), agent.begin(key_memory, spec)
         return learner, memory, empty_replay(num_rows, row_of(agent, spec, stack), stack)
 
     learner, memory, replay = jax.jit(fresh)()
-    seed = np.asarray(jax.random.bits(key_world) >> 1).astype(np.int32)
+    seed = np.asarray(jax.random.bits(key_env) >> 1).astype(np.int32)
     kind = np.uint8 if spec.n_actions <= 256 else np.int32
     yes = np.ones(num_envs, bool)
-    world = Played(seed, np.zeros((), np.int32), np.zeros((every, num_envs), kind), yes)
-    nought: Any = (np.zeros(num_envs, np.float32), np.zeros(num_envs, np.int32))
-    start: Any = (learner, memory, replay, world, env.reset(anchor_seed(seed, 0)), yes, Episode(*nought))
-    return Now(*start)
+    env_state = Played(seed, np.zeros((), np.int32), np.zeros((every, num_envs), kind), yes)
+    zeros: Any = (np.zeros(num_envs, np.float32), np.zeros(num_envs, np.int32))
+    start: Any = (learner, memory, replay, env_state, env.reset(anchor_seed(seed, 0)), yes, Episode(*zeros))
+    return TrainState(*start)
 
 
 def row_of(agent: NeuralAgent, spec: Spec, stack: Stack | None = None) -> Row:
@@ -87,28 +88,34 @@ def row_of(agent: NeuralAgent, spec: Spec, stack: Stack | None = None) -> Row:
 
     def row() -> Row:
         learner, memory = agent.init(jax.random.key(0), spec), agent.begin(jax.random.key(0), spec)
-        seen = jnp.zeros((num_envs, *spec.observation_shape), spec.observation_dtype)
+        first = jnp.zeros((num_envs, *spec.observation_shape), spec.observation_dtype)
         no, iteration = jnp.zeros(num_envs, bool), jnp.zeros((), jnp.int32)
-        extra = agent.act(jax.random.key(0), learner, memory, seen, ~no, iteration).extra
+        extra = agent.act(jax.random.key(0), learner, memory, first, ~no, iteration).extra
         number = jnp.zeros(num_envs, jnp.float32)
-        return Row(seen, number.astype(jnp.int32), number, no, no, extra, no if stack is not None else None)
+        return Row(first, number.astype(jnp.int32), number, no, no, extra, no if stack is not None else None)
 
     return jax.eval_shape(row)
 
 
-def anchor_seed(seed: Any, number: int) -> int:
+def anchor_seed(seed: IntScalar, number: int) -> int:
     """The seed that the environments are reset with at an anchor."""
     return int(np.random.SeedSequence((int(seed), number)).generate_state(1)[0] >> 2)
 
 
-def run_chunk_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now, iterations: Any) -> tuple[Now, Seen]:
-    """Iterations in turn; of what is seen, a row each: `loop.run_chunk` on the host.
+def run_chunk_host(
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    env: HostEnv,
+    now: TrainState,
+    iterations: Sequence[int] | Int[AnyArray, " T"],
+) -> tuple[TrainState, StepReport]:
+    """A loop over iterations, `training_loop.run_chunk` on the host; reports have a leading axis of iterations.
 
-    An iteration is one step of every environment, and what is learnt from it. `now` is used up: its arrays are given
-    to the programs that write in place.
+    An iteration is one step of every environment, and what is learnt from it. `now` is donated: the compiled programs
+    write into its arrays.
 
     Raises:
-        ValueError: `iterations` are not the next ones; what the environment answers cannot be learnt from.
+        ValueError: `iterations` are not the next ones; rewards or observations are no numbers, or of another shape.
     """
     now = now._replace(**{name: jax.tree.map(np.array, getattr(now, name)) for name in _ON_HOST})
     rows: list[_Reported] = []
@@ -118,12 +125,12 @@ def run_chunk_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Now
     (names,) = rows[0].watched
     watched = np.stack([np.asarray(row.watched[names]) for row in rows])
     series: Any = {name: watched[:, i] for i, name in enumerate(names)}
-    seen: Any = [np.stack(column) for column in list(zip(*rows, strict=True))[:3]]
-    return now, Seen(seen[0], seen[1], seen[2], series)
+    reports: Any = [np.stack(column) for column in list(zip(*rows, strict=True))[:3]]
+    return now, StepReport(reports[0], reports[1], reports[2], series)
 
 
 class _Reported(NamedTuple):
-    """`Seen` of one iteration; what is watched is one array, its names are the key: one transfer from the device."""
+    """`StepReport` of one iteration; `watched` is one array under the names of its entries: one transfer a step."""
 
     ended: np.ndarray
     score: np.ndarray
@@ -131,48 +138,52 @@ class _Reported(NamedTuple):
     watched: dict[tuple[str, ...], Array]
 
 
-def step_host(key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: Any, iteration: int) -> tuple[Now, _Reported]:
-    """One iteration, as `loop.iterate`; what the host keeps are numpy arrays, of which `world.actions` is written."""
-    world: Played = now.world
-    if iteration != world.iteration:
-        raise ValueError(f"iteration is {iteration}, expected {world.iteration}, the next one of this state")
-    count, every = np.int32(iteration), len(world.actions)
+def step_host(
+    key: PRNGKeyArray, agent: NeuralAgent, env: HostEnv, now: TrainState, iteration: int
+) -> tuple[TrainState, _Reported]:
+    """One iteration, as `training_loop.iterate`. `env_state.actions` is written in place."""
+    env_state: Played = now.env_state
+    if iteration != env_state.iteration:
+        raise ValueError(f"iteration is {iteration}, expected {env_state.iteration}, the next one of this state")
+    count, every = np.int32(iteration), len(env_state.actions)
     choice = _act(key, agent, now.learner, now.memory, now.observation, now.started, count)
     action = np.asarray(choice.action)
     step: Any = env.step(action)
-    world.actions[iteration % every] = action
+    env_state.actions[iteration % every] = action
+    # At an anchor the environments are reset: episodes under way count as truncated for the learner.
     anchored = (iteration + 1) % every == 0
     truncated = step.truncated | ~step.terminated if anchored else step.truncated
-    fresh: Any = None if now.replay.stack is None else world.fresh
+    fresh: Any = None if now.replay.stack is None else env_state.fresh
     row = Row(now.observation, choice.action, step.reward, step.terminated, truncated, choice.extra, fresh)
     learner, replay, watched = _learn(key, agent, now.learner, choice.memory, now.replay, row, count)
     score, length = now.episode.score + step.score, now.episode.length + step.happened.astype(np.int32)
     observation, started, fresh, over = step.observation, step.started, step.fresh, step.ended
     if anchored:
-        observation = env.reset(anchor_seed(world.seed, (iteration + 1) // every))
+        observation = env.reset(anchor_seed(env_state.seed, (iteration + 1) // every))
         started = fresh = over = np.ones(env.num_envs, bool)
-    played = Played(world.seed, np.asarray(iteration + 1, np.int32), world.actions, fresh)
+    played = Played(env_state.seed, np.asarray(iteration + 1, np.int32), env_state.actions, fresh)
     running: Any = (np.where(over, np.float32(0), score), np.where(over, np.int32(0), length))
     later: Any = (learner, choice.memory, replay, played, observation, started, Episode(*running))
-    return Now(*later), _Reported(step.ended, score, length, watched)
+    return TrainState(*later), _Reported(step.ended, score, length, watched)
 
 
-def restore_host(env: HostEnv, now: Now) -> None:
+def restore_host(env: HostEnv, now: TrainState) -> None:
     """Bring the environments to where a restored state left them: the last anchor, and the actions since.
 
     Raises:
-        ValueError: they come out elsewhere.
+        ValueError: they reach other states.
     """
-    world: Played = jax.tree.map(np.asarray, now.world)
-    number, since = divmod(int(world.iteration), len(world.actions))
-    observation, fresh = env.reset(anchor_seed(world.seed, number)), np.ones(env.num_envs, bool)
-    for action in world.actions[:since]:
+    env_state: Played = jax.tree.map(np.asarray, now.env_state)
+    number, since = divmod(int(env_state.iteration), len(env_state.actions))
+    observation, fresh = env.reset(anchor_seed(env_state.seed, number)), np.ones(env.num_envs, bool)
+    # The reset has the seed of the anchor, so the same actions lead to the same states.
+    for action in env_state.actions[:since]:
         step = env.step(action)
         observation, fresh = step.observation, step.fresh
-    same = (observation == np.asarray(now.observation)).reshape(env.num_envs, -1).all(1) & (fresh == world.fresh)
+    same = (observation == np.asarray(now.observation)).reshape(env.num_envs, -1).all(1) & (fresh == env_state.fresh)
     if not same.all():
         raise ValueError(
-            f"environment {int(np.argmin(same))} of {env.name} comes out elsewhere after the same seed and {since} "
+            f"environment {int(np.argmin(same))} of {env.name} reaches another state after the same seed and {since} "
             "actions: it is not deterministic given both, so the run cannot be resumed"
         )
 
@@ -181,8 +192,8 @@ def restore_host(env: HostEnv, now: Now) -> None:
 def _act(
     key: PRNGKeyArray,
     agent: NeuralAgent,
-    learner: Any,
-    memory: Any,
+    learner: PyTree,
+    memory: PyTree,
     observation: Array,
     started: Bool[Array, " E"],
     iteration: Int[Array, ""],
@@ -195,26 +206,26 @@ def _act(
 def _learn(
     key: PRNGKeyArray,
     agent: NeuralAgent,
-    learner: Any,
-    memory: Any,
+    learner: PyTree,
+    memory: PyTree,
     replay: Replay,
     row: Row,
     iteration: Int[Array, ""],
-) -> tuple[Any, Replay, dict[tuple[str, ...], Array]]:
+) -> tuple[PyTree, Replay, dict[tuple[str, ...], Array]]:
     key_learn = keys_of(key, iteration)[3]
     replay = add(replay, iteration, row)
     learner, watched = agent.learn(key_learn, learner, memory, replay, iteration)
-    names = tuple(sorted(watched))
+    names = tuple(sorted(watched))  # keys of a dictionary are static: the names pass through `jit`
     return learner, replay, {names: jnp.stack([watched[name] for name in names])}
 
 
 def play_host(
-    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: HostEnv, epsilon: float | None, num_steps: int
+    key: PRNGKeyArray, agent: NeuralAgent, learner: PyTree, env: HostEnv, epsilon: float | None, num_steps: int
 ) -> np.ndarray:
     """Scores of the episodes that ended in so many steps of all the environments together. Host side."""
-    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    key_memory, key_env, key_steps = jax.random.split(key, 3)
     memory = agent.begin(key_memory, env.spec)
-    observation = env.reset(int(jax.random.bits(key_world) >> 2))
+    observation = env.reset(int(jax.random.bits(key_env) >> 2))
     started, score, found = np.ones(env.num_envs, bool), np.zeros(env.num_envs), []
     for t in range(-(-num_steps // env.num_envs)):
         chance = jax.random.fold_in(key_steps, t)
@@ -263,7 +274,7 @@ class HostEngine:
         """There is no map."""
         return None
 
-    def begin(self) -> Now:
+    def begin(self) -> TrainState:
         """Everything before the first iteration; refuses a replay that does not fit."""
         stack = self._env.rules.stack
         row = row_of(self._agent, self._env.spec, stack)
@@ -271,33 +282,33 @@ class HostEngine:
         check_bytes_fit(size, f"{self._num_rows * self._env.num_envs:,} transitions")
         return begin_host(self._begin_key, self._agent, self._env, self._num_rows)
 
-    def chunk(self, state: Now, first: int, number: int) -> tuple[Now, Seen]:
+    def chunk(self, state: TrainState, first: int, number: int) -> tuple[TrainState, StepReport]:
         """So many iterations, from `first` on."""
-        state, seen = run_chunk_host(self._run_key, self._agent, self._env, state, range(first, first + number))
-        return state, jax.tree.map(lambda x: np.asarray(x)[None], seen)
+        state, report = run_chunk_host(self._run_key, self._agent, self._env, state, range(first, first + number))
+        return state, jax.tree.map(lambda x: np.asarray(x)[None], report)
 
-    def evaluate(self, state: Now, number: int) -> list[np.ndarray]:
+    def evaluate(self, state: TrainState, number: int) -> list[np.ndarray]:
         """The scores of the episodes of the evaluation with this number."""
         plan = self._options.evaluation
         assert isinstance(plan, Evaluation) and self._evaluation_env is not None
         key = jax.random.fold_in(self._key_play, number)
         return [play_host(key, self._agent, state.learner, self._evaluation_env, plan.epsilon, plan.steps)]
 
-    def learner(self, state: Now) -> Any:
+    def learner(self, state: TrainState) -> PyTree:
         """What was learnt."""
         return jax.tree.map(lambda x: x[None], state.learner)
 
-    def arrays(self, state: Now) -> dict[str, Any]:
+    def arrays(self, state: TrainState) -> dict[str, AnyArray]:
         """All of the state by name; what was learnt has an axis of seeds, as in `CompiledEngine`."""
         return named_arrays(state._replace(learner=self.learner(state)))
 
-    def restore(self, arrays: Mapping[str, Any], where: str) -> Now:
+    def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
         """The state that `arrays` gave; the environments are played to where they were."""
         fresh = begin_host(self._begin_key, self._agent, self._env, self._num_rows)
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
         del fresh
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), shapes.learner)
-        filled: Now = fill(shapes._replace(learner=one), arrays, where)
+        filled: TrainState = fill(shapes._replace(learner=one), arrays, where)
         state = filled._replace(
             learner=jax.tree.map(lambda x: x[0], filled.learner),
             **{name: jax.tree.map(np.array, getattr(filled, name)) for name in _ON_HOST},

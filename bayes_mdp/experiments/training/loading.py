@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -28,7 +28,7 @@ _LEARNER = ".learner"
 _READ = ("agent", "env", "num_seeds", "options")
 
 
-def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
+def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment | HostEnv) -> Training:
     """What `train` has kept in a folder, from its newest checkpoint.
 
     Args:
@@ -44,12 +44,13 @@ def load_training(path: str | Path, agent: NeuralAgent, env: Any) -> Training:
     configuration = read_configuration(path)
     missing = next((name for name in _READ if name not in configuration), None)
     if missing is not None:
-        raise ValueError(f"{path} holds the training of another version, which does not say {missing!r}")
+        raise ValueError(f"{path} holds the training of another version, without {missing!r} in its configuration")
     for name, mine in (("agent", describe(agent, "agent")), ("env", describe_env(env))):
         difference = first_difference(configuration[name], json.loads(json.dumps(mine)), name)
         if difference is not None:
             raise ValueError(f"{path} holds another training: {difference}")
     folder = Path(path) / "checkpoints"
+    # Shapes come from `agent.init` without running it; the checkpoint fills them.
     newest = max(finished(folder), default=None)
     if newest is None:
         raise FileNotFoundError(f"{path} holds no checkpoint yet")
@@ -105,10 +106,13 @@ def evaluate_agent(
     )
 
 
-def _scores(training: Training, env: Any, how: Evaluation, key: PRNGKeyArray) -> list[np.ndarray]:
+def _scores(
+    training: Training, env: ObservedEnvironment | HostEnv, how: Evaluation, key: PRNGKeyArray
+) -> list[np.ndarray]:
     """Of the episodes that ended, of each seed."""
     keys = jax.random.split(key, training.dataset.sizes["seed"])
     if isinstance(env, HostEnv):
+        # One seed after the other: a host environment has no axis of seeds.
         learners = [jax.tree.map(lambda x, i=i: x[i], training.learner) for i in range(len(keys))]
         return [
             play_host(one, training.agent, learner, env, how.epsilon, how.steps)

@@ -3,26 +3,29 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 
 from bayes_mdp.agents.neural import MLP, NEURAL_AGENTS, Trunk
+from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.agents.neural.convolutions import MinAtarConv, NatureConv
 from bayes_mdp.envs import ENVS, OBSERVED
 from bayes_mdp.envs.observed.gymnax_env import gymnax_env
 from bayes_mdp.envs.observed.one_hot_observations import one_hot
 from bayes_mdp.experiments.registry_names import find_environment
 from bayes_mdp.experiments.training.vector_env import HostEnv, host_env
-from bayes_mdp.mdp import Environment
+from bayes_mdp.mdp import Environment, ObservedEnvironment
 from bayes_mdp.mdp.validation import check_name, did_you_mean
 
 TRUNKS = {"minatar": MinAtarConv, "nature": NatureConv}
+Record = TypeVar("Record")
+
 HOSTED = ("atari", "gymnasium")
 """Environments that are stepped on the host, by the word before the colon."""
 
 
-def find_neural_agent(name: str, settings: Sequence[str] = ()) -> Any:
+def find_neural_agent(name: str, settings: Sequence[str] = ()) -> NeuralAgent:
     """A deep agent; `settings` are "field=value", fields of fields with dots: "learning.batch_size=32".
 
     A value is JSON, or the name of a trunk: "mlp:64,64", "minatar", "nature".
@@ -53,10 +56,10 @@ def find_trunk(text: str) -> Trunk:
     return TRUNKS[text]()
 
 
-def find_observed(name: str) -> Any:
+def find_observed(name: str) -> ObservedEnvironment:
     """An environment for a deep agent.
 
-    "deep_sea:20" and other names of `OBSERVED`; a tabular environment of `ENVS`, seen one-hot; "gymnax:NAME".
+    "deep_sea:20" and other names of `OBSERVED`; a tabular environment of `ENVS`, observed one-hot; "gymnax:NAME".
     What is stepped on the host ("atari:GAME", "gymnasium:ID") is made by `find_hosted`.
 
     Raises:
@@ -83,7 +86,7 @@ def is_hosted(name: str) -> bool:
 
 
 def find_hosted(name: str, num_envs: int, *, import_module: bool = False) -> tuple[HostEnv, HostEnv]:
-    """Environments on the host: to learn in, and to be tried in.
+    """Environments on the host: one for training and one for evaluation.
 
     Args:
         name: "atari:GAME" or "gymnasium:ID".
@@ -98,14 +101,14 @@ def find_hosted(name: str, num_envs: int, *, import_module: bool = False) -> tup
         from bayes_mdp.experiments.training.atari import atari
 
         return atari(argument, num_envs), atari(argument, num_envs, evaluation=True)
-    learnt, tried = (host_env(argument, num_envs, import_module=import_module) for _ in range(2))
-    return learnt, tried
+    training, evaluation = (host_env(argument, num_envs, import_module=import_module) for _ in range(2))
+    return training, evaluation
 
 
-def _with(record: Any, path: list[str], text: str, whole: str) -> Any:
+def _with(record: Record, path: list[str], text: str, whole: str) -> Record:
     """The record with one field changed, through its constructor, which checks it."""
     names = [field.name for field in dataclasses.fields(record)] if isinstance(record, eqx.Module) else []
-    if path[0] not in names:
+    if not isinstance(record, eqx.Module) or path[0] not in names:
         kind = type(record).__name__
         raise ValueError(
             f"setting {whole!r}: {kind} has no field {path[0]!r}, expected one of {', '.join(names)}"
@@ -116,7 +119,7 @@ def _with(record: Any, path: list[str], text: str, whole: str) -> Any:
     return dataclasses.replace(record, **{path[0]: new})
 
 
-def _value(old: Any, text: str, whole: str) -> Any:
+def _value(old: object, text: str, whole: str) -> object:
     if hasattr(type(old), "num_features"):
         return find_trunk(text)
     try:

@@ -1,8 +1,7 @@
 """Agents with the settings of the papers on Atari."""
 
-from typing import Any
-
 from bayes_mdp.agents.neural import DQN, BonusDQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
+from bayes_mdp.agents.neural.contract import NeuralAgent
 from bayes_mdp.agents.neural.convolutions import NatureConv
 from bayes_mdp.mdp.validation import check_name
 
@@ -28,7 +27,7 @@ def mnih_learning(learning_starts: int = 50_000) -> QLearning:
     )
 
 
-def atari_agent(name: str, *, beta: float = 0.01, learning_starts: int = 50_000) -> Any:
+def atari_agent(name: str, *, beta: float = 0.01, learning_starts: int = 50_000) -> NeuralAgent:
     """An agent of [UBE18] section 5.1, on Mnih's network and learning.
 
     Args:

@@ -1,18 +1,18 @@
-"""`train`: a deep agent in an environment, many seeds, with checkpoints; the same call goes on from the last one."""
+"""`train`: a deep agent in an environment, many seeds, with checkpoints; the same call resumes from the last one."""
 
 import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import NeuralAgent, Values
 from bayes_mdp.experiments.describe import describe, describe_key, versions
@@ -30,24 +30,26 @@ from bayes_mdp.mdp.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
+    from jaxlib._jax import Device
 
 CURVES = "curves.nc"
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None  # what `signal.signal` takes and returns
 
 
-class Stops:
-    """Context manager. `asked` is the signal that came, or None; the second Ctrl-C interrupts at once.
+class StopSignals:
+    """Context manager that records a stop signal; the second Ctrl-C interrupts at once.
 
-    Outside the main thread signals are none of its business.
+    `received` is the signal, or None. Outside the main thread no handler is installed.
     """
 
     def __init__(self) -> None:
-        self.asked: int | None = None
-        self._before: dict[int, Any] = {}
+        self.received: int | None = None
+        self._before: dict[int, _Handler] = {}
 
-    def __enter__(self) -> "Stops":
+    def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
@@ -59,9 +61,9 @@ class Stops:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.asked == signal.SIGINT:
+        if number == signal.SIGINT and self.received == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = number
+        self.received = number
 
 
 @dataclass(frozen=True)
@@ -70,21 +72,22 @@ class Training:
 
     Args:
         dataset: curves [seed, checkpoint] over environment steps: `score` and `length` of the episodes that ended
-            since the checkpoint before, `loss` and what else the agent watches; `episode_score`, `episode_step`,
-            `episode_length` [seed, episode], padded with nan; `evaluation_score` [seed, evaluation]; `visits`
-            [seed, frame, row, column] where the environment has a map. Attributes: configuration, versions, key.
-        learner: what was learnt, a tree of arrays [seed ...].
-        agent: who learnt it.
-        finished: False where it was asked to stop (SIGTERM): the same call goes on.
+            since the checkpoint before, `loss` and the other numbers that the agent records; `episode_score`,
+            `episode_step`, `episode_length` [seed, episode], padded with nan; `evaluation_score`
+            [seed, evaluation]; `visits` [seed, frame, row, column] where the environment has a map. Attributes:
+            configuration, versions, key.
+        learner: parameters and posteriors, a tree of arrays [seed ...].
+        agent: the agent that was trained.
+        finished: False where SIGTERM stopped it; the same call resumes.
     """
 
     dataset: "xr.Dataset"
-    learner: Any
+    learner: PyTree
     agent: NeuralAgent
     finished: bool
 
     def values(self, observation: Array, seed: int = 0) -> Values:
-        """Q, its standard deviation and u at observations [B ...], as the agent of one seed sees them."""
+        """Q, its standard deviation and u at observations [B ...], for the learner of one seed."""
         return self.agent.values(jax.tree.map(lambda x: x[seed], self.learner), observation)
 
 
@@ -137,10 +140,11 @@ def train(
             engine: Engine = HostEngine(agent, env, evaluation_env, options, key)
         else:
             engine = CompiledEngine(agent, env, num_seeds, options, key)
-        return _Session(engine, agent, _Plan(num_steps, num_seeds, options), path, _configuration(locals())).run()
+        configuration = _configuration(agent, env, evaluation_env, num_seeds, options, key)
+        return _Session(engine, agent, _Plan(num_steps, num_seeds, options), path, configuration).run()
 
 
-def device_of(name: str) -> Any:
+def device_of(name: str) -> "Device":
     """The first device of that kind.
 
     Raises:
@@ -152,7 +156,7 @@ def device_of(name: str) -> Any:
         raise ValueError(f"device is {name!r}, expected one that this JAX has: {jax.default_backend()}") from error
 
 
-def _check(agent: Any, env: Any, num_steps: int, num_seeds: int, key: Any) -> None:
+def _check(agent: object, env: object, num_steps: int, num_seeds: int, key: object) -> None:
     if not isinstance(agent, NeuralAgent):
         raise TypeError(f"agent is {type(agent).__name__}, expected a deep agent (bayes_mdp.agents.neural)")
     if not isinstance(env, (ObservedEnvironment, HostEnv)):
@@ -172,20 +176,27 @@ def _check_host(num_seeds: int, options: TrainOptions, evaluation_env: HostEnv |
         raise ValueError("evaluation_env is None, expected the environments to evaluate in")
 
 
-def _configuration(said: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON values of everything that the numbers depend on; how long it is trained is not among them."""
+def _configuration(
+    agent: NeuralAgent,
+    env: ObservedEnvironment | HostEnv,
+    evaluation_env: HostEnv | None,
+    num_seeds: int,
+    options: TrainOptions,
+    key: PRNGKeyArray,
+) -> dict[str, object]:
+    """JSON values of everything that the numbers depend on; the length of the training is not among them."""
     return {
-        "agent": describe(said["agent"], "agent"),
-        "env": describe_env(said["env"]),
-        "evaluation_env": None if said["evaluation_env"] is None else describe_env(said["evaluation_env"]),
-        "num_seeds": said["num_seeds"],
-        "options": describe(said["options"].without_rhythm()),
-        "key": describe_key(said["key"]),
+        "agent": describe(agent, "agent"),
+        "env": describe_env(env),
+        "evaluation_env": None if evaluation_env is None else describe_env(evaluation_env),
+        "num_seeds": num_seeds,
+        "options": describe(options.identity_fields()),
+        "key": describe_key(key),
         "versions": versions(),
     }
 
 
-def describe_env(env: Any) -> Any:
+def describe_env(env: ObservedEnvironment | HostEnv) -> object:
     """JSON values of an environment."""
     if not isinstance(env, HostEnv):
         return describe(env, "env")
@@ -203,7 +214,7 @@ class _Plan:
         return -(-self.num_steps // self.options.num_envs)
 
     def evaluations_before(self, iteration: int) -> int:
-        """How many evaluations are due by then."""
+        """How many evaluations are due before this iteration."""
         plan = self.options.evaluation
         return 0 if plan is None else iteration * self.options.num_envs // plan.every
 
@@ -211,6 +222,7 @@ class _Plan:
     def chunk(self) -> int:
         """Iterations of a compiled call: a hundredth of the run at most, and where it can be a divisor of what has to
         be divided (each other length is another compilation)."""
+        # `whole` divides both the run and the way from one evaluation to the next, so no shorter chunk is left over.
         longest = max(min(self.options.chunk, self.num_iterations // 100), 1)
         plan = self.options.evaluation
         whole = gcd(self.num_iterations, 0 if plan is None else plan.every // self.options.num_envs)
@@ -231,7 +243,7 @@ class _Session:
     """One run of `train`: from the last checkpoint, or from the beginning, to the end or to a signal."""
 
     def __init__(
-        self, engine: Engine, agent: NeuralAgent, plan: _Plan, path: str | Path | None, configuration: dict[str, Any]
+        self, engine: Engine, agent: NeuralAgent, plan: _Plan, path: str | Path | None, configuration: dict[str, object]
     ) -> None:
         self._engine, self._agent, self._plan = engine, agent, plan
         self._path, self._configuration = path, configuration
@@ -246,24 +258,24 @@ class _Session:
         total = self._plan.num_iterations
         per_row = self._plan.num_seeds * self._plan.options.num_envs
         bar = Progress(per_row, total, show=self._plan.options.progress)
-        with Stops() as stops, bar:
+        with StopSignals() as stops, bar:
             done, state = self._start()
             bar.advance(done)
-            while done < total and stops.asked is None:
+            while done < total and stops.received is None:
                 until = self._plan.next_stop(done)
-                state, seen = self._engine.chunk(state, done, until - done)
-                self._log.add(seen, done)
+                state, report = self._engine.chunk(state, done, until - done)
+                self._log.add(report, done)
                 self._evaluate(state, done, until)
                 done = until
                 bar.advance(done)
                 if time.monotonic() - self._written >= self._plan.options.checkpoint_seconds:
                     self._keep(state, done)
             self._keep(state, done)
-        if stops.asked == signal.SIGINT:
+        if stops.received == signal.SIGINT:
             raise KeyboardInterrupt
         return self._result(state, done == total)
 
-    def _start(self) -> tuple[int, Any]:
+    def _start(self) -> tuple[int, PyTree]:
         newest = None if self._checkpoints is None else self._checkpoints.newest()
         if self._checkpoints is None or newest is None:
             return 0, self._engine.begin()
@@ -271,14 +283,14 @@ class _Session:
         self._log.restore({name[4:]: x for name, x in arrays.items() if name.startswith("log ")})
         return newest, self._engine.restore(arrays, str(self._path))
 
-    def _evaluate(self, state: Any, before: int, now: int) -> None:
+    def _evaluate(self, state: PyTree, before: int, now: int) -> None:
         number = self._plan.evaluations_before(now)
         if number > self._plan.evaluations_before(before):
             plan = self._plan.options.evaluation
             assert plan is not None
             self._log.evaluated(number * plan.every, self._engine.evaluate(state, number))
 
-    def _keep(self, state: Any, done: int) -> None:
+    def _keep(self, state: PyTree, done: int) -> None:
         if self._checkpoints is None or self._path is None:
             return
         log = {f"log {name}": x for name, x in self._log.arrays().items()}
@@ -292,5 +304,5 @@ class _Session:
         attributes = {"configuration": configuration, **{name: self._configuration[name] for name in named}}
         return self._log.dataset(attributes, self._engine.map_shape)
 
-    def _result(self, state: Any, finished: bool) -> Training:
+    def _result(self, state: PyTree, finished: bool) -> Training:
         return Training(self._dataset(), self._engine.learner(state), self._agent, finished)

@@ -2,12 +2,15 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 
 from bayes_mdp.agents.neural.replay import Row, replay_bytes
 from bayes_mdp.mdp.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
+
+if TYPE_CHECKING:
+    from jaxlib._jax import Device  # `jax.Device`, which static checkers take for a variable
 
 _GIB = 2**30
 
@@ -17,7 +20,7 @@ class Evaluation:
     """Play without learning, now and then, beside the training.
 
     [UBE18]: every 1M frames on 0.5M frames; Mnih et al. (2015): epsilon .05, up to 30 no-ops at the start of an episode
-    (which is the environment's business).
+    (which the environment does).
 
     Args:
         every: environment steps of the training from one evaluation to the next.
@@ -49,7 +52,7 @@ class TrainOptions:
         evaluation: when and how the agent is tried; None: never.
         checkpoint_seconds: from one checkpoint to the next, where there is a path.
         chunk: the most iterations of one compiled call; the points of the curves lie that far apart, or a hundredth of
-            the run. It decides nothing else.
+            the run. No other number depends on it.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
     """
@@ -81,12 +84,12 @@ class TrainOptions:
         """Rows of the replay: a row holds a transition of every environment."""
         return self.replay_size // self.num_envs
 
-    def without_rhythm(self) -> dict[str, Any]:
-        """The options that decide numbers."""
+    def identity_fields(self) -> dict[str, int | Evaluation | None]:
+        """The options that the numbers of a training depend on."""
         return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
 
 
-def available_bytes(device: Any = None) -> int | None:
+def available_bytes(device: "Device | None" = None) -> int | None:
     """Memory that is free on the device (of the machine, for a CPU); None where it is not known."""
     device = jax.devices()[0] if device is None else device
     if device.platform != "cpu":
@@ -98,11 +101,11 @@ def available_bytes(device: Any = None) -> int | None:
         return None
 
 
-def check_bytes_fit(needed: int, what: str, device: Any = None) -> None:
-    """Refuse a replay that is larger than the free memory; `what` is said in brackets behind its size.
+def check_bytes_fit(needed: int, what: str, device: "Device | None" = None) -> None:
+    """Refuse a replay that is larger than the free memory; `what` follows its size in the message, in brackets.
 
     Raises:
-        ValueError: it does not fit; the sentence gives its size.
+        ValueError: it does not fit; the message gives its size.
     """
     free = available_bytes(device)
     if free is not None and needed > free:
@@ -112,7 +115,7 @@ def check_bytes_fit(needed: int, what: str, device: Any = None) -> None:
         )
 
 
-def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: Any = None) -> None:
+def check_replay_fits(num_rows: int, row: Row, num_seeds: int, device: "Device | None" = None) -> None:
     """Refuse the replays of all seeds if they are larger than the free memory together.
 
     Raises:

@@ -2,12 +2,13 @@
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bayes_mdp.experiments.results import TRAIN_FORMAT
-from bayes_mdp.experiments.training.training_loop import Seen
+from bayes_mdp.experiments.training.training_loop import StepReport
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,13 +33,13 @@ class Log:
         self._evaluations: list[np.ndarray] = []
         self.visits = np.zeros((num_seeds, FRAMES, num_cells), np.int64) if num_cells else None
 
-    def add(self, seen: Seen, first: int) -> None:
+    def add(self, report: StepReport, first: int) -> None:
         """A chunk: arrays [seed, iteration, ...] of the iterations from `first` on.
 
         Raises:
             ValueError: a reward was not finite; names seed, environment and step.
         """
-        ended, score = np.asarray(seen.ended), np.asarray(seen.score)
+        ended, score = np.asarray(report.ended), np.asarray(report.score)
         bad = ~np.isfinite(score)
         if bad.any():
             seed, t, env = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
@@ -46,21 +47,21 @@ class Log:
                 f"reward of environment {env} is {score[seed, t, env]} at its step {first + t} (seed {seed}), "
                 "expected a finite number"
             )
-        length = np.asarray(seen.length)
+        length = np.asarray(report.length)
         where = np.nonzero(ended)
         events = np.stack([where[0], where[1] + first, where[2], score[where], length[where]], 1).astype(np.float64)
         self._episodes.append(events)
-        self._add_row(seen, events, first + ended.shape[1])
+        self._add_row(report, events, first + ended.shape[1])
         if self.visits is not None:
-            self._count(np.asarray(seen.cell), first)
+            self._count(np.asarray(report.cell), first)
 
-    def _add_row(self, seen: Seen, events: np.ndarray, iteration: int) -> None:
+    def _add_row(self, report: StepReport, events: np.ndarray, iteration: int) -> None:
         row = {"step": np.full(self._num_seeds, iteration * self._num_envs, float)}
         for name, column in (("score", 3), ("length", 4)):
             row[name] = _means(events[:, 0].astype(int), events[:, column], self._num_seeds)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # nothing was learnt in these iterations: nan
-            row |= {name: np.nanmean(np.asarray(x, np.float64), 1) for name, x in seen.watched.items()}
+            warnings.simplefilter("ignore", RuntimeWarning)  # all nan where these iterations trained nothing
+            row |= {name: np.nanmean(np.asarray(x, np.float64), 1) for name, x in report.watched.items()}
         for name, value in row.items():
             self._rows.setdefault(name, []).append(value)
 
@@ -83,7 +84,7 @@ class Log:
         kept["evaluations"] = np.reshape(self._evaluations, (-1, self._num_seeds, 4))
         return kept if self.visits is None else kept | {"visits": self.visits}
 
-    def restore(self, arrays: dict[str, Any]) -> None:
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take up what `arrays` gave."""
         named = {name: np.asarray(x) for name, x in arrays.items()}
         self._rows = {name[4:]: list(x) for name, x in named.items() if name.startswith("row ")}
@@ -99,7 +100,7 @@ class Log:
             frames[:, min(frame * num_iterations // self._num_iterations, FRAMES - 1)] += visits[:, frame]
         return frames
 
-    def dataset(self, attributes: dict[str, Any], map_shape: tuple[int, ...] | None = None) -> "xr.Dataset":
+    def dataset(self, attributes: Mapping[str, object], map_shape: tuple[int, ...] | None = None) -> "xr.Dataset":
         """Curves [seed, checkpoint]; episodes [seed, episode], padded with nan; evaluations; visits."""
         import xarray as xr
 

@@ -1,23 +1,24 @@
 """Training and evaluation, compiled: act, step, remember, learn; for environments in JAX, seeds side by side.
 
 `iterate` is one step of every environment and what is learnt from it; a chunk is a scan of iterations; `CompiledEngine`
-runs chunks for all seeds. All random numbers depend on (key, iteration) alone: a training resumes in the same bits.
+runs chunks for all seeds. All random numbers depend on (key, iteration) alone: a resumed training is bit-identical.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec
+from bayes_mdp.agents.neural.contract import ActionOutput, NeuralAgent, Spec, Watched
 from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay
 from bayes_mdp.experiments.resume import fill, named_arrays
 from bayes_mdp.experiments.training.train_options import Evaluation, TrainOptions, check_replay_fits
 from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 
 class Episode(NamedTuple):
@@ -27,29 +28,29 @@ class Episode(NamedTuple):
     length: Int[Array, " E"]
 
 
-class Now(NamedTuple):
+class TrainState(NamedTuple):
     """All that training needs to go on: a tree of arrays, of one seed.
 
     Args:
         learner: what the agent has learnt (`NeuralAgent.init`).
-        memory: what it needs to act.
-        replay: what it remembers.
-        world: state of every environment.
-        observation: what is seen in each.
-        started: where an episode begins.
+        memory: what the agent needs to act (`NeuralAgent.begin`).
+        replay: past transitions.
+        env_state: state of every environment.
+        observation: of every environment, [E ...].
+        started: where an episode begins with this observation.
         episode: of every environment.
     """
 
-    learner: Any
-    memory: Any
+    learner: PyTree
+    memory: PyTree
     replay: Replay
-    world: Any
+    env_state: PyTree
     observation: Array
     started: Bool[Array, " E"]
     episode: Episode
 
 
-class Seen(NamedTuple):
+class StepReport(NamedTuple):
     """What one iteration reports.
 
     Args:
@@ -62,8 +63,8 @@ class Seen(NamedTuple):
     ended: Bool[Array, " E"]
     score: Float[Array, " E"]
     length: Int[Array, " E"]
-    watched: dict[str, Float[Array, ""]]
-    cell: Any = ()
+    watched: Watched
+    cell: Int[Array, " E"] | tuple[()] = ()
 
 
 def spec_of(env: ObservedEnvironment, num_envs: int) -> Spec:
@@ -71,23 +72,23 @@ def spec_of(env: ObservedEnvironment, num_envs: int) -> Spec:
     return Spec(env.observation_shape, env.observation_dtype, env.n_actions, num_envs)
 
 
-def begin(key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, num_envs: int, num_rows: int) -> Now:
+def begin(key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, num_envs: int, num_rows: int) -> TrainState:
     """Everything before the first iteration; the replay holds `num_rows` rows of `num_envs` environments.
 
-    `key` must be another one than that of `iterate`, which draws from it what is drawn here.
+    `key` must differ from that of `iterate`: the same key would give correlated random numbers.
     """
-    key_learner, key_memory, key_world = jax.random.split(key, 3)
+    key_learner, key_memory, key_env = jax.random.split(key, 3)
     spec = spec_of(env, num_envs)
     learner, memory = agent.init(key_learner, spec), agent.begin(key_memory, spec)
-    world, observation = jax.vmap(env.reset)(jax.random.split(key_world, num_envs))
+    env_state, observation = jax.vmap(env.reset)(jax.random.split(key_env, num_envs))
     nought, no = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
     kept = extra_of(agent, learner, memory, observation)
     row = Row(observation, jnp.zeros(num_envs, jnp.int32), nought, no, no, kept)
     episode = Episode(nought, jnp.zeros(num_envs, jnp.int32))
-    return Now(learner, memory, empty_replay(num_rows, row), world, observation, ~no, episode)
+    return TrainState(learner, memory, empty_replay(num_rows, row), env_state, observation, ~no, episode)
 
 
-def extra_of(agent: NeuralAgent, learner: Any, memory: Any, observation: Array) -> Any:
+def extra_of(agent: NeuralAgent, learner: PyTree, memory: PyTree, observation: Array) -> PyTree:
     """Shapes and types of `ActionOutput.extra`."""
 
     def choose() -> ActionOutput:
@@ -98,37 +99,38 @@ def extra_of(agent: NeuralAgent, learner: Any, memory: Any, observation: Array) 
 
 
 def iterate(
-    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: Now, iteration: Int[Array, ""]
-) -> tuple[Now, Seen]:
+    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: TrainState, iteration: Int[Array, ""]
+) -> tuple[TrainState, StepReport]:
     """One step of every environment, and what is learnt from it; random numbers depend on (key, iteration) alone."""
     key_act, key_step, key_reset, key_learn = keys_of(key, iteration)
     choice = agent.act(key_act, now.learner, now.memory, now.observation, now.started, iteration)
-    step, ended, world, observation = step_all((key_step, key_reset), env, now.world, choice.action)
-    cut = step.truncated & ~step.terminated  # an end is an end, whatever the clock says
+    step, ended, env_state, observation = step_all((key_step, key_reset), env, now.env_state, choice.action)
+    cut = step.truncated & ~step.terminated  # an end counts as an end, also in the last step of a time limit
     row = Row(now.observation, choice.action, step.reward, step.terminated, cut, choice.extra)
+    # The row is added first: what is learnt may use this step (the belief about a last layer does).
     replay = add(now.replay, iteration, row)
     learner, watched = agent.learn(key_learn, now.learner, choice.memory, replay, iteration)
     score, length = now.episode.score + step.score, now.episode.length + 1
     episode = Episode(jnp.where(ended, 0.0, score), jnp.where(ended, 0, length))
-    later = Now(learner, choice.memory, replay, world, observation, ended, episode)
-    cell = jax.vmap(env.cell)(now.world) if isinstance(env, HasCells) else ()
-    return later, Seen(ended, score, length, watched, cell)
+    later = TrainState(learner, choice.memory, replay, env_state, observation, ended, episode)
+    cell = jax.vmap(env.cell)(now.env_state) if isinstance(env, HasCells) else ()
+    return later, StepReport(ended, score, length, watched, cell)
 
 
-def keys_of(key: PRNGKeyArray, iteration: Int[Array, ""]) -> PRNGKeyArray:
+def keys_of(key: PRNGKeyArray, iteration: Int[Array, ""]) -> Key[Array, "4"]:
     """The keys of an iteration: to act, step, reset, learn."""
     return jax.random.split(jax.random.fold_in(key, iteration), 4)
 
 
 def step_all(
-    keys: tuple[PRNGKeyArray, PRNGKeyArray], env: ObservedEnvironment, world: Any, action: Int[Array, " E"]
-) -> tuple[TimeStep, Bool[Array, " E"], Any, Array]:
+    keys: tuple[PRNGKeyArray, PRNGKeyArray], env: ObservedEnvironment, env_state: PyTree, action: Int[Array, " E"]
+) -> tuple[TimeStep, Bool[Array, " E"], PyTree, Array]:
     """One step of every environment, with a new episode where one ended.
 
     Args:
         keys: of the steps, of the new episodes.
         env: the environment.
-        world: states, with an axis of environments.
+        env_state: states, with an axis of environments.
         action: of each.
 
     Returns:
@@ -136,57 +138,69 @@ def step_all(
     """
     num_envs = len(action)
     of_steps, of_resets = (jax.random.split(key, num_envs) for key in keys)
-    step = jax.vmap(env.step)(of_steps, world, action)
+    # New episodes are computed everywhere and taken where one ended: `vmap` computes both branches anyway.
+    step = jax.vmap(env.step)(of_steps, env_state, action)
     ended = step.terminated | step.truncated
-    world, observation = jax.tree.map(
+    env_state, observation = jax.tree.map(
         lambda new, old: jnp.where(ended.reshape(-1, *(1,) * (new.ndim - 1)), new, old),
         jax.vmap(env.reset)(of_resets),
         (step.state, step.observation),
     )
-    return step, ended, world, observation
+    return step, ended, env_state, observation
 
 
 def run_chunk(
-    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: Now, iterations: Int[Array, " T"]
-) -> tuple[Now, Seen]:
-    """Iterations in turn; of what is seen, a row each."""
+    key: PRNGKeyArray, agent: NeuralAgent, env: ObservedEnvironment, now: TrainState, iterations: Int[Array, " T"]
+) -> tuple[TrainState, StepReport]:
+    """A scan over iterations; reports have a leading axis of iterations."""
     return jax.lax.scan(lambda carry, i: iterate(key, agent, env, carry, i), now, iterations)
 
 
 def choose(
-    key: PRNGKeyArray, agent: NeuralAgent, learner: Any, memory: Any, observation: Array, started: Any, epsilon: Any
-) -> tuple[Int[Array, " E"], Any]:
+    key: PRNGKeyArray,
+    agent: NeuralAgent,
+    learner: PyTree,
+    memory: PyTree,
+    observation: Array,
+    started: Bool[Array, " E"],
+    epsilon: RealScalar | None,
+) -> tuple[Int[Array, " E"], PyTree]:
     """Actions of an evaluation, and the memory of the agent; `epsilon` None: those that `act` takes."""
     if epsilon is not None:
         return epsilon_greedy(key, agent.values(learner, observation).q, epsilon), memory
-    late = jnp.asarray(jnp.iinfo(jnp.int32).max // max(len(started), 1))  # schedules have come to their end
+    late = jnp.asarray(jnp.iinfo(jnp.int32).max // max(len(started), 1))  # beyond the end of every schedule
     choice = agent.act(key, learner, memory, observation, started, late)
     return choice.action, choice.memory
+
+
+PlayCarry: TypeAlias = tuple[PyTree, PyTree, Array, Bool[Array, " E"], Float[Array, " E"]]
+"""Memory, states of the environments, observations, where an episode begins, its score so far."""
 
 
 def play(
     key: PRNGKeyArray,
     agent: NeuralAgent,
-    learner: Any,
+    learner: PyTree,
     env: ObservedEnvironment,
-    epsilon: Any,
+    epsilon: RealScalar | None,
     shape: tuple[int, int],
 ) -> tuple[Bool[Array, "T E"], Float[Array, "T E"]]:
     """(where an episode ended, its score there) of T steps of E fresh environments, `shape` (T, E)."""
+    # As in `iterate`, without learning: every step has keys of its own from (key, step).
     num_steps, num_envs = shape
-    key_memory, key_world, key_steps = jax.random.split(key, 3)
+    key_memory, key_env, key_steps = jax.random.split(key, 3)
     memory = agent.begin(key_memory, spec_of(env, num_envs))
-    world, observation = jax.vmap(env.reset)(jax.random.split(key_world, num_envs))
+    env_state, observation = jax.vmap(env.reset)(jax.random.split(key_env, num_envs))
 
-    def step(carry: Any, t: Int[Array, ""]) -> tuple[Any, tuple[Array, Array]]:
-        memory, world, observation, started, score = carry
+    def step(carry: PlayCarry, t: Int[Array, ""]) -> tuple[PlayCarry, tuple[Array, Array]]:
+        memory, env_state, observation, started, score = carry
         key_act, key_step, key_reset = jax.random.split(jax.random.fold_in(key_steps, t), 3)
         action, memory = choose(key_act, agent, learner, memory, observation, started, epsilon)
-        moved, ended, world, observation = step_all((key_step, key_reset), env, world, action)
+        moved, ended, env_state, observation = step_all((key_step, key_reset), env, env_state, action)
         score = score + moved.score
-        return (memory, world, observation, ended, jnp.where(ended, 0.0, score)), (ended, score)
+        return (memory, env_state, observation, ended, jnp.where(ended, 0.0, score)), (ended, score)
 
-    start = (memory, world, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
+    start = (memory, env_state, observation, jnp.ones(num_envs, bool), jnp.zeros(num_envs))
     return jax.lax.scan(step, start, jnp.arange(num_steps))[1]
 
 
@@ -194,7 +208,7 @@ _play_seeds = jax.jit(jax.vmap(play, in_axes=(0, None, 0, None, None, None)), st
 
 
 def play_seeds(
-    keys: PRNGKeyArray, agent: NeuralAgent, learner: Any, env: ObservedEnvironment, how: Evaluation
+    keys: Key[Array, " N"], agent: NeuralAgent, learner: PyTree, env: ObservedEnvironment, how: Evaluation
 ) -> list[np.ndarray]:
     """Scores of the episodes that ended, of each seed; keys and `learner` are [seed ...]. Compiled."""
     shape = (-(-how.steps // how.num_envs), how.num_envs)
@@ -203,8 +217,9 @@ def play_seeds(
     return [one[over] for one, over in zip(score, ended, strict=True)]
 
 
+@runtime_checkable
 class Engine(Protocol):
-    """What `train` drives; `state` is a tree of arrays of its own choice, [seed ...]."""
+    """The loop that `train` runs in chunks; `state` is a tree of arrays of its own choice, [seed ...]."""
 
     @property
     def spec(self) -> Spec:
@@ -216,28 +231,28 @@ class Engine(Protocol):
         """(rows, columns) of an environment with a map."""
         ...
 
-    def begin(self) -> Any:
+    def begin(self) -> PyTree:
         """Everything before the first iteration."""
         ...
 
-    def chunk(self, state: Any, first: int, number: int) -> tuple[Any, Seen]:
-        """So many iterations, from `first` on; what is seen is [seed, iteration, ...]. `state` is used up."""
+    def chunk(self, state: PyTree, first: int, number: int) -> tuple[PyTree, StepReport]:
+        """So many iterations, from `first` on; the report is [seed, iteration, ...]. `state` is donated."""
         ...
 
-    def evaluate(self, state: Any, number: int) -> list[np.ndarray]:
+    def evaluate(self, state: PyTree, number: int) -> list[np.ndarray]:
         """The scores of the episodes of the evaluation with this number, of each seed."""
         ...
 
-    def learner(self, state: Any) -> Any:
+    def learner(self, state: PyTree) -> PyTree:
         """What was learnt."""
         ...
 
-    def arrays(self, state: Any) -> dict[str, Any]:
+    def arrays(self, state: PyTree) -> dict[str, AnyArray]:
         """All of the state by name."""
         ...
 
-    def restore(self, arrays: Mapping[str, Any], where: str) -> Any:
-        """The state that `arrays` gave; `where` is for the sentence of an error."""
+    def restore(self, arrays: Mapping[str, AnyArray], where: str) -> PyTree:
+        """The state that `arrays` gave; `where` is named in error messages."""
         ...
 
 
@@ -269,39 +284,40 @@ class CompiledEngine:
         """(rows, columns) of an environment with a map."""
         return self._env.map_shape if isinstance(self._env, HasCells) else None
 
-    def begin(self) -> Now:
+    def begin(self) -> TrainState:
         """Everything before the first iteration; refuses a replay that does not fit."""
         shapes = self._shapes()
+        # Shapes alone, without the axes of seeds and rows: nothing is allocated before the check.
         row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), shapes.replay.rows)
         check_replay_fits(self._options.num_rows, row, self._num_seeds)
         return jax.jit(self._begin)(self._begin_keys)
 
-    def chunk(self, state: Now, first: int, number: int) -> tuple[Now, Seen]:
+    def chunk(self, state: TrainState, first: int, number: int) -> tuple[TrainState, StepReport]:
         """So many iterations, from `first` on."""
         return self._chunk(self._run_keys, self._agent, self._env, state, first + jnp.arange(number))
 
-    def evaluate(self, state: Now, number: int) -> list[np.ndarray]:
+    def evaluate(self, state: TrainState, number: int) -> list[np.ndarray]:
         """The scores of the episodes of the evaluation with this number, of each seed."""
         plan = self._options.evaluation
         assert isinstance(plan, Evaluation)
         keys = jax.random.split(jax.random.fold_in(self._key_play, number), self._num_seeds)
         return play_seeds(keys, self._agent, state.learner, self._env, plan)
 
-    def learner(self, state: Now) -> Any:
+    def learner(self, state: TrainState) -> PyTree:
         """What was learnt."""
         return state.learner
 
-    def arrays(self, state: Now) -> dict[str, Any]:
+    def arrays(self, state: TrainState) -> dict[str, AnyArray]:
         """All of the state by name."""
         return named_arrays(state)
 
-    def restore(self, arrays: Mapping[str, Any], where: str) -> Now:
+    def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
         """The state that `arrays` gave."""
         return fill(self._shapes(), arrays, where)
 
-    def _begin(self, keys: Any) -> Now:
+    def _begin(self, keys: Key[Array, " N"]) -> TrainState:
         options = self._options
         return jax.vmap(lambda key: begin(key, self._agent, self._env, options.num_envs, options.num_rows))(keys)
 
-    def _shapes(self) -> Now:
+    def _shapes(self) -> TrainState:
         return jax.eval_shape(self._begin, self._begin_keys)

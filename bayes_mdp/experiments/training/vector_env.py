@@ -1,7 +1,7 @@
-"""Any Gymnasium vector environment as the host-stepped loop sees it: checked, all autoreset modes alike. Host side."""
+"""Gymnasium vector environments for the host-stepped loop: checked, all autoreset modes in one form. Host side."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -9,7 +9,12 @@ from bayes_mdp.agents.neural.contract import Spec
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.envs.gymnasium.registered import check_id
 from bayes_mdp.experiments.gymnasium.gymnasium_envs import autoreset_mode, describe_source
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, first_index
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 Mask = np.ndarray
 
@@ -18,9 +23,9 @@ class HostStep(NamedTuple):
     """One step of parallel environments: arrays with an entry for each.
 
     Args:
-        observation: what is acted on next.
-        reward: what is learnt from.
-        score: what is reported: the reward without clipping.
+        observation: the one to act on next.
+        reward: for the learner.
+        score: for the report: the reward without clipping.
         terminated, truncated: as the replay keeps them. Truncated: the next row does not show what followed.
         happened: false where the step only began a new episode.
         ended: an episode of the environment is over.
@@ -40,11 +45,11 @@ class HostStep(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What is made of an environment's answers.
+    """How the rewards and ends of an environment are read.
 
     Args:
         clip_rewards: learn from rewards clipped to [-1, 1]; scores are reported as they are.
-        lives: a life lost (`info["lives"]` fell, and is not 0) terminates for the learner; the game goes on.
+        lives: a lost life (`info["lives"]` fell, and is not 0) terminates for the learner; the game goes on.
         stack: how frames are stacked, if observations are stacks; the replay keeps each frame once. None: as they are.
     """
 
@@ -56,13 +61,14 @@ class Rules(NamedTuple):
 class HostEnv:
     """See `host_env`; `source`: JSON values of what it was made of."""
 
-    def __init__(self, env: Any, name: str, rules: Rules, source: Any = None) -> None:
+    def __init__(self, env: "VectorEnv", name: str, rules: Rules, source: object = None) -> None:
         from gymnasium.vector import AutoresetMode
 
         self.env, self.name, self.rules, self.source = env, name, rules, source
         self.spec = _spec(env, name)
         self.num_envs = self.spec.num_envs
-        self._first_action = int(env.single_action_space.start)
+        first: Any = env.single_action_space  # `_spec` has checked that it is Discrete
+        self._first_action = int(first.start)
         self.mode: Any = autoreset_mode(env)
         self._modes = AutoresetMode
         self._waiting = np.zeros(self.num_envs, bool)
@@ -75,16 +81,16 @@ class HostEnv:
         Raises:
             ValueError, TypeError: see `host_env`.
         """
-        seen, info = self.env.reset(seed=seed)
-        seen = self._checked(seen)
+        obs, info = self.env.reset(seed=seed)
+        obs = self._checked(obs)
         self._waiting[:] = False
         if self.rules.lives:
             if "lives" not in info:
                 raise ValueError(f"{self.name} gives no info['lives'], expected it where lives end episodes")
             self._lives = np.array(info["lives"], np.int64)
-        self._check_stack(seen, np.ones(self.num_envs, bool))
-        self._last = seen
-        return seen
+        self._check_stack(obs, np.ones(self.num_envs, bool))
+        self._last = obs
+        return obs
 
     def step(self, action: np.ndarray) -> HostStep:
         """One step of all environments; those whose episode is over begin another.
@@ -93,36 +99,36 @@ class HostEnv:
             ValueError: a reward or an observation that is no number, an observation of another shape or type.
         """
         try:
-            seen, reward, terminated, truncated, info = self.env.step(np.asarray(action, np.int64) + self._first_action)
-        except ValueError as error:  # Gymnasium's own stacking of observations stumbles before they can be checked
+            obs, reward, terminated, truncated, info = self.env.step(np.asarray(action, np.int64) + self._first_action)
+        except ValueError as error:  # raised by Gymnasium, which stacks observations before they can be checked
             kind = f"shape {self.spec.observation_shape} and type {self.spec.observation_dtype}"
             why = " ".join(str(error).split())
             raise ValueError(
                 f"{self.name} failed at step {self._steps} ({why}); every observation must have {kind}"
             ) from error
-        seen, happened, waited = self._checked(seen), ~self._waiting, self._waiting.copy()
+        obs, happened, waited = self._checked(obs), ~self._waiting, self._waiting.copy()
         score = self._numbers(np.where(happened, reward, 0))
         terminated, truncated = np.array(terminated, bool) & happened, np.array(truncated, bool) & happened
         truncated &= ~terminated
         ended = terminated | truncated
         lost = self._lives_lost(info, ended)
         if self.mode is self._modes.NEXT_STEP:
-            # The next row shows how the episode ended, whatever ended it; that row then leads nowhere.
+            # The next row holds the final observation, also after a truncation; that row itself is no transition.
             self._waiting, cut, fresh = ended, waited, waited
         else:
             cut, fresh = truncated, ended
             if self.mode is self._modes.DISABLED and ended.any():
-                seen = self._checked(self.env.reset(options={"reset_mask": ended})[0])
-        self._check_stack(seen, fresh)
-        self._last, self._steps = seen, self._steps + 1
+                obs = self._checked(self.env.reset(options={"reset_mask": ended})[0])
+        self._check_stack(obs, fresh)
+        self._last, self._steps = obs, self._steps + 1
         reward = np.clip(score, -1, 1) if self.rules.clip_rewards else score
-        return HostStep(seen, reward, score, terminated | lost, cut, happened, ended, fresh | lost, fresh)
+        return HostStep(obs, reward, score, terminated | lost, cut, happened, ended, fresh | lost, fresh)
 
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
 
-    def _lives_lost(self, info: Any, ended: Mask) -> Mask:
+    def _lives_lost(self, info: Mapping[str, object], ended: Mask) -> Mask:
         if not self.rules.lives:
             return np.zeros(self.num_envs, bool)
         lives = np.array(info["lives"], np.int64)
@@ -130,7 +136,7 @@ class HostEnv:
         self._lives = lives
         return lost
 
-    def _numbers(self, reward: Any) -> np.ndarray:
+    def _numbers(self, reward: ArrayLike) -> np.ndarray:
         score = np.asarray(reward, np.float32)
         if not np.isfinite(score).all():
             (worst,) = first_index(~np.isfinite(score)) or (0,)
@@ -140,32 +146,32 @@ class HostEnv:
             )
         return score
 
-    def _checked(self, observation: Any) -> np.ndarray:
+    def _checked(self, observation: ArrayLike) -> np.ndarray:
         """A copy of our own (the environment may write into its array again)."""
-        seen = np.array(observation)
+        obs = np.array(observation)
         expected = (self.num_envs, *self.spec.observation_shape)
-        if seen.shape != expected or seen.dtype != self.spec.observation_dtype:
+        if obs.shape != expected or obs.dtype != self.spec.observation_dtype:
             raise ValueError(
-                f"the observations of {self.name} at step {self._steps} have shape {seen.shape} and type {seen.dtype}, "
+                f"the observations of {self.name} at step {self._steps} have shape {obs.shape} and type {obs.dtype}, "
                 f"expected {expected} and {self.spec.observation_dtype}"
             )
-        if seen.dtype.kind == "f" and np.isnan(seen).any():
+        if obs.dtype.kind == "f" and np.isnan(obs).any():
             raise ValueError(
-                f"the observation of environment {(first_index(np.isnan(seen)) or (0,))[0]} of {self.name} at step "
+                f"the observation of environment {(first_index(np.isnan(obs)) or (0,))[0]} of {self.name} at step "
                 f"{self._steps} holds nan, expected numbers"
             )
-        return seen
+        return obs
 
-    def _check_stack(self, seen: np.ndarray, fresh: Mask) -> None:
+    def _check_stack(self, obs: np.ndarray, fresh: Mask) -> None:
         stack = self.rules.stack
         if stack is None or self._steps > 1000:
             return
-        if seen.shape[1] != stack.size:
-            raise ValueError(f"an observation of {self.name} has shape {seen.shape[1:]}, expected {stack.size} frames")
-        filled = np.zeros_like(seen[:, :-1]) if stack.fill == "zeros" else np.repeat(seen[:, -1:], stack.size - 1, 1)
+        if obs.shape[1] != stack.size:
+            raise ValueError(f"an observation of {self.name} has shape {obs.shape[1:]}, expected {stack.size} frames")
+        filled = np.zeros_like(obs[:, :-1]) if stack.fill == "zeros" else np.repeat(obs[:, -1:], stack.size - 1, 1)
         before = self._last[:, 1:] if len(self._last) else filled
-        lanes = (len(seen), *(1,) * (seen.ndim - 1))
-        wrong = (seen[:, :-1] != np.where(fresh.reshape(lanes), filled, before)).reshape(len(seen), -1).any(1)
+        per_env = (len(obs), *(1,) * (obs.ndim - 1))
+        wrong = (obs[:, :-1] != np.where(fresh.reshape(per_env), filled, before)).reshape(len(obs), -1).any(1)
         if wrong.any():
             raise ValueError(
                 f"environment {int(np.argmax(wrong))} of {self.name} shows at step {self._steps} frames that are not "
@@ -174,7 +180,7 @@ class HostEnv:
 
 
 def host_env(
-    env: Any,
+    env: "str | VectorEnv | Sequence[Callable[[], gymnasium.Env]]",
     num_envs: int | None = None,
     *,
     rules: Rules = Rules(),
@@ -191,7 +197,7 @@ def host_env(
         env: a vector environment, an id, or functions that make an environment each (both run in this process, one
             after the other; for many processes pass Gymnasium's `AsyncVectorEnv`).
         num_envs: of an id.
-        rules: what is made of its answers.
+        rules: how rewards and ends are read.
         name: for tables and files; None: that of its specification or class.
         import_module: whether an id of the form "module:Env-v0" may import the module, which runs its code.
 
@@ -216,7 +222,7 @@ def host_env(
     return HostEnv(made, name or (spec.id if spec is not None else known), rules, describe_source(env))
 
 
-def _by_id(name: str, num_envs: int, import_module: bool) -> Any:
+def _by_id(name: str, num_envs: int, import_module: bool) -> "VectorEnv":
     import gymnasium
 
     check_id("env", name, import_module=import_module, otherwise="import_module=True")
@@ -229,7 +235,7 @@ def _by_id(name: str, num_envs: int, import_module: bool) -> Any:
         raise ValueError(f"env is {name!r}, expected an id that Gymnasium can make ({why})") from error
 
 
-def _side_by_side(makers: Sequence[Callable[[], Any]]) -> Any:
+def _side_by_side(makers: "Sequence[Callable[[], gymnasium.Env]]") -> "SyncVectorEnv":
     import gymnasium
 
     if not makers:
@@ -244,18 +250,18 @@ def _side_by_side(makers: Sequence[Callable[[], Any]]) -> Any:
     return gymnasium.vector.SyncVectorEnv([lambda made=made: made for made in envs], autoreset_mode=mode)
 
 
-def _spec(env: Any, name: str) -> Spec:
+def _spec(env: "VectorEnv", name: str) -> Spec:
     from gymnasium.spaces import Box, Discrete
 
-    actions, seen, num_envs = env.single_action_space, env.single_observation_space, int(env.num_envs)
+    actions, obs, num_envs = env.single_action_space, env.single_observation_space, int(env.num_envs)
     if not isinstance(actions, Discrete):
         raise TypeError(f"the actions of {name} are {actions}, expected a Discrete space")
-    if not isinstance(seen, Box):
-        raise TypeError(f"the observations of {name} are {seen}, expected a Box (one array of numbers)")
+    if not isinstance(obs, Box):
+        raise TypeError(f"the observations of {name} are {obs}, expected a Box (one array of numbers)")
     together = env.observation_space
-    if together.shape != (num_envs, *seen.shape) or together.dtype != seen.dtype:
-        raise ValueError(f"env.observation_space is {together}, expected {num_envs} times {seen}")
+    if together.shape != (num_envs, *obs.shape) or together.dtype != obs.dtype:
+        raise ValueError(f"env.observation_space is {together}, expected {num_envs} times {obs}")
     several = getattr(env.action_space, "nvec", np.full(num_envs, actions.n))
     if np.shape(several) != (num_envs,) or (several != actions.n).any():
         raise ValueError(f"env.action_space is {env.action_space}, expected {num_envs} times {actions}")
-    return Spec(seen.shape, np.dtype(seen.dtype), int(actions.n), num_envs)
+    return Spec(obs.shape, np.dtype(obs.dtype), int(actions.n), num_envs)

@@ -115,9 +115,9 @@ def test_parameters_are_within_their_bound(key):
 
 def test_refusals():
     key = jax.random.key(0)
-    with pytest.raises(ValueError, match=r"NatureConv looks at observations of shape \(84, 84\), expected \(frames, h"):
+    with pytest.raises(ValueError, match=r"NatureConv: observations have shape \(84, 84\), expected \(frames, h"):
         NatureConv().init(key, (84, 84))
     with pytest.raises(ValueError, match=r"planes of 30 x 84 are too small: 2 x 9 are left for filters of 3 x 3"):
         NatureConv().init(key, (4, 30, 84))
-    with pytest.raises(ValueError, match=r"MinAtarConv looks at observations of shape \(4,\), expected \(height, w"):
+    with pytest.raises(ValueError, match=r"MinAtarConv: observations have shape \(4,\), expected \(height, w"):
         MinAtarConv().init(key, (4,))

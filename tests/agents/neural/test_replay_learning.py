@@ -160,10 +160,10 @@ def test_every_gradient_step_draws_its_own_batch(key):
         return jnp.sum(parameters[batch.index[0], batch.index[1]]), {}
 
     @jax.jit
-    def moments(key: Any) -> Any:
-        return learning.learn(key, learning.begin(jnp.zeros((ROWS, ENVS))), replay, jnp.int32(40), loss)[0].moments.mu
+    def opt_state(key: Any) -> Any:
+        return learning.learn(key, learning.begin(jnp.zeros((ROWS, ENVS))), replay, jnp.int32(40), loss)[0].opt_state.mu
 
-    first, other = (np.asarray(moments(jax.random.fold_in(key, i))) for i in range(2))
+    first, other = (np.asarray(opt_state(jax.random.fold_in(key, i))) for i in range(2))
     assert first.sum() == pytest.approx(64 * (0.1 + 0.09), rel=1e-5)
     assert not np.allclose(first, other)
     steps = np.round(first / 0.01)  # 10 times the count of the second step plus 9 times that of the first

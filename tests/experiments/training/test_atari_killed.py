@@ -43,6 +43,6 @@ def test_a_killed_training_ends_bit_for_bit_as_one_that_was_not(game, tmp_path):
     assert _start(game, tmp_path / "twice", 1e9).wait() == 0
     once, twice = (resume.load_checkpoint(tmp_path / n / "checkpoints", STEPS) for n in ("once", "twice"))
     state = [name for name in once if name.startswith(".") or name == "log episodes"]
-    assert {".replay", ".learner", ".world"} <= {f".{name.split('.')[1]}" for name in state if "." in name}
+    assert {".replay", ".learner", ".env_state"} <= {f".{name.split('.')[1]}" for name in state if "." in name}
     for name in state:
         np.testing.assert_array_equal(once[name], twice[name], err_msg=name)

@@ -66,7 +66,7 @@ def test_a_restored_run_goes_on_bit_for_bit(mode):
     later, seen_again = run_chunk_host(KEY, AGENT, again, half, range(23, 60))
     same(kept(later), straight)
     same(seen_again, seen)
-    assert half.world.actions.dtype == np.uint8 and half.world.actions.shape == (17, 2)
+    assert half.env_state.actions.dtype == np.uint8 and half.env_state.actions.shape == (17, 2)
 
 
 def test_restoring_elsewhere_is_refused():
@@ -75,7 +75,9 @@ def test_restoring_elsewhere_is_refused():
 
     env = world()
     now, _ = run_chunk_host(KEY, AGENT, env, begin_host(KEY, AGENT, env, 32), range(4))
-    with pytest.raises(ValueError, match=r"environment 1 of .* elsewhere after the same seed and 4 actions: it is not"):
+    with pytest.raises(
+        ValueError, match=r"environment 1 of .* reaches another state after the same seed and 4 actions: it is not"
+    ):
         restore_host(world(), now)
     with pytest.raises(ValueError, match=r"iteration is 3, expected 4, the next one of this state"):
         run_chunk_host(KEY, AGENT, env, now, range(3, 5))
@@ -93,7 +95,7 @@ def test_an_anchor_cuts_the_episodes_off_and_reports_nothing(mode):
     first = rows.observation[last[:-1] + 1]
     assert (first[..., 1] == 0).all() and (now.observation[..., 1] == 0).all()
     for number, start in enumerate(first, 1):
-        np.testing.assert_array_equal(start, env.reset(anchor_seed(now.world.seed, number)))
+        np.testing.assert_array_equal(start, env.reset(anchor_seed(now.env_state.seed, number)))
     assert len(np.unique(first[..., 0])) == 6
     lengths = np.asarray(seen.length)[np.asarray(seen.ended)]
     assert set(lengths.tolist()) == {3, 4} and (now.episode.length == 0).all()

@@ -23,7 +23,7 @@ from bayes_mdp.experiments import resume
 from bayes_mdp.experiments.training import train_options as memory
 from bayes_mdp.experiments.training.train import CURVES, _Plan
 from bayes_mdp.experiments.training.training_log import Log
-from bayes_mdp.experiments.training.training_loop import Seen
+from bayes_mdp.experiments.training.training_loop import StepReport
 from bayes_mdp.mdp.files import read_json, write_json, write_sealed
 from tests.flips import refused_flips
 
@@ -96,7 +96,7 @@ def test_a_training_that_goes_on_ends_bit_for_bit_as_one_that_did_not_stop(whole
     assert twice.dataset["visits"].sum().item() == once.dataset["visits"].sum().item()
     both = [resume.load_checkpoint(p / "checkpoints", 240) for p in (whole[0], tmp_path / "run")]
     state = [name for name in both[0] if name.startswith(".")]
-    assert any(name.startswith(".replay") for name in state) and any(name.startswith(".world") for name in state)
+    assert any(name.startswith(".replay") for name in state) and any(name.startswith(".env_state") for name in state)
     for name in state:
         np.testing.assert_array_equal(both[0][name], both[1][name], err_msg=name)
 
@@ -226,7 +226,9 @@ def test_the_folder_of_another_version_is_refused_in_one_sentence(whole, tmp_pat
     note = old / "configuration.json"
     kept = read_json(note, "it")
     write_json(note, {name: x for name, x in kept.items() if name != "num_seeds"})
-    with pytest.raises(ValueError, match="holds the training of another version, which does not say 'num_seeds'"):
+    with pytest.raises(
+        ValueError, match="holds the training of another version, without 'num_seeds' in its configuration"
+    ):
         bm.load_training(old, AGENT, ENV)
     note.write_text(json.dumps(kept))
     with pytest.raises(ValueError, match="whose checksum is missing or does not fit, expected what was trained there"):
@@ -248,7 +250,7 @@ def test_a_reward_that_is_no_number_is_named():
     log = Log(2, 2, 10)
     score = np.zeros((2, 5, 2))
     score[1, 2, 1] = np.nan
-    seen = Seen(np.zeros((2, 5, 2), bool), score, np.ones((2, 5, 2), int), {})  # pyright: ignore[reportArgumentType]
+    seen = StepReport(np.zeros((2, 5, 2), bool), score, np.ones((2, 5, 2), int), {})  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"reward of environment 1 is nan at its step 9 \(seed 1\)"):
         log.add(seen, 7)
 
@@ -318,13 +320,13 @@ def test_a_training_that_was_killed_goes_on(tmp_path):
 
 
 def test_signals_are_left_alone_outside_the_main_thread():
-    from bayes_mdp.experiments.training.train import Stops
+    from bayes_mdp.experiments.training.train import StopSignals
 
     seen = []
 
     def work():
-        with Stops() as stops:
-            seen.append((stops.asked, signal.getsignal(signal.SIGTERM)))
+        with StopSignals() as stops:
+            seen.append((stops.received, signal.getsignal(signal.SIGTERM)))
 
     thread = threading.Thread(target=work)
     before = signal.getsignal(signal.SIGTERM)

@@ -30,7 +30,9 @@ def test_a_training_on_the_host_reports_evaluates_and_goes_on_bit_for_bit(tmp_pa
     assert first.dataset["step"].values[-1] == 200 and twice.dataset["step"].values[-1] == 400
     both = [load_checkpoint(tmp_path / name / "checkpoints", 200) for name in ("once", "twice")]
     state = [name for name in both[0] if name.startswith(".")]
-    assert {".world", ".replay", ".learner"} <= {name[: name.find(".", 1)] for name in state if name.find(".", 1) > 0}
+    assert {".env_state", ".replay", ".learner"} <= {
+        name[: name.find(".", 1)] for name in state if name.find(".", 1) > 0
+    }
     for name in state:
         np.testing.assert_array_equal(both[0][name], both[1][name], err_msg=name)
     for name in ("episode_score", "evaluation_score", "evaluation_step"):

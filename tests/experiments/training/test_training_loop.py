@@ -12,7 +12,7 @@ from scipy import stats
 
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, NeuralUBE, QLearning, UncertaintyHead
 from bayes_mdp.agents.neural.replay import Replay, transitions_at
-from bayes_mdp.experiments.training.training_loop import Now, Seen, begin, run_chunk, spec_of
+from bayes_mdp.experiments.training.training_loop import StepReport, TrainState, begin, run_chunk, spec_of
 from tests.agents.neural.walk import ACTIONS, LIMIT, PLACES, Walk
 from tests.experiments.generator import DEFAULT_GENERATOR
 
@@ -24,7 +24,7 @@ KEY = jax.random.key(5)
 chunk = jax.jit(run_chunk)
 
 
-def _first(key: Any) -> Now:
+def _first(key: Any) -> TrainState:
     return begin(jax.random.fold_in(key, 99), AGENT, Walk(), ENVS, ROWS)
 
 
@@ -32,7 +32,7 @@ first = jax.jit(_first)
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[Now, Seen]:
+def whole() -> tuple[TrainState, StepReport]:
     """80 iterations at once."""
     return jax.device_get(chunk(KEY, AGENT, Walk(), first(KEY), jnp.arange(LENGTH)))
 
