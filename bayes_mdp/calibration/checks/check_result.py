@@ -221,12 +221,12 @@ def load_check(path: str | Path) -> Check:
     return Check(dataset)
 
 
-def _limits(seen: Detectable) -> str:
+def _limits(found: Detectable) -> str:
     """The smallest faults that would have been found; nan: none of the kind."""
     faults = [
-        ("spread by less than {:.2f} of what is right", seen.narrow),
-        ("spread by more than {:.2f} of what is right", seen.wide),
-        ("lie {:.2f} posterior sd off", seen.shift),
+        ("spread by less than {:.2f} of what is right", found.narrow),
+        ("spread by more than {:.2f} of what is right", found.wide),
+        ("lie {:.2f} posterior sd off", found.shift),
     ]
     shown = [words.format(size) for words, size in faults if np.isfinite(size)]
     if not shown:
