@@ -180,7 +180,7 @@ class Check:
         attrs, number = self.dataset.attrs, self.dataset.sizes["simulation"]
         if not self.calibrated:
             return f"{self._symptom()} {_remedy(attrs['method'])}"
-        limits = _limits(detectable(number, attrs["num_draws"], attrs["false_alarm"] / len(self.p_values)))
+        limits = _limits(detectable(number, int(attrs["num_draws"]), float(attrs["false_alarm"]) / len(self.p_values)))
         if self.contraction < LITTLE:
             return (
                 f"more transitions: these teach almost nothing, so that hardly more than the prior is tested. {limits}"
