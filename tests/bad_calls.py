@@ -254,7 +254,7 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("experiments.RunOptions")(progress=False),
+    "options": lambda: target("RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
@@ -940,7 +940,7 @@ CALLS = [
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
     Call(
-        "experiments.RunOptions",
+        "RunOptions",
         {},
         {
             "space": ["x", 3],
