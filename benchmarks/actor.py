@@ -65,9 +65,9 @@ def acting(env: Any, actor: bm.Actor) -> Callable[[int], None]:
         actor.reset(observation)
         for _ in range(steps):
             action = actor.act(observation)
-            following, reward, terminated, truncated, _ = env.step(action)
-            actor.observe(observation, action, reward, following, terminated, truncated)
-            observation = following
+            next_state, reward, terminated, truncated, _ = env.step(action)
+            actor.observe(observation, action, reward, next_state, terminated, truncated)
+            observation = next_state
             if terminated or truncated:
                 observation, _ = env.reset()
                 actor.reset(observation)
@@ -87,9 +87,9 @@ def eager(env: Any, agent: Any, problem: Problem, belief: Any) -> Callable[[int]
             if i % PERIOD == 0:
                 policy, state = agent.plan(jax.random.fold_in(key, i), problem, state, now)
             action = int(policy.act(jax.random.fold_in(key, i), observation))
-            following, reward, terminated, truncated, _ = env.step(action)
-            now = now.update(Transitions(observation, action, reward, following, terminated))
-            observation = env.reset()[0] if terminated or truncated else following
+            next_state, reward, terminated, truncated, _ = env.step(action)
+            now = now.update(Transitions(observation, action, reward, next_state, terminated))
+            observation = env.reset()[0] if terminated or truncated else next_state
 
     return loop
 

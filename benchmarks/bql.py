@@ -29,16 +29,16 @@ def cases(kind: str) -> tuple[ReturnBelief, StudentT]:
     """Beliefs and targets."""
     rng = np.random.default_rng(0)
 
-    def spread(low: float, high: float) -> np.ndarray:
+    def log_uniform(low: float, high: float) -> np.ndarray:
         return np.exp(rng.uniform(np.log(low), np.log(high), SIZE))
 
     far = kind == "extreme"
-    concentration, following = (spread(0.55, 1e5) if far else spread(1.001, 300.0) for _ in range(2))
-    pseudo = spread(1e-2, 1e5) if far else spread(0.5, 1e3)
-    scale = spread(1e-6, 1e6) if far else spread(0.1, 10.0)
-    distance = rng.choice([-1.0, 1.0], SIZE) * spread(1e-3, 1e3) if far else rng.normal(0.0, 3.0, SIZE)
+    concentration, other = (log_uniform(0.55, 1e5) if far else log_uniform(1.001, 300.0) for _ in range(2))
+    pseudo = log_uniform(1e-2, 1e5) if far else log_uniform(0.5, 1e3)
+    scale = log_uniform(1e-6, 1e6) if far else log_uniform(0.1, 10.0)
+    distance = rng.choice([-1.0, 1.0], SIZE) * log_uniform(1e-3, 1e3) if far else rng.normal(0.0, 3.0, SIZE)
     own = ReturnBelief(rng.normal(size=SIZE), pseudo, concentration, concentration * pseudo / (pseudo + 1.0))  # pyright: ignore
-    return own, StudentT(own.loc + distance, scale, 2.0 * following)  # pyright: ignore
+    return own, StudentT(own.loc + distance, scale, 2.0 * other)  # pyright: ignore
 
 
 def monte_carlo(own: ReturnBelief, law: StudentT, rng: np.random.Generator) -> list[np.ndarray]:
@@ -52,10 +52,10 @@ def monte_carlo(own: ReturnBelief, law: StudentT, rng: np.random.Generator) -> l
         centre = (lam * m + x) / (lam + 1.0)
         mean_tau = tau.mean(-1)
         mu = (tau * centre).mean(-1) / mean_tau
-        spread = 1.0 / (lam[:, 0] + 1.0) + (tau * (centre - mu[:, None]) ** 2).mean(-1)
+        deviation = 1.0 / (lam[:, 0] + 1.0) + (tau * (centre - mu[:, None]) ** 2).mean(-1)
         gap = np.log(mean_tau) - (digamma(al[:, 0] + 0.5) + np.log(tau / (al + 0.5)).mean(-1))
         shape = np.maximum(1.001, inverse(gap))
-        blocks.append((mu, 1.0 / spread, shape, shape / mean_tau))
+        blocks.append((mu, 1.0 / deviation, shape, shape / mean_tau))
     return [np.concatenate(part) for part in zip(*blocks, strict=True)]
 
 

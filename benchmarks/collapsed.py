@@ -1,7 +1,7 @@
 """Effective samples per CPU-second, collapsed against whole programs: `python benchmarks/collapsed.py [--large]`.
 
 The five hierarchical ready priors, S = 10, A = 2, 1000 transitions. Both routes are NUTS with the same options
-(4 chains, 500 + 500 steps, float64), on the parents alone or on the program with its leaves. What is counted is the
+(4 chains, 500 + 500 steps, float64), on the hyperparameters alone or on the whole program. What is counted is the
 smallest effective sample size among the hyper-parameters (for the clusters, which have exchangeable labels: of numbers
 that do not depend on labels). CPU time of the process, all threads; compilation apart. `--large`: `infer` at S = 500,
 A = 4, with 10^6 transitions, everything in it (proof, compilation, statistics, draws).
@@ -48,11 +48,11 @@ def simulate(size: int, actions: int, number: int, stickiness: float = 3.0) -> T
     rows = rng.gamma(0.5 + stickiness * np.eye(size)[:, None, :], size=(size, actions, size))
     cumulative = (rows / rows.sum(-1, keepdims=True)).cumsum(-1)
     state, action = rng.integers(size, size=number), rng.integers(actions, size=number)
-    uniform, following = rng.random(number), np.empty(number, int)
+    uniform, next_state = rng.random(number), np.empty(number, int)
     for part in np.array_split(np.arange(number), max(number // 20000, 1)):
         below = cumulative[state[part], action[part]] < uniform[part, None]
-        following[part] = np.minimum(below.sum(-1), size - 1)
-    return Transitions(state, action, 2.0 * (state % 2) + rng.normal(size=number), following)
+        next_state[part] = np.minimum(below.sum(-1), size - 1)
+    return Transitions(state, action, 2.0 * (state % 2) + rng.normal(size=number), next_state)
 
 
 def numbers(draws: dict[str, Any], sites: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ MountainCar with its reward of -1 a step, MountainCar that pays 1 at the goal an
 learn Q alike, linear on the same features from the same replay; they differ in how they explore. Per agent: the step at
 which the first episode ended well (median over seeds, the last seed, and how many seeds got there), the mean length of
 the episodes that ended in each sixth of the run (median over seeds), steps per CPU-second, warm, compilation apart.
-`python benchmarks/linear_ube.py mountain_car_sparse` runs one world.
+`python benchmarks/linear_ube.py mountain_car_sparse` runs one task.
 """
 
 import os
@@ -68,7 +68,7 @@ class GoalOnly(eqx.Module):
         return step._replace(reward=reward, score=reward)
 
 
-class World(NamedTuple):
+class Task(NamedTuple):
     """An environment, features on it, and what its values can be.
 
     Args:
@@ -87,7 +87,7 @@ class World(NamedTuple):
 
 
 def learning(rate: float, discount: float = 0.99, gradient_steps: int = 1) -> QLearning:
-    """Of every agent in a world."""
+    """Of every agent in a task."""
     return QLearning(
         discount=discount,
         learning_rate=rate,
@@ -101,28 +101,28 @@ def learning(rate: float, discount: float = 0.99, gradient_steps: int = 1) -> QL
 CAR = Fourier(Box((-1.2, -0.07), (0.6, 0.07)), 5)
 POLE = Fourier(Box((-2.4, -3.0, -0.21, -3.5), (2.4, 3.0, 0.21, 3.5)), 2)
 WORLDS = (
-    World(GoalOnly(mountain_car()), CAR, learning(3e-3, discount=0.98, gradient_steps=2), 1.0, True),
-    World(mountain_car(), CAR, learning(1e-2), 100.0, True),
-    World(cartpole(), POLE, learning(3e-3), 100.0, False),
+    Task(GoalOnly(mountain_car()), CAR, learning(3e-3, discount=0.98, gradient_steps=2), 1.0, True),
+    Task(mountain_car(), CAR, learning(1e-2), 100.0, True),
+    Task(cartpole(), POLE, learning(3e-3), 100.0, False),
 )
 
 
-def agents(world: World) -> dict[str, NeuralAgent]:
+def agents(task: Task) -> dict[str, NeuralAgent]:
     """By name; the same learning of Q."""
-    dqn = DQN(world.features, world.learning, Epsilon(1.0, 0.05, 5_000))
+    dqn = DQN(task.features, task.learning, Epsilon(1.0, 0.05, 5_000))
 
     def paper(beta: float, num_steps: int = 1) -> NeuralUBE:
         head = UncertaintyHead(width=0, num_steps=num_steps)
-        return NeuralUBE(world.features, world.learning, head, LinearGaussianPrior(), beta)
+        return NeuralUBE(task.features, task.learning, head, LinearGaussianPrior(), beta)
 
     def deep(beta: float) -> DeepUBE:
         return DeepUBE(
-            world.features,
-            world.features,
-            world.learning,
+            task.features,
+            task.features,
+            task.learning,
             LinearGaussianPrior(100.0),
-            local_scale=0.01 * world.q_max**2,
-            q_max=world.q_max,
+            local_scale=0.01 * task.q_max**2,
+            q_max=task.q_max,
             beta=beta,
         )
 
@@ -163,16 +163,16 @@ def curve(ended: Any, length: Any, limit: int) -> list[float]:
     return means
 
 
-def report(world: World) -> None:
+def report(task: Task) -> None:
     """A table, a row an agent."""
-    limit = 200 if world.goal else 500
-    print(f"\n{world.env.name}: {SEEDS} seeds, {STEPS} steps")
+    limit = 200 if task.goal else 500
+    print(f"\n{task.env.name}: {SEEDS} seeds, {STEPS} steps")
     print(
         f"{'':28s} {'first':>6s} {'last':>6s} {'seeds':>5s}  {'length of episodes by sixths':41s} {'steps/CPU-s':>11s}"
     )
-    for name, agent in agents(world).items():
-        ended, length, speed = play(agent, world.env)
-        well = ended & ((length < limit) == world.goal)
+    for name, agent in agents(task).items():
+        ended, length, speed = play(agent, task.env)
+        well = ended & ((length < limit) == task.goal)
         first = np.where(well.any(1), np.argmax(well, 1) + 1.0, np.inf)
         numbers = f"{np.median(first):6.0f} {first.max():6.0f} {well.any(1).sum():5d}"
         lengths = " ".join(f"{x:6.0f}" for x in curve(ended, length, limit))

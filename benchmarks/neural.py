@@ -5,9 +5,9 @@
   100,000 steps from scratch in one program. The peer in the same run is rejax's DQN (same settings, no double
   Q-learning, evaluation taken out); it and MinAtar need gymnax, and rejax's imports need TensorFlow Probability.
 * cost: UBE over DQN in pairs that take turns. "conv": Nature's network, stacks of 4 frames of 84 x 84 bytes of a
-  synthetic world (a frame costs nothing), one environment, batch 32 every 4 steps, u head of 512 on the 512 features,
-  centred RMSProp; "MLP": the settings of `speed` on CartPole. Median ratio, and the 2nd and 9th of ten (97.9 % of a
-  median).
+  synthetic environment (a frame costs nothing), one environment, batch 32 every 4 steps, u head of 512 on the 512
+  features, centred RMSProp; "MLP": the settings of `speed` on CartPole. Median ratio, and the 2nd and 9th of ten (97.9
+  % of a median).
 * frames: environment steps per second of wall clock on the device, UBE with 150-step targets beside DQN on the
   synthetic frames, 128 environments side by side, batch 512; MinAtar Breakout, 128 environments, beside rejax's DQN.
   On a GPU: `python benchmarks/neural.py --device gpu frames`. It was not run on one; without gymnax the second is out.
@@ -46,7 +46,7 @@ NATURE = QLearning(learning_rate=2.5e-4, optimizer="rmsprop", batch_size=32, lea
 
 
 class Frames(eqx.Module):
-    """A world of four frames of 84 x 84 bytes that costs nothing: a fixed picture whose bits change with the clock."""
+    """Four frames of 84 x 84 bytes that cost nothing: a fixed picture whose bits change with the clock."""
 
     @property
     def name(self) -> str:

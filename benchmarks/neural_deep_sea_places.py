@@ -1,4 +1,4 @@
-"""The same runs faster: DeepSea seen as the number of the diver's cell, networks and hash that look up its row.
+"""The same runs faster: DeepSea observed as the number of the diver's cell, networks and hash that look up its row.
 
 Parameters, their draws and every function of them are those of one-hot planes of N x N; a plane of 10,000 zeros and a
 one is neither kept nor multiplied by. For sizes beyond 50.

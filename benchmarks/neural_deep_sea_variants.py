@@ -91,8 +91,8 @@ class LearnedFeatures(DeepUBE):
     def loss(self, parameters: Any, target: Any, batch: Any, belief: Any) -> Any:
         """phi afresh, of the online network."""
         trunk = jax.lax.stop_gradient(parameters["q"]["trunk"])
-        now, following = (self.trunk.apply(trunk, x) for x in (batch.observation, batch.next_observation))
-        return super().loss(parameters, target, batch._replace(extra=now, next_extra=following), belief)
+        now, later = (self.trunk.apply(trunk, x) for x in (batch.observation, batch.next_observation))
+        return super().loss(parameters, target, batch._replace(extra=now, next_extra=later), belief)
 
 
 class NoOptimism(DeepUBE):
@@ -176,8 +176,8 @@ class ValueFunctionError(eqx.Module):
         row = jnp.arange(len(batch.action))
         q_next = q_values(self.trunk, target["q"], batch.next_observation)
         f_next, g_next = (self._outputs(p, batch.next_observation) for p in (target["f"], fixed))
-        spread = jnp.sqrt(jnp.mean((f_next - g_next) ** 2, -1))
-        best = jnp.argmax(q_next + self.beta * spread, 1)
+        deviation = jnp.sqrt(jnp.mean((f_next - g_next) ** 2, -1))
+        best = jnp.argmax(q_next + self.beta * deviation, 1)
         later = jnp.where(batch.terminated[:, None], 0.0, (f_next - g_next)[row, best])
         aim_f = self._outputs(fixed, batch.observation)[row, batch.action] + self.learning.discount * later
         aim_q = self.learning.target(batch.reward, batch.terminated, q_next)
@@ -220,4 +220,4 @@ ABLATION: dict[str, Callable[[], Any]] = {
     "uvu": lambda: ValueFunctionError(beta=1.0),
     "uvu, beta 3": lambda: ValueFunctionError(beta=3.0),
 }
-"""Name -> agent, each `deep` but for what its name says; the last two have another uncertainty."""
+"""Name -> agent, each `deep` but for what its name states; the last two have another uncertainty."""

@@ -1,8 +1,8 @@
-"""OIM with improved prioritized sweeping as a plain numba loop, one lane at a time: the peer of `benchmarks/oim.py`.
+"""OIM with improved prioritized sweeping as a plain numba loop, one run at a time: the peer of `benchmarks/oim.py`.
 
 The same rules as `bayes_mdp` (see `planning/prioritized_sweeping.py`), in float64: a binary heap with the place of
-every state, lists of the successors and predecessors seen, no mask and no padding. Predecessors are backed up one by
-one.
+every state, lists of the observed successors and predecessors, no mask and no padding. Predecessors are backed up one
+by one.
 """
 
 import numba
@@ -52,10 +52,10 @@ def back_up(
     visits, total, successor, counts, number = model
     most, real, explore = -np.inf, 0.0, 0.0
     for a in range(visits.shape[1]):
-        seen = 1.0 / (visits[s, a] + 1.0)
-        r, e = total[s, a] * seen, v_max * seen
+        share = 1.0 / (visits[s, a] + 1.0)
+        r, e = total[s, a] * share, v_max * share
         for k in range(number[s, a]):
-            weight, y = discount * counts[s, a, k] * seen, successor[s, a, k]
+            weight, y = discount * counts[s, a, k] * share, successor[s, a, k]
             r += weight * values[y, 0]
             e += weight * values[y, 1]
         if r + e > most:
@@ -87,23 +87,23 @@ def count(s: int, a: int, r: float, y: int, model: tuple, before: np.ndarray, nu
 
 @numba.njit
 def play(
-    world: tuple[np.ndarray, np.ndarray, np.ndarray, int],
+    env: tuple[np.ndarray, np.ndarray, np.ndarray, int],
     lists: tuple[int, int],
     agent: tuple[float, float, float, int],
     num_steps: int,
     seed: int,
 ) -> tuple[float, int, np.ndarray]:
-    """(sum of the rewards, states backed up, final values) of one lane.
+    """(sum of the rewards, states backed up, final values) of one run.
 
     Args:
-        world: outcome [S A E], threshold [S A E - 1], paid [S A E], first state.
+        env: outcome [S A E], threshold [S A E - 1], paid [S A E], first state.
         lists: longest lists of successors and predecessors.
         agent: v_max, discount, threshold, pops of a step.
         num_steps: of the environment, the model is swept after each.
         seed: of numba's generator.
     """
     np.random.seed(seed)
-    outcome, cumulative, paid, s = world
+    outcome, cumulative, paid, s = env
     v_max, discount, threshold, num_pops = agent
     n, n_actions, n_entries = outcome.shape
     shape = (n, n_actions, lists[0])

@@ -69,13 +69,13 @@ def riverswim_draws() -> tuple[np.ndarray, np.ndarray]:
 
 
 def tiny() -> None:
-    """RiverSwim: 100 seeds at a time, a fresh draw each, warm-started."""
+    """RiverSwim: 100 seeds at a time, a new draw each, warm-started."""
     rows, reward = riverswim_draws()
     objective = Discounted(0.95)
 
     def ours(rows: Any, reward: Any) -> Any:
-        def step(plan: Solution, world: Any) -> Any:
-            plan = jax.vmap(lambda p, r, s: solve(MDP(p, r), objective, start=s))(world[0], world[1], plan)
+        def step(plan: Solution, mdps: Any) -> Any:
+            plan = jax.vmap(lambda p, r, s: solve(MDP(p, r), objective, start=s))(mdps[0], mdps[1], plan)
             return plan, (jnp.sum(plan.q[..., 0]), jnp.max(plan.gap), jnp.max(plan.iterations))
 
         blank = jax.vmap(lambda _: Solution.blank(reward.shape[-2:]))(jnp.arange(SEEDS))

@@ -20,15 +20,15 @@ def riverswim(env: Any, num_steps: int, every: int, num_seeds: int, discount: fl
             policy = _policy_iteration(rows, reward, discount, policy)
         action = policy[seeds, state]
         u = rng.random(num_seeds)
-        following = (u[:, None] >= cumulative[state, action]).sum(-1)
-        earned = paid[state, action, following]
+        next_state = (u[:, None] >= cumulative[state, action]).sum(-1)
+        earned = paid[state, action, next_state]
         cell = (seeds, state, action)
-        counts[(*cell, following)] += 1
+        counts[(*cell, next_state)] += 1
         n[cell] += 1
         shift = earned - mean[cell]
         mean[cell] += shift / n[cell]
         ss[cell] += shift * (earned - mean[cell])
-        total, state = total + earned, following
+        total, state = total + earned, next_state
     return total
 
 
@@ -73,12 +73,12 @@ def deep_sea(size: int, num_episodes: int, num_seeds: int, noise: float = 0.1) -
             action = policy[seeds, layer, column]
             mean = -0.01 / size * action + ((layer == size - 1) & (column == size - 1) & (action == 1))
             earned = mean + noise * rng.standard_normal(num_seeds)
-            following = np.clip(column + 2 * action - 1, 0, size - 1)
+            next_state = np.clip(column + 2 * action - 1, 0, size - 1)
             cell = (seeds, layer, column, action)
-            counts[(*cell, following)] += 1
+            counts[(*cell, next_state)] += 1
             n[cell] += 1
             total_reward[cell] += earned
-            total, column = total + earned, following
+            total, column = total + earned, next_state
     return total
 
 
@@ -106,10 +106,10 @@ def chain(env: Any, horizon: int, num_episodes: int, num_seeds: int, noise: floa
         state = np.zeros(num_seeds, int)
         for step in range(horizon):
             action = policy[seeds, step, state]
-            following = (rng.random(num_seeds)[:, None] >= cumulative[state, action, :-1]).sum(-1)
+            next_state = (rng.random(num_seeds)[:, None] >= cumulative[state, action, :-1]).sum(-1)
             cell = (seeds, state, action)
-            counts[(*cell, following)] += 1
+            counts[(*cell, next_state)] += 1
             n[cell] += 1
             total_reward[cell] += reward[state, action]
-            total, state = total + reward[state, action], following
+            total, state = total + reward[state, action], next_state
     return total

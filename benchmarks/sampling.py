@@ -3,7 +3,7 @@
     python benchmarks/sampling.py
 
 Draws: nanoseconds an entry, 100 seeds of 5,000 entries. Backup: episodes per CPU-second of PSRL's inner loop on an
-episodic L x L grid with two actions, 100 seeds: for each of L layers a fresh Dirichlet row over the L states of the
+episodic L x L grid with two actions, 100 seeds: for each of L layers a new Dirichlet row over the L states of the
 next layer for every state and action (prior of ones, one counted successor), its expectation of the next values, the
 maximum over actions. Run it on one core (`taskset -c 0`) to leave out the hand-over between threads.
 """

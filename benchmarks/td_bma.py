@@ -2,7 +2,7 @@
 
 Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats, in
 which the two take turns. Both play the same number of trials by the same rules ([TDBMA10] Algorithms 1 and 3). The peer
-is a plain loop in float64, all seeds one after the other: no mask, no lane that waits.
+is a plain loop in float64, all seeds one after the other: no mask, no seed that waits.
 """
 
 import os
@@ -83,11 +83,11 @@ def peer(
             states[length], actions[length], rewards[length] = state, action, reward[state, action]
             state = outcome[state, action, search(np.random.random(), threshold[state, action])]
             length += 1
-        ret = following = 0.0
+        ret = next_value = 0.0
         for t in range(length - 1, -1, -1):
             s, a = states[t], actions[t]
             count, mean, squares = statistics[s, a]
-            q_td, q_mc = rewards[t] + following, rewards[t] + ret
+            q_td, q_mc = rewards[t] + next_value, rewards[t] + ret
             decay = weight(q_mc, q_td, count, mean, squares) if trace_decay < 0.0 else trace_decay
             ret = q_td + decay * (q_mc - q_td)
             q[s, a] += rate * (ret - q[s, a])
@@ -95,7 +95,7 @@ def peer(
             mean += gap / (count + 1)
             statistics[s, a, 0], statistics[s, a, 1] = count + 1, mean
             statistics[s, a, 2] = squares + gap * (ret - mean)
-            following = q[s, a]
+            next_value = q[s, a]
         steps += length
         if trial >= num_trials - num_trials // 10:
             late += rewards[:length].sum() / (num_trials // 10)

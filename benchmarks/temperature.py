@@ -36,10 +36,10 @@ def data(size: int) -> Transitions:
     state, rows = np.zeros(EPISODES, int), []
     for step in range(size):
         action = (rng.random(EPISODES) < right).astype(int)
-        following = successor[step, state, action]
+        next_state = successor[step, state, action]
         paid = reward[step, state, action] + 0.1 * rng.standard_normal(EPISODES)
-        rows.append((state, action, paid, following, np.full(EPISODES, step)))
-        state = following
+        rows.append((state, action, paid, next_state, np.full(EPISODES, step)))
+        state = next_state
     flat = [np.stack(part, 1).ravel() for part in zip(*rows, strict=True)]
     return Transitions(flat[0], flat[1], flat[2], flat[3], step=flat[4])
 
@@ -47,7 +47,7 @@ def data(size: int) -> Transitions:
 def brent(reward: np.ndarray, numerator: np.ndarray, rows: np.ndarray, near: float) -> float:
     """The root of tau J'(tau) by Brent's method."""
 
-    def slope(log_tau: float) -> float:
+    def gradient(log_tau: float) -> float:
         tau = np.exp(log_tau)
         value = turn = np.zeros(rows.shape[-1])
         for h in reversed(range(len(rows))):
@@ -60,7 +60,7 @@ def brent(reward: np.ndarray, numerator: np.ndarray, rows: np.ndarray, near: flo
             turn = value + ((first - k) * weight).sum(-1) / total
         return turn[0]
 
-    root: Any = brentq(slope, np.log(near / 30), np.log(near * 30), xtol=1e-14)
+    root: Any = brentq(gradient, np.log(near / 30), np.log(near * 30), xtol=1e-14)
     return float(np.exp(root))
 
 
@@ -68,9 +68,9 @@ def compare(size: int) -> None:
     """One size: dense and listed counts, cold and warm, and the peer."""
     env, space = deep_sea(size), StateActionSpace(size, 2, horizon=size)
     prior = bm.infer(jax.random.key(0), dirichlet_normal(1.0, 0.0, 1.0, 0.1), None, space=space)
-    seen = data(size)
-    before: Any = prior.update(jax.tree.map(lambda x: x[:-size], seen))
-    dense: Any = prior.update(seen)
+    observed = data(size)
+    before: Any = prior.update(jax.tree.map(lambda x: x[:-size], observed))
+    dense: Any = prior.update(observed)
     mdp: Any = env.mdp
     successor = np.asarray(mdp.successor)
     with jax.enable_x64(True):

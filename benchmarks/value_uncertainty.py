@@ -61,9 +61,9 @@ class Plain:
         """Mean and bound, form "ratio"."""
         total = self.concentration.sum(-1)
         rows = self.concentration / total[..., None]
-        spread = ((self.concentration > 0).sum(-1) - 1) / (total + 1)
+        factor = ((self.concentration > 0).sum(-1) - 1) / (total + 1)
         mean = self.evaluate(rows, self.reward, DISCOUNT)
-        local = self.variance + ((DISCOUNT * Q_MAX) ** 2 * spread).astype(rows.dtype)
+        local = self.variance + ((DISCOUNT * Q_MAX) ** 2 * factor).astype(rows.dtype)
         return mean, self.evaluate(rows, local, DISCOUNT**2)
 
     def moment_matching(self) -> Any:

@@ -67,7 +67,7 @@ POLICIES = {"from 45": replace_from(45), "from 60": replace_from(60)}
 
 
 def main(path: str) -> None:
-    """Print what the log says of the two policies, under both priors."""
+    """Print what the log implies for the two policies, under both priors."""
     log, space = read(path), bus_space()
     for title, prior in (("Every bin for itself", each_bin), ("All bins alike", alike)):
         posterior = bm.infer(jax.random.key(0), prior, log, space=space)

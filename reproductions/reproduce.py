@@ -151,7 +151,7 @@ def figure_path(path: str | Path) -> Path:
 
 
 def _finite(number: float) -> float | None:
-    """JSON knows no number that is not finite (a level that nobody reached)."""
+    """None for a number that is not finite, which JSON cannot hold (a level that nobody reached)."""
     return float(number) if math.isfinite(number) else None
 
 

@@ -77,7 +77,7 @@ class Reproduction:
         quick: the options that differ at quick scale.
         seconds: about how long each scale takes on two cores, compilation included.
         one_thread: its kernels are so small that XLA's thread pool costs more than it gains (three times the CPU time
-            on two cores); the command line then asks for a pool of one, before JAX starts.
+            on two cores); the command line then sets a pool of one, before JAX starts.
     """
 
     source: str

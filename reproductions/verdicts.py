@@ -17,7 +17,7 @@ def expected_verdicts(name: str) -> dict[str, str]:
 def unexpected(rows: Sequence[Row], expected: dict[str, str], scale: Scale) -> list[str]:
     """One sentence for every row whose verdict is not the expected one; both must list the same rows.
 
-    At quick scale "undecided" contradicts nothing: it says that there were too few seeds.
+    At quick scale "undecided" contradicts nothing: there were too few seeds.
     """
     found = {row.quantity: row.verdict for row in rows if row.verdict is not None}
     sentences = [

@@ -19,7 +19,8 @@ NAN, INF = float("nan"), float("inf")
 RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
 PROGRAMS = ("reproductions", "benchmarks")  # packages of the repository beside the library
-MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".calibration", ".agents", ".experiments")
+MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".decisions")
+MODULES += (".calibration", ".agents", ".experiments")
 
 
 class Call(NamedTuple):
@@ -74,7 +75,7 @@ def _make(call: Call, argument: str, value: Any) -> Any:
 
 
 def public_names() -> set[str]:
-    """Every public name that can be called, at the first place where it stands."""
+    """Every public name that can be called, at the first of `MODULES` that has it."""
     found: dict[int, str] = {}
     for suffix in MODULES:
         module = import_module(f"bayes_mdp{suffix}")
@@ -183,7 +184,7 @@ def prior() -> Any:
 
 
 @lru_cache
-def world() -> Any:
+def spec() -> Any:
     """With normal rewards."""
     return target("models.MDPSpec")(rows(), dist.Normal(np.zeros((2, 2)), 1.0))
 
@@ -253,7 +254,7 @@ _RUN = {
     "key": key,
     "prior": prior,
     "num_steps": value(3),
-    "options": lambda: target("experiments.RunOptions")(progress=False),
+    "options": lambda: target("RunOptions")(progress=False),
 }
 _NORMAL_GAMMA = {"loc": NUMBER, "pseudo_count": POSITIVE, "rate": POSITIVE}
 _OUTCOME = {"rewards_on": WORD}
@@ -544,22 +545,22 @@ CALLS = [
     ),
     Call(
         "models.check_spec",
-        {"world": world, "space": space},
-        {"world": [3, None, "world"], "space": SPACE},
+        {"world": spec, "space": space},
+        {"world": [3, None, "spec"], "space": SPACE},
         {"world": "the prior returned"},
     ),
-    Call("models.transition_table", {"world": world, "space": space}, {"world": [3, None, "world"], "space": SPACE}),
-    Call("models.reward_table", {"world": world, "space": space}, {"world": [3, None, "world"], "space": SPACE}),
+    Call("models.transition_table", {"world": spec, "space": space}, {"world": [3, None, "spec"], "space": SPACE}),
+    Call("models.reward_table", {"world": spec, "space": space}, {"world": [3, None, "spec"], "space": SPACE}),
     Call(
         "models.to_mdp",
-        {"world": world, "space": space},
-        {"world": [3, None, "world"], "space": SPACE, "initial": INITIAL},
+        {"world": spec, "space": space},
+        {"world": [3, None, "spec"], "space": SPACE, "initial": INITIAL},
     ),
     Call(
         "models.environment",
-        {"world": world, "space": space, "initial": value([0.5, 0.5])},
+        {"world": spec, "space": space, "initial": value([0.5, 0.5])},
         {
-            "world": [3, None, "world"],
+            "world": [3, None, "spec"],
             "space": SPACE,
             "initial": [*INITIAL, None],
             "name": [3, None],
@@ -585,7 +586,7 @@ CALLS = [
     ),
     Call(
         "models.observe",
-        {"world": world, "space": space, "data": transitions},
+        {"world": spec, "space": space, "data": transitions},
         {"world": [3, None], "space": SPACE, "data": [*DATA, None]},
     ),
     Call(
@@ -939,7 +940,7 @@ CALLS = [
         {"num_episodes": "num_steps", "prior": "prior|posterior"},
     ),
     Call(
-        "experiments.RunOptions",
+        "RunOptions",
         {},
         {
             "space": ["x", 3],
@@ -1128,7 +1129,7 @@ CALLS = [
     ),
     Call("agents.EverySteps", {"num_steps": value(3)}, {"num_steps": COUNT}),
     Call("agents.Geometric", {"factor": value(2.0)}, {"factor": [1.0, 0.5, *without(NUMBER, DATE)]}),
-    Call("agents.When", {"function": value(lambda moment: True)}, {"function": [3, None, "x"]}),
+    Call("agents.When", {"function": value(lambda context: True)}, {"function": [3, None, "x"]}),
     Call(
         "agents.PrioritizedSweeping",
         {},
@@ -1232,12 +1233,10 @@ EXEMPT = {
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
     "inference.ConjugatePosterior inference.CountedSamples inference.PosteriorSamples inference.Fit "
-    "inference.LayeredPosterior "
-    "inference.Mixture "
+    "inference.LayeredPosterior inference.Mixture inference.Explanation inference.SampledPosterior "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "inference.Explanation "
-    "inference.SampledPosterior calibration.SBC calibration.Check calibration.Diagnosis "
-    "calibration.Loo calibration.LooPit calibration.PredictiveCheck calibration.PriorSensitivity",
+    "calibration.SBC calibration.Check calibration.Diagnosis calibration.Loo calibration.LooPit "
+    "calibration.PredictiveCheck calibration.PriorSensitivity",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
 }

@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_accuracy(commands: Any) -> None:
-    text = "show what each method's variance of a value is worth, as stored (code 1: measured otherwise)"
+    text = "show how accurate each method's variance of a value is, as stored (code 1: measured otherwise)"
     parser = add_command(commands, "accuracy", _accuracy, text)
     parser.add_argument("--measure", action="store_true", help="measure again, and compare with what is stored")
 
@@ -92,7 +92,7 @@ def _levels(arguments: argparse.Namespace) -> None:
 
 
 def _add_prior_gain(commands: Any) -> None:
-    text = "measure what a hierarchical prior is worth to PSRL, against a flat one"
+    text = "measure what PSRL gains from a hierarchical prior, against a flat one"
     parser = add_command(commands, "prior-gain", _prior_gain, text)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the key")
 

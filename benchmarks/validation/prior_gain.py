@@ -25,13 +25,13 @@ def prior_gain(key: PRNGKeyArray, *, num_seeds: int = 100, num_steps: int = 200)
     """Bayes regret of PSRL under the prior that the MDPs are drawn from, and under its flat counterpart. Host side.
 
     Worlds of 8 states and 2 actions: rows Dirichlet(c, ..., c), one c for all, LogNormal(log .02, .5): nearly
-    deterministic; mean rewards Normal(0, 1), noise .1. The hierarchical agent is told so, and infers c from all rows at
-    once (a `CollapsedPosterior`); the flat one believes each row by itself, Dirichlet(1, ..., 1). Rewards are believed
-    alike, and both meet the same worlds and the same random numbers of the environment.
+    deterministic; mean rewards Normal(0, 1), noise .1. The hierarchical agent is given this, and infers c from all rows
+    at once (a `CollapsedPosterior`); the flat one believes each row by itself, Dirichlet(1, ..., 1). Rewards are
+    believed alike, and both meet the same MDPs and the same random numbers of the environment.
 
     Args:
         key: a typed key.
-        num_seeds: worlds, at least 2.
+        num_seeds: sampled MDPs, at least 2.
         num_steps: of each run.
 
     Returns:
@@ -60,7 +60,7 @@ def describe_prior_gain(result: "xr.Dataset") -> str:
         half = half_width(gain)
         interval = f"{gain.mean():.2f} [{gain.mean() - half:.2f}, {gain.mean() + half:.2f}]"
         lines.append(f"{times[i]:>6}{means[0]:>14.2f}{means[1]:>10.2f}{interval:>34}")
-    return "\n".join([f"Bayes regret of PSRL, {result.sizes['seed']} worlds drawn from the hierarchical prior", *lines])
+    return "\n".join([f"Bayes regret of PSRL, {result.sizes['seed']} MDPs drawn from the hierarchical prior", *lines])
 
 
 def _priors() -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""How well stated uncertainty fits what came true: coverage, stated over true spread, proper scores. Plain numpy.
+"""How well stated uncertainty fits the truth: coverage, ratio of standard deviations, proper scores. Plain numpy.
 
 Gneiting and Raftery (2007), *Strictly proper scoring rules, prediction, and estimation*, JASA 102; Dawid and Sebastiani
 (1999), *Coherent dispersion criteria for optimal experimental design*, Annals of Statistics 27.

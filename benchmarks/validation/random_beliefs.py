@@ -51,7 +51,7 @@ def _shape(horizon: int | None) -> tuple[int, ...]:
 
 
 def _normal(loc: Any, scale: Any) -> NormalBelief:
-    """Normal rewards of noise 1; float64 numpy leaves, as on the host."""
+    """Normal rewards of noise 1; float64 numpy arrays, as on the host."""
     noise: Any = np.ones(loc.shape)
     return NormalBelief(loc, scale, noise)
 
@@ -78,7 +78,7 @@ def _belief(rng: np.random.Generator, horizon: int | None, by_outcome: bool) -> 
 
 
 def _fork(by_outcome: bool) -> ConjugatePosterior:
-    """State 0 leads to a state worth 1 or to one worth -1, by a Dirichlet(a, a) row; all else is known."""
+    """State 0 leads to a state of value 1 or to one of value -1, by a Dirichlet(a, a) row; all else is known."""
     pairs = _shape(HORIZON)
     prior = np.broadcast_to(2.5 * np.eye(STATES)[:, None], (*pairs, STATES)).copy()
     prior[0, 0] = [0.0, 1.5, 1.5]

@@ -43,7 +43,7 @@ def scorecard(
     Of every class `num_mdps` MDPs are drawn from a prior; each is observed under a policy that acts at random, the
     posterior is inferred, and the policy that is greedy in its mean MDP is evaluated: what each method states about its
     values at the first step is compared with those in the drawn MDP. The posterior being right, a method that is exact
-    covers them as often as it says, whatever the data and the policy.
+    covers them as often as stated, whatever the data and the policy.
 
     Args:
         key: a typed key.

@@ -87,7 +87,7 @@ def _answer(
 
 
 def _by_ube(form: str, posterior: Any, policy: Any, objective: Objective, q_max: Any) -> StatedValues:
-    """With the least q_max, that no trace can prove; what the method says is what it says of its own."""
+    """With the least q_max, that no trace can prove; the stated validity is the method's own."""
     answer = ube.solve(posterior, policy, objective, q_max=q_max, form=form)
     said = eqx.filter_eval_shape(lambda p, pi: ube.solve(p, pi, objective, form=form), posterior, policy)
     return _stated(eqx.tree_at(lambda a: a.validity, answer, said.validity), objective)
@@ -135,9 +135,9 @@ def least_q_max(posterior: Any, policy: Any, objective: Objective) -> Float[Arra
 def component_at_mean(posterior: CanSplit) -> Any:
     """One conjugate posterior with the mean of the hyper-parameters in place of their distribution."""
 
-    def mean(leaf: Any) -> Any:
-        floating = jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating)
-        return jnp.tensordot(posterior.weights, leaf, axes=1) if floating else leaf[0]
+    def mean(array: Any) -> Any:
+        floating = jnp.issubdtype(jnp.asarray(array).dtype, jnp.floating)
+        return jnp.tensordot(posterior.weights, array, axes=1) if floating else array[0]
 
     return jax.tree.map(mean, posterior.components)
 
@@ -145,10 +145,10 @@ def component_at_mean(posterior: CanSplit) -> Any:
 def marginal_posterior(posterior: CanSplit) -> Any:
     """A conjugate posterior with independent pairs whose marginal means and variances are those of the mixture.
 
-    Rewards: normal with the mean and the variance of each leaf. Rows: Dirichlet with the mean row, and the total
-    concentration that gives the summed variance of its elements. For normal rewards.
+    Rewards: normal with the mean and the variance of each conjugate site. Rows: Dirichlet with the mean row, and the
+    total concentration that gives the summed variance of its elements. For normal rewards.
     """
-    single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], posterior.components)
+    single = jax.tree.map(lambda array: jnp.asarray(array)[0], posterior.components)
     weights = posterior.weights
 
     def moments(belief: Any) -> tuple[Any, ...]:

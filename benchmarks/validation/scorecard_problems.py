@@ -1,4 +1,4 @@
-"""Where the scorecard draws its MDPs from, what is seen of them, and what is believed then."""
+"""Where the scorecard draws its MDPs from, what is observed of them, and the posterior."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class ScoredClass(NamedTuple):
         draw: key -> MDP.
         infer: (key, transitions) -> posterior. Traceable.
         objective: what policies are judged by.
-        num_transitions: how many are seen of an MDP.
+        num_transitions: how many are observed of an MDP.
     """
 
     draw: Callable[[PRNGKeyArray], Any]
@@ -71,9 +71,9 @@ def observe(key: PRNGKeyArray, mdp: MDP, objective: Objective, num_transitions: 
         state = jnp.where(starts, jax.random.randint(key_start, (), 0, n_states), state)
         action = jax.random.randint(key_action, (), 0, n_actions)
         cell = (state, action) if step is None else (step, state, action)
-        following = jax.random.categorical(key_next, jnp.log(mdp.transition_probs[cell]))
+        next_state = jax.random.categorical(key_next, jnp.log(mdp.transition_probs[cell]))
         reward = mdp.reward[cell] + jax.random.normal(key_reward)
-        return following, Transitions(state, action, reward, following, None, None, step)
+        return next_state, Transitions(state, action, reward, next_state, None, None, step)
 
     times = jnp.arange(num_transitions)
     return lax.scan(move, jnp.zeros((), times.dtype), (jax.random.split(key, num_transitions), times))[1]

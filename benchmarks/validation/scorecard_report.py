@@ -128,7 +128,7 @@ def stored_scorecard() -> list[Score]:
 
 def changed_scores(ours: Iterable[Score], stored: Iterable[Score]) -> list[str]:
     """Sentences on what differs from the stored scorecard: verdicts, and what methods say. "undecided" differs from
-    nothing: it says that there were too few MDPs."""
+    nothing: there were too few MDPs."""
     expected = {(line.problems, line.estimator): line for line in stored}
     sentences = []
     for line in ours:

@@ -23,12 +23,13 @@ Pairs = Float[Array, "S A"]
 class BatchError(eqx.Module):
     """A posterior that learns with the error. One call of `update` is one batch, as it is between two plans of a run.
 
-    After the true update, (sum r)^2 - sum r^2 is added to the sum of squared deviations of each leaf, the sums over the
-    batch: the batch's own deviations are then ((n - 1) / n) (sum r)^2, as in that code, and everything else is true.
+    After the true update, (sum r)^2 - sum r^2 is added to the sum of squared deviations of each conjugate site, the
+    sums over the batch: the batch's own deviations are then ((n - 1) / n) (sum r)^2, as in that code, and everything
+    else is true.
 
     Args:
         posterior: with normal-gamma rewards (built by `with_batch_error`, which checks it).
-        amount: 1, the error; 0, none. A leaf, so that both are one compiled program.
+        amount: 1, the error; 0, none. An array, so that both are one compiled program.
     """
 
     posterior: ConjugatePosterior
@@ -76,7 +77,7 @@ class BatchError(eqx.Module):
         return self.posterior.mean_mdp()
 
     def visit_counts(self) -> Pairs:
-        """Transitions seen from every pair."""
+        """Observed transitions of every pair."""
         return self.posterior.visit_counts()
 
     def reward_variance(self) -> Pairs:

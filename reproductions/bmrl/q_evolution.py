@@ -29,7 +29,7 @@ def played(prepared: Prepared, *, watch: bool = False) -> tuple[Float[np.ndarray
 
     Args:
         prepared: a run of steps without an end.
-        watch: keep what the first seed knows at the beginning of every row.
+        watch: keep the state and belief of the first seed at the beginning of every row.
 
     Returns:
         The rewards of each seed, summed; for each row (agent's own state, belief), or nothing.
@@ -37,15 +37,15 @@ def played(prepared: Prepared, *, watch: bool = False) -> tuple[Float[np.ndarray
     layout = replace(prepared.layout, chunk_rows=1)
     setting, keys = prepared.setting, prepared.keys
     carry = start_all(layout, (prepared.own_world, prepared.own_belief), setting, keys, prepared.belief)
-    reward, seen = np.zeros(len(keys)), []
+    reward, recorded = np.zeros(len(keys)), []
     for row in range(layout.num_rows):
         if watch:
-            seen.append(_first_seed(carry))
+            recorded.append(_first_seed(carry))
         carry, rows = play_chunk(layout, prepared.own_world, setting, keys, carry, jnp.int32(row), jnp.int32(1))
         reward += np.asarray(rows.reward, np.float64).sum(1)
     if watch:
-        seen.append(_first_seed(carry))
-    return reward, seen
+        recorded.append(_first_seed(carry))
+    return reward, recorded
 
 
 def _first_seed(carry: Carry) -> Any:
@@ -53,8 +53,8 @@ def _first_seed(carry: Carry) -> Any:
     return jax.tree.map(lambda x: np.array(np.asarray(x)[0]), (carry.agent_state, carry.belief))
 
 
-def laws_of_q(prepared: Prepared, seen: list[Any]) -> dict[str, np.ndarray]:
-    """The law of Q that the agent would act by at each moment that was `seen`: mean, standard deviation.
+def laws_of_q(prepared: Prepared, recorded: list[Any]) -> dict[str, np.ndarray]:
+    """The law of Q that the agent would act by at each time that was `recorded`: mean, standard deviation.
 
     Gaussian and Student-t agents: of their policy; PSRL: of `NUM_DRAWS` draws; Q-learning: its table, nan.
 
@@ -62,10 +62,10 @@ def laws_of_q(prepared: Prepared, seen: list[Any]) -> dict[str, np.ndarray]:
         `q_mean`, `q_sd` [time, state, action]; `time`, steps.
     """
     layout = prepared.layout
-    stacked = jax.tree.map(lambda *x: np.stack(x), *seen)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *recorded)
     num_draws = NUM_DRAWS if isinstance(prepared.setting.agent, PSRL) else 1
     mean, sd = _laws(num_draws, prepared.setting, prepared.keys[0], *stacked)
-    time = np.minimum(layout.row_length * np.arange(len(seen)), layout.num_steps)
+    time = np.minimum(layout.row_length * np.arange(len(recorded)), layout.num_steps)
     return {"q_mean": np.asarray(mean), "q_sd": np.asarray(sd), "time": time}
 
 
@@ -75,12 +75,12 @@ def _laws(num_draws: int, setting: RunContext, key: Any, states: Any, beliefs: A
         whole = None if belief is None else eqx.combine(belief, setting.constants)
         return _law(setting.agent.plan(key, setting.problem, state, whole)[0])
 
-    def moment(state: Any, belief: Any) -> tuple[Array, Array]:
+    def law(state: Any, belief: Any) -> tuple[Array, Array]:
         keys = jax.random.split(key, num_draws)
         mean, sd = jax.vmap(one, in_axes=(0, None, None))(keys, state, belief)
         return mean.mean(0), jnp.sqrt(mean.var(0) + (sd**2).mean(0))
 
-    return jax.vmap(moment)(states, beliefs)
+    return jax.vmap(law)(states, beliefs)
 
 
 def _law(policy: Any) -> tuple[Array, Array]:

@@ -43,7 +43,7 @@ class Task:
 
     Args:
         env: rewards are normal.
-        space: what the agents are told.
+        space: what the agents are given.
         period: steps between two plans of the agents with a model.
         num_steps: of a run.
     """
@@ -67,7 +67,7 @@ class Method:
     Args:
         label: for table and figure.
         agent: task -> the agent.
-        beside: the published method that it stands beside.
+        beside: the published method that it is compared with.
         error: 1: with the error of the published code; 0: without; None: it has no model.
         held: noise held for the length of a plan, for orientation.
     """
@@ -197,8 +197,8 @@ def _play(name: str, task: Task, posterior: Any, key: Any, num_seeds: int, *, wa
     asked = case(name, task, posterior, key, num_seeds)
     check_case(asked)
     prepared = prepare(asked)
-    reward, seen = played(prepared, watch=watch)
-    return {"reward": reward, **(laws_of_q(prepared, seen) if watch else {})}
+    reward, recorded = played(prepared, watch=watch)
+    return {"reward": reward, **(laws_of_q(prepared, recorded) if watch else {})}
 
 
 def _oracle(task: Task, key: Any, num_seeds: int) -> dict[str, Any]:

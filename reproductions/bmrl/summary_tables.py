@@ -2,7 +2,7 @@
 
 A mean agrees with the published one where their difference is within 2.58 sqrt((s^2 + s_p^2) / 10) + .005: the 99 %
 interval of the difference of two means over 10 seeds each, and the precision of the reading. The published oracle meets
-other random numbers than its agent, which only s_p knows of; ours meets the same.
+other random numbers than its agent, which only s_p depends on; ours uses the same.
 """
 
 from collections.abc import Sequence

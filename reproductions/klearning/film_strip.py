@@ -69,17 +69,17 @@ def strip(
 
     check_key("key", key)
     check_count("num_seeds", num_seeds)
-    seen = frames(case(method, size, key, times[-1], num_seeds), times)
-    tau = np.asarray(seen.policies.temperature, np.float64)
+    recorded = frames(case(method, size, key, times[-1], num_seeds), times)
+    tau = np.asarray(recorded.policies.temperature, np.float64)
     tau = np.broadcast_to(tau.reshape(*tau.shape, *(1,) * (2 - tau.ndim)), (len(times), num_seeds))
-    values = _soft_max(np.asarray(seen.policies.q, np.float64), tau[..., None, None])
+    values = _soft_max(np.asarray(recorded.policies.q, np.float64), tau[..., None, None])
     cells = ("time", "seed", "row", "column")
     return xr.Dataset(
         {
             "value": (cells, values, {"long_name": "value (14)"}),
             "temperature": (("time", "seed"), tau),
-            "visits": (cells, seen.visits.sum(-1), {"long_name": "visits"}),
-            "hit": (("seed", "episode"), seen.hits, {"long_name": "the goal was reached"}),
+            "visits": (cells, recorded.visits.sum(-1), {"long_name": "visits"}),
+            "hit": (("seed", "episode"), recorded.hits, {"long_name": "the goal was reached"}),
         },
         coords={"time": list(times), "seed": np.arange(num_seeds), "method": METHODS[method].label},
     )

@@ -18,7 +18,7 @@ from bayes_mdp.mdp.validation import require
 
 
 class Frames(NamedTuple):
-    """What `frames` has seen, for T numbers of episodes and N seeds.
+    """What `frames` recorded, for T numbers of episodes and N seeds.
 
     Args:
         policies: with leading axes [T N]: the plan of the episode that would follow.

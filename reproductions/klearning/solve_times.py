@@ -1,9 +1,9 @@
 """[KL21] (O'Donoghue 2021) figure 2: episodes until DeepSea is solved, against its depth L.
 
 Solved by the paper's literal rule, and by the sustained one. The table has the levels that our constants lead to, then
-what the paper says in words. A level agrees within a factor of 2; how words are read is said beside each. A time that
-is not reached counts as infinite. Where the words do not follow from what the paper prints, the verdict is "differs"
-and stays so.
+what the paper states in words. A level agrees within a factor of 2; how words are read is stated beside each. A time
+that is not reached counts as infinite. Where the words do not follow from what the paper prints, the verdict is
+"differs" and stays so.
 """
 
 from collections.abc import Mapping

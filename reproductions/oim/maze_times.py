@@ -135,7 +135,7 @@ def learn_in_mazes(
     tested: Tested = "model",
     cells: Cells | None = None,
 ) -> "xr.Dataset":
-    """Learning curves: what the policies that were learnt are worth. The same key and the same mazes for all methods.
+    """Learning curves: values of the policies that were learnt. The same key and the same mazes for all methods.
 
     Args:
         key: a typed key, of the learning and the tests; the mazes do not depend on it.

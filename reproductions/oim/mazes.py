@@ -1,7 +1,7 @@
 """The mazes of [OIM08] table 3: learning in all of them at once, tests of the greedy policies, the exact optimum.
 
-All mazes are lanes of one compiled program. Learning hands out the greedy policies that are to be tested; they are
-tested afterwards, many together.
+All mazes run side by side in one compiled program. Learning hands out the greedy policies that are to be tested; they
+are tested afterwards, many together.
 """
 
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def _solve(mazes: Mazes, discount: Any) -> Int[Array, "N S"]:
     return best_action(_one_step(mazes, discount, values))
 
 
-class Lane(eqx.Module):
+class MazeRun(eqx.Module):
     """One maze: where the agent is, what it has learnt, and the values of the last policy that was tested."""
 
     state: Int[Array, ""]
@@ -126,41 +126,47 @@ class Lane(eqx.Module):
 
 
 @jax.jit
-def _begin(agent: Any, problem: Problem, mazes: Mazes, keys: Key[Array, " N"]) -> Lane:
+def _begin(agent: Any, problem: Problem, mazes: Mazes, keys: Key[Array, " N"]) -> MazeRun:
     none = jnp.zeros(problem.space.n_states)
-    return jax.vmap(lambda key: Lane(jnp.int32(mazes.start), agent.init(key, problem), none))(keys)
+    return jax.vmap(lambda key: MazeRun(jnp.int32(mazes.start), agent.init(key, problem), none))(keys)
 
 
-@partial(jax.jit, static_argnames=("num_steps", "tested"), donate_argnames="lanes")
+@partial(jax.jit, static_argnames=("num_steps", "tested"), donate_argnames="runs")
 def _learn(
-    setting: tuple[Any, Problem, Mazes], lanes: Lane, keys: Key[Array, " N"], first: Any, *, num_steps: int, tested: str
-) -> tuple[Lane, Int[Array, "N S"], Float[Array, " N"]]:
-    """`num_steps` steps of all lanes, from step `first` on; the policies to be tested; the mean reward of a step."""
+    setting: tuple[Any, Problem, Mazes],
+    runs: MazeRun,
+    keys: Key[Array, " N"],
+    first: Any,
+    *,
+    num_steps: int,
+    tested: str,
+) -> tuple[MazeRun, Int[Array, "N S"], Float[Array, " N"]]:
+    """`num_steps` steps in all mazes, from step `first` on; the policies to be tested; the mean reward of a step."""
     agent, problem, mazes = setting
     threshold = _thresholds(mazes)
 
-    def one(time: Any, key: Any, lane: Lane, there: Any, pays: Any) -> tuple[Lane, Any]:
+    def one(time: Any, key: Any, run: MazeRun, there: Any, pays: Any) -> tuple[MazeRun, Any]:
         plan_key, act_key, env_key = jax.random.split(jax.random.fold_in(key, time), 3)
-        policy, own = agent.plan(plan_key, problem, lane.agent, None)
-        action = policy.act(act_key, lane.state, 0)
+        policy, own = agent.plan(plan_key, problem, run.agent, None)
+        action = policy.act(act_key, run.state, 0)
         happens = (action + jnp.sum(jax.random.uniform(env_key) >= threshold, dtype=jnp.int32)) % there.shape[-1]
-        after, reward = there[lane.state, happens], pays[lane.state, happens]
-        seen = Transitions(lane.state, action, reward, after, None, None, None)
-        return Lane(after, agent.observe(problem, own, seen), lane.values), reward
+        after, reward = there[run.state, happens], pays[run.state, happens]
+        observed = Transitions(run.state, action, reward, after, None, None, None)
+        return MazeRun(after, agent.observe(problem, own, observed), run.values), reward
 
     def step(carry: Any, time: Any) -> tuple[Any, None]:
-        lanes, total = carry
-        lanes, reward = jax.vmap(one, (None, 0, 0, 0, 0))(time, keys, lanes, mazes.successor, mazes.paid)
-        return (lanes, total + reward), None
+        runs, total = carry
+        runs, reward = jax.vmap(one, (None, 0, 0, 0, 0))(time, keys, runs, mazes.successor, mazes.paid)
+        return (runs, total + reward), None
 
     none = jnp.zeros(len(mazes.successor))
-    (lanes, total), _ = lax.scan(step, (lanes, none), first + jnp.arange(num_steps))
+    (runs, total), _ = lax.scan(step, (runs, none), first + jnp.arange(num_steps))
     if tested == "agent":
-        greedy, values = jax.vmap(lambda own: agent.greedy(problem, own).best)(lanes.agent), lanes.values
+        greedy, values = jax.vmap(lambda own: agent.greedy(problem, own).best)(runs.agent), runs.values
     else:
         discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
-        greedy, values = jax.vmap(lambda lane: best_in_model(lane.agent.tally, discount, lane.values))(lanes)
-    return eqx.tree_at(lambda x: x.values, lanes, values), greedy, total / num_steps
+        greedy, values = jax.vmap(lambda run: best_in_model(run.agent.tally, discount, run.values))(runs)
+    return eqx.tree_at(lambda x: x.values, runs, values), greedy, total / num_steps
 
 
 def best_in_model(
@@ -168,7 +174,7 @@ def best_in_model(
 ) -> tuple[Int[Array, " S"], Float[Array, " S"]]:
     """The best policy of the model that was counted, by modified policy iteration, and its values.
 
-    Pairs that were never tried are not used; a state in which nothing was tried is worth 0.
+    Pairs that were never tried are not used; a state in which nothing was tried has value 0.
 
     Args:
         tally: what was counted.
@@ -214,7 +220,7 @@ def learn(
     Args:
         agent: a `ModelBased` learner with a `PrioritizedSweeping` planner; asked for a plan before every step.
         problem: its space is that of the mazes, its objective `Discounted`.
-        mazes: one lane each.
+        mazes: one run in each.
         key: a typed key; the random numbers of a maze depend on it and the number of the maze alone.
         num_steps, test_every: steps in every maze; the first a multiple of the second.
         tested: "model", the best policy of the model that was counted (`best_in_model`); "agent", `agent.greedy`.
@@ -228,11 +234,11 @@ def learn(
     first, own = jax.random.split(fused_key(key))
     number = len(mazes.successor)
     tables = jax.tree.map(jnp.asarray, mazes)
-    lanes, keys, found = _begin(agent, problem, tables, _keys(first, number)), _keys(own, number), []
+    runs, keys, found = _begin(agent, problem, tables, _keys(first, number)), _keys(own, number), []
     for done in range(0, num_steps, test_every):
-        lanes, policy, reward = _learn((agent, problem, tables), lanes, keys, done, num_steps=test_every, tested=tested)
+        runs, policy, reward = _learn((agent, problem, tables), runs, keys, done, num_steps=test_every, tested=tested)
         found.append((np.asarray(policy, np.int8), np.asarray(reward)))
-    if isinstance(lanes.agent, SweptState) and (lost := int(np.sum(lanes.agent.tally.lost))):
+    if isinstance(runs.agent, SweptState) and (lost := int(np.sum(runs.agent.tally.lost))):
         raise ValueError(f"{lost} transitions found no place in the lists of the planner, expected longer ones")
     policies, rewards = zip(*found, strict=True)
     return np.stack(policies), np.stack(rewards)
@@ -269,11 +275,11 @@ def _simulate(
     mazes: Mazes, policies: Int[Array, "L S"], maze: Int[Array, " L"], key: Any, num_runs: int, num_steps: int
 ) -> Float[Array, "L runs"]:
     """All runs of all policies at once; a place in the tables is (policy, cell) as one number."""
-    lanes, n_states = policies.shape
+    number, n_states = policies.shape
     n_actions = mazes.mix.shape[0]
     order = (policies[..., None] + jnp.arange(n_actions)) % n_actions  # the action that is meant comes first
     there, pays = (jnp.take_along_axis(x[maze], order, -1) for x in (mazes.successor, mazes.paid))
-    first = jnp.arange(lanes, dtype=jnp.int32) * n_states
+    first = jnp.arange(number, dtype=jnp.int32) * n_states
     there, pays = ((there + first[:, None, None]) * n_actions).ravel(), pays.ravel()
     threshold = _thresholds(mazes)
 
@@ -283,5 +289,5 @@ def _simulate(
         at = place + sum((u >= threshold[j]).astype(jnp.int32) for j in range(n_actions - 1))
         return (there[at], total + pays[at]), None
 
-    start = jnp.broadcast_to(((first + mazes.start) * n_actions)[:, None], (lanes, num_runs))
+    start = jnp.broadcast_to(((first + mazes.start) * n_actions)[:, None], (number, num_runs))
     return lax.scan(step, (start, jnp.zeros(start.shape)), jnp.arange(num_steps))[0][1]

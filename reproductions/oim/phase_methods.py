@@ -1,8 +1,8 @@
 """The methods of [OIM08] tables 4 to 6: how their constants make an agent, what was tried, how they were chosen.
 
 All settings of `GRIDS` were tried with `TUNING_KEY`, which no reported run uses. "tuned" has the largest reward over
-all phases; "nearest" comes nearest to the published row: it says whether some constants lead there, no more. Units: the
-largest reward of a step (temperatures, priors, bonuses), the largest optimal value (v_max, initial_q), a phase
+all phases; "nearest" comes nearest to the published row: it shows whether some constants lead there, no more. Units:
+the largest reward of a step (temperatures, priors, bonuses), the largest optimal value (v_max, initial_q), a phase
 (half-lives, intervals between draws).
 """
 
@@ -43,7 +43,7 @@ class Method:
 
     Args:
         label: for table and figure.
-        row: the published row beside which it stands.
+        row: the published row that it is compared with.
         kind: of agent, as for `build`.
         judged: whether it gets a verdict.
         choice: of its constants, "tuned", "nearest", or "given".

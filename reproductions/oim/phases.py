@@ -86,7 +86,7 @@ class Task:
         return Scales(self.max_reward, float(np.max(np.asarray(values))), self.phase_steps, self.sweeping)
 
     @cached_property
-    def told(self) -> StateActionSpace:
+    def given(self) -> StateActionSpace:
         """The space with its list of successors."""
         mdp = self.env.mdp
         dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
@@ -117,7 +117,7 @@ def rewards(
         key=key,
         num_steps=num_phases * task.phase_steps,
         num_seeds=num_runs,
-        options=RunOptions(num_checkpoints=num_phases, progress=False, space=None if prior is None else task.told),
+        options=RunOptions(num_checkpoints=num_phases, progress=False, space=None if prior is None else task.given),
     )
     return result["reward"].to_numpy()
 
@@ -205,7 +205,7 @@ def play(
             settings = METHODS[name].kind, constants[name]
             found[name] = kept.get(name, lambda _, s=settings: {"reward": rewards(task, s, key, num_runs)})["reward"]
 
-    _ = task.scales, task.told
+    _ = task.scales, task.given
     with (cells or Cells()).expect(len(methods)) as kept, ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda names: group(kept, names), _slowest_first(kinds)))
     return _dataset(task, constants, {name: found[name] for name in methods})
@@ -246,7 +246,7 @@ def optimum_of(task: Task) -> float:
 
 
 def band_of(published: float, published_runs: int, samples: Any) -> tuple[float, float] | None:
-    """Where our mean over `samples` [run] must lie to agree; None: one run says nothing of the spread."""
+    """Where our mean over `samples` [run] must lie to agree; None: one run gives no standard deviation."""
     if len(samples) < 2:
         return None
     error = np.std(samples, ddof=1) * np.sqrt(1 / published_runs + 1 / len(samples))

@@ -1,7 +1,8 @@
 """Ties at random: a learner that meets the actions of every state in an order of its own, drawn for every run.
 
 Our policies give a tie to the first action. In Chain that is the action that pays, in Loop the one that does not, and a
-method that never tries the second would look very good in one and very bad in the other ([OIM08] says nothing of ties).
+method that never tries the second would look very good in one and very bad in the other ([OIM08] does not mention
+ties).
 """
 
 from typing import Any
@@ -53,7 +54,7 @@ class RandomTies(eqx.Module):
         return self.agent.replan
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Shuffled:
-        """A fresh order, and the learner's first state."""
+        """A new order, and the learner's first state."""
         key_order, key_agent = jax.random.split(key)
         number, size = problem.space.n_states, problem.space.n_actions
         order = jax.vmap(lambda key: jax.random.permutation(key, size))(jax.random.split(key_order, number))
@@ -69,8 +70,8 @@ class RandomTies(eqx.Module):
     def observe(self, problem: Problem, state: Shuffled, transition: Transitions, weight: Any = 1.0) -> Shuffled:
         """The learner's state after one transition; unchanged where `weight` is 0."""
         action = jnp.argmax(state.order[transition.state] == transition.action)
-        seen = eqx.tree_at(lambda x: x.action, transition, action)
-        return Shuffled(state.order, self.agent.observe(problem, state.inner, seen, weight))
+        observed = eqx.tree_at(lambda x: x.action, transition, action)
+        return Shuffled(state.order, self.agent.observe(problem, state.inner, observed, weight))
 
     def check_learnt(self, state: Shuffled) -> None:
         """The learner's warning. (Its `check_optimism` is left out: the constants of the tables are meant.)"""

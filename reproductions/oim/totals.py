@@ -2,11 +2,11 @@
 
 Every method plans anew at every step, with discount .95. On SixArms ties decide more than the method does: with OIM,
 arms tried from the first on earn 5e6, from the last on 15e6, in an order drawn for every run (`RandomTies`) 9e6.
-Neither program says how it breaks them. Read here: E3, R-max, MBIE and MBIE-EB, whose rows [OIM08] took from Strehl and
-Littman, take the first (at random the last two earn 10e6); OIM draws.
+Neither program documents how it breaks them. Read here: E3, R-max, MBIE and MBIE-EB, whose rows [OIM08] took from
+Strehl and Littman, take the first (at random the last two earn 10e6); OIM draws.
 
 "Tuned" constants have the largest mean total of the grids under `TUNING_KEY`, which no reported run uses (see `tune`).
-OIM's discount is not stated, so it is tuned too; on SixArms the best of both discounts cannot be told apart by 1000
+OIM's discount is not stated, so it is tuned too; on SixArms the best of both discounts cannot be distinguished by 1000
 runs, and were played 5000 times: .95 earns 8.89e6 +- .24e6, .9 9.23e6 +- .24e6. All other constants are given: those
 printed in [OIM08], those of Strehl and Littman's experiments (R-max on RiverSwim, MBIE, MBIE-EB), or the least v_max
 that is no less than any value.
@@ -48,7 +48,7 @@ class Method:
 
     Args:
         label: for table and figure.
-        row: the published row beside which it stands.
+        row: the published row that it is compared with.
         make: the agent.
         constants: its arguments, and `discount` where it plans with another than .95.
         judged: whether it gets a verdict.

@@ -1,7 +1,7 @@
 """[TDBMA10] (Downey and Sanner 2010) figure 2: mean return over trials, TD-BMA against SARSA with fixed lambda.
 
-What the paper says in words is asked of our tracks; the levels are those of an independent program on the same tracks
-(for fewer trials a second one, in C, which takes the first of several best actions).
+What the paper states in words is tested on our tracks; the levels are those of an independent program on the same
+tracks (for fewer trials a second one, in C, which takes the first of several best actions).
 """
 
 from collections.abc import Mapping

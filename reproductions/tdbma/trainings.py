@@ -1,7 +1,7 @@
 """[TDBMA10] (Downey and Sanner 2010) section 4: TD-BMA against SARSA with fixed lambda, on racetracks and Mail Robot.
 
 The paper prints no maps: ours are easier. Neither does it say which of several
-best actions is taken: ours is the first. An independent program says how much that matters on our tracks: with ties
+best actions is taken: ours is the first. An independent program shows how much that matters on our tracks: with ties
 drawn at random all methods gain up to 5 % in the end, and a third in the first trials.
 """
 

@@ -1,7 +1,7 @@
 """[TDBMA10] (Downey and Sanner 2010) figure 3: other learning rates, and the mean lambda over the trials.
 
 On our Curves TD-BMA loses to the best fixed lambda at every learning rate, where the paper's wins at two of three; an
-independent program says so too. Full scale shows two variations beside it: speeds up to 3,
+independent program agrees. Full scale shows two variations beside it: speeds up to 3,
 and frozen sweeps, in which each step still moves from the present entry. That reading changes nothing: an independent
 program ends at -62.0 +- 2.6, and at -63.0 +- 3.0 where all steps of a trial move from the entry before it.
 """

@@ -100,9 +100,9 @@ def _one_trial_of_each(depth: int) -> Transitions:
     """An episode of each action; the rewards do not matter for how uncertain the values are."""
     state = np.concatenate([[0], np.arange(depth)])
     action = np.eye(depth + 1, dtype=int)[1]
-    following = np.concatenate([[0], np.minimum(np.arange(depth) + 1, depth - 1)])
+    next_state = np.concatenate([[0], np.minimum(np.arange(depth) + 1, depth - 1)])
     ended = np.isin(np.arange(depth + 1), (0, depth))
-    return Transitions(state, action, np.zeros(depth + 1), following, ended)
+    return Transitions(state, action, np.zeros(depth + 1), next_state, ended)
 
 
 class Rule(NamedTuple):

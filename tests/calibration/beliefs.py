@@ -30,9 +30,9 @@ SPACE = StateActionSpace(2, 2, states=("low", "high"), actions=("stay", "go"))
 def transitions(number: int = 60) -> Transitions:
     """Rewards are 0 or 1; one of them is missing."""
     rng = np.random.default_rng(3)
-    state, action, following = (rng.integers(0, 2, number) for _ in range(3))
+    state, action, next_state = (rng.integers(0, 2, number) for _ in range(3))
     return Transitions(
-        state, action, rng.integers(0, 2, number).astype(float), following, reward_observed=np.arange(number) != 4
+        state, action, rng.integers(0, 2, number).astype(float), next_state, reward_observed=np.arange(number) != 4
     )
 
 
@@ -49,7 +49,7 @@ def student(space: StateActionSpace) -> MDPSpec:
 
 @cache
 def sampled() -> SampledPosterior:
-    """Draws of the prior of `student`, in two chains of forty, that have seen `transitions`."""
+    """Draws of the prior of `student`, in two chains of forty, given `transitions`."""
     recipe = recipe_for(student, SPACE, NUTS(0, SAMPLES, CHAINS))
     seen = recipe.summarise(transitions())
     drawn = jax.jit(recipe.draw_prior)(jax.random.key(0))

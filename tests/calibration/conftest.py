@@ -80,14 +80,14 @@ BUILDERS = {
 
 def _data(name, space, rng, number=80):
     state = rng.integers(0, 2 if name == "by_outcome" else S, number)
-    following = np.where(state == 0, rng.integers(0, 2, number), rng.integers(0, S, number))
+    next_state = np.where(state == 0, rng.integers(0, 2, number), rng.integers(0, S, number))
     law = {"horizon": lambda: rng.integers(0, 2, number), "tied": lambda: rng.poisson(2.0, number)}
     reward = law.get(name, lambda: rng.normal(state, 1.0))().astype(float)
     return Transitions(
         state,
         rng.integers(0, A, number),
         reward,
-        following,
+        next_state,
         rng.random(number) < 0.1 if space.ends else None,
         step=None if space.horizon is None else rng.integers(0, 2, number),
         reward_observed=np.arange(number) % 7 != 3 if name == "normal_gamma" else None,

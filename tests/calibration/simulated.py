@@ -27,9 +27,9 @@ def draw(num, *, num_draws=99, scale=1.0, shift=0.0, seed=0):
     look = truth + NOISE * rng.normal(size=truth.shape)
     prior = ROOT @ ROOT.T
     gain = prior @ np.linalg.inv(prior + NOISE**2 * np.eye(4))
-    spread = np.linalg.cholesky(prior - gain @ prior)
+    root = np.linalg.cholesky(prior - gain @ prior)
     mean = look @ gain.T + shift
-    return truth, mean[:, None] + scale * rng.normal(size=(num, num_draws, 4)) @ spread.T
+    return truth, mean[:, None] + scale * rng.normal(size=(num, num_draws, 4)) @ root.T
 
 
 def best(values):

@@ -26,8 +26,8 @@ LOC = (-1.0, 1.0)
 PSEUDO_COUNT, SHAPE, RATE = 0.5, 3.0, 2.0
 
 
-def draw_worlds(rng: np.random.Generator, num: int):
-    """`num` truths by NumPy: a world is of one of two kinds, with extreme rows and low rewards or mixed and high.
+def draw_mdps(rng: np.random.Generator, num: int):
+    """`num` truths by NumPy: an MDP is of one of two kinds, with extreme rows and low rewards or mixed and high.
 
     Rows [num S A S], mean and precision of the rewards [num S A].
     """
@@ -38,9 +38,9 @@ def draw_worlds(rng: np.random.Generator, num: int):
     return weights / weights.sum(-1, keepdims=True), mean, precision
 
 
-def draw_transitions(rng: np.random.Generator, worlds, num: int) -> Transitions:
-    """`num` transitions of each world, from pairs at random."""
-    rows, mean, precision = worlds
+def draw_transitions(rng: np.random.Generator, mdps, num: int) -> Transitions:
+    """`num` transitions of each MDP, from pairs at random."""
+    rows, mean, precision = mdps
     each = np.arange(len(rows))[:, None]
     state, action = rng.integers(0, 2, (2, len(rows), num))
     next_state = (rng.random(state.shape) < rows[each, state, action, 1]).astype(np.int32)
@@ -77,7 +77,7 @@ def _cells(belief: Mixture) -> Any:
 
 
 def _rewards(belief: Mixture) -> tuple[NormalGammaBelief, NormalGammaBelief, jax.Array]:
-    """The belief before and after data, and how often each leaf was seen."""
+    """The belief before and after data, and how often each conjugate site was observed."""
     cells = _cells(belief)
     return cells.prior, cells.prior.after(cells.data), cells.data[..., 0]
 

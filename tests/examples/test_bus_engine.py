@@ -88,19 +88,19 @@ def keep_counts(log, n):
 def check_against_delta(bus, log, answer, mileages, tolerance):
     rows, total = keep_rows(bus, keep_counts(log, bus.N_STATES))
     plans = [delta(bus, keep_counts(log, bus.N_STATES), mileage) for mileage in mileages]
-    for name, (mean, slope) in zip(NAMES, plans, strict=True):
-        sd = covariance(rows, total, slope, slope) ** 0.5
+    for name, (mean, gradient) in zip(NAMES, plans, strict=True):
+        sd = covariance(rows, total, gradient, gradient) ** 0.5
         value = answer.values[name]
         assert value.sd == pytest.approx(sd, rel=0.09)
         assert value.mean == pytest.approx(mean, abs=0.13 * sd)
         np.testing.assert_allclose(value.interval, mean + norm.ppf([0.025, 0.975]) * sd, atol=0.45 * sd)
-    (first, slope_first), (second, slope_second) = plans
-    slope = slope_first - slope_second
-    spread = covariance(rows, total, slope, slope) ** 0.5
+    (first, gradient_first), (second, gradient_second) = plans
+    gradient = gradient_first - gradient_second
+    sd_of_gain = covariance(rows, total, gradient, gradient) ** 0.5
     gain = answer.difference(*NAMES)
-    assert gain.sd == pytest.approx(spread, rel=tolerance)
-    assert gain.mean == pytest.approx(first - second, abs=0.13 * spread)
-    assert answer.prob_best[NAMES[0]] == pytest.approx(norm.cdf((first - second) / spread), abs=0.07)
+    assert gain.sd == pytest.approx(sd_of_gain, rel=tolerance)
+    assert gain.mean == pytest.approx(first - second, abs=0.13 * sd_of_gain)
+    assert answer.prob_best[NAMES[0]] == pytest.approx(norm.cdf((first - second) / sd_of_gain), abs=0.07)
 
 
 @pytest.mark.slow

@@ -111,9 +111,9 @@ def test_the_tasks_are_those_of_the_paper():
     assert oim_phases.optimum_of(FLAG_MAZE.task) == pytest.approx(1884.4, abs=0.05)
     chain, loop = CHAIN.task, LOOP.task
     assert chain.scales.value == pytest.approx(83.59, abs=0.01) and loop.scales.value == pytest.approx(8.84, abs=0.01)
-    assert np.asarray(chain.told.support).sum(-1).tolist() == [[2, 2]] * 5
-    assert np.asarray(loop.told.support).sum(-1).tolist() == [[1, 1]] * 9
-    assert np.asarray(FLAG_MAZE.task.told.support).sum(-1).max() == 3
+    assert np.asarray(chain.given.support).sum(-1).tolist() == [[2, 2]] * 5
+    assert np.asarray(loop.given.support).sum(-1).tolist() == [[1, 1]] * 9
+    assert np.asarray(FLAG_MAZE.task.given.support).sum(-1).max() == 3
 
 
 def test_rewards_are_those_of_a_run_and_cells_are_kept(key, tmp_path, monkeypatch):

@@ -63,7 +63,8 @@ class PriorSensitivity(NamedTuple):
         if max(self.thresholds) > THRESHOLD:
             chance = "{:.2f} and {:.2f}".format(*self.thresholds)
             lines.append(
-                f"Told from chance are sensitivities above {chance}; more draws (num_draws=) show smaller ones."
+                f"Sensitivities below {chance} cannot be distinguished from chance; "
+                "more draws (num_draws=) show smaller ones."
             )
         return "\n".join(lines)
 

@@ -142,7 +142,7 @@ def _own_cells(posterior: Reference) -> Cells:
     if not np.allclose(sums.transition_counts.sum(-1), visits) or not posterior.reward_cells.distinct:
         raise ValueError(
             "data is None, expected the data that the posterior was inferred from: "
-            "its sums do not tell pairs apart that share, or know, a row or a reward"
+            "its sums do not tell pairs apart that share a row or a reward, or have a known one"
         )
     return sums
 
@@ -191,12 +191,12 @@ def _sums(posterior: ConjugatePosterior) -> Cells:
     if isinstance(rewards, KnownRewards):
         nothing = np.zeros(np.shape(rewards.known))
         return Cells(counts, Moments(nothing, nothing, nothing))
-    leaves = np.asarray(rewards.data, np.float64)
+    data = np.asarray(rewards.data, np.float64)
     if rewards.cell is None:
-        sums = leaves.reshape(*rewards.shape, 3)
+        sums = data.reshape(*rewards.shape, 3)
     else:
         cell = np.asarray(rewards.cell)
-        sums = np.where((cell < 0)[..., None], 0.0, leaves[cell])
+        sums = np.where((cell < 0)[..., None], 0.0, data[cell])
     return Cells(counts, Moments(*np.moveaxis(sums, -1, 0)))
 
 

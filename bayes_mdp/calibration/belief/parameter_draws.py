@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains_of, reference, sites_of
 from bayes_mdp.calibration.belief.reward_density import LAWS, Index, Law, Moments, TableLaw, law_of
@@ -20,6 +20,7 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.mdp_spec import RewardTable
 
 BLOCK = 50
@@ -29,6 +30,7 @@ ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replica
 PAIR_BYTES = 64  # of the reward of a cell under one draw
 
 Tables = TypeVar("Tables")
+Keys = Key[Array, " B"]
 Closed = ConjugatePosterior | Mixture | CollapsedPosterior  # rows and rewards in closed form, given the component
 Attributes = Mapping[str, str | float]
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -109,13 +111,13 @@ def draw(key: PRNGKeyArray, posterior: FittedPosterior, num_draws: int) -> Draws
     if isinstance(posterior, SampledPosterior):
         index, run = choose(generator(key), posterior, posterior.sites, min(num_draws, posterior.num_draws))
         tables = (posterior.transition_probs, posterior.rewards)
-        probs, rewards = jax.tree.map(lambda leaf: np.asarray(leaf)[index], tables)
+        probs, rewards = jax.tree.map(lambda x: np.asarray(x)[index], tables)
         return of_tables(probs, rewards, run)
     if isinstance(posterior, ConjugatePosterior):
         return _draw_components(key, posterior, np.zeros(num_draws, np.int32))
-    key_choice, key_leaves = jax.random.split(key)
+    key_choice, key_draws = jax.random.split(key)
     index, run = choose(generator(key_choice), posterior, sites_of(posterior), num_draws)
-    return _draw_components(key_leaves, posterior, index)._replace(run=run)
+    return _draw_components(key_draws, posterior, index)._replace(run=run)
 
 
 def check_draws(posterior: FittedPosterior, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
@@ -156,7 +158,7 @@ def generator(key: PRNGKeyArray) -> np.random.Generator:
 def choose(
     rng: np.random.Generator,
     posterior: Mixture | CollapsedPosterior | SampledPosterior,
-    sites: Mapping[str, Array],
+    sites: Mapping[str, AnyArray],
     num_draws: int,
 ) -> tuple[Int[np.ndarray, " N"], Run]:
     """The components to draw from, and where they come from.
@@ -191,7 +193,7 @@ def choose(
     return index, Run(_picked(sites, index), attributes=attributes)
 
 
-def _are_the_chains(chains: Chains, sites: Mapping[str, Array], log_weights: np.ndarray) -> bool:
+def _are_the_chains(chains: Chains, sites: Mapping[str, AnyArray], log_weights: np.ndarray) -> bool:
     """Whether the components are the draws of the chains, in their order, and equally likely."""
     if chains.num_chains * chains.num_samples != len(log_weights) or np.ptp(log_weights) > 1e-6:
         return False
@@ -209,7 +211,7 @@ def _stats(chains: Chains) -> dict[str, np.ndarray]:
     return {name: np.asarray(x).reshape(-1) for name, x in named.items() if x is not None}
 
 
-def _picked(arrays: Mapping[str, Array | np.ndarray], index: np.ndarray) -> dict[str, np.ndarray]:
+def _picked(arrays: Mapping[str, AnyArray], index: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.asarray(values)[index] for name, values in arrays.items()}
 
 
@@ -233,6 +235,7 @@ def _draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray
     first = posterior if isinstance(posterior, ConjugatePosterior) else posterior.component(0)
     rewards = first.reward_cells
     key_rows, key_rewards = jax.random.split(key)
+    # A block of draws is one compiled program, and bounds the memory.
     probs = _in_blocks(_rows_block, key_rows, posterior, index)
     with jax.enable_x64(True):
         # In float32 a mean that is known to many digits would not vary at all. The arrays are copied, as JAX may hold
@@ -250,16 +253,12 @@ def _draw_components(key: PRNGKeyArray, posterior: Closed, index: Int[np.ndarray
 
 
 @jax.jit
-def _rows_block(
-    keys: PRNGKeyArray, posterior: Closed, index: Int[Array | np.ndarray, " B"]
-) -> Float[Array, "B *H S A O"]:
+def _rows_block(keys: Keys, posterior: Closed, index: Int[AnyArray, " B"]) -> Float[Array, "B *H S A O"]:
     return jax.vmap(lambda key, k: _component(posterior, k).transition_probs.sample(key))(keys, index)
 
 
 @jax.jit
-def _rewards_block(
-    keys: PRNGKeyArray, posterior: Closed, index: Int[Array | np.ndarray, " B"]
-) -> tuple[Float[Array, "B *cells"], ...]:
+def _rewards_block(keys: Keys, posterior: Closed, index: Int[AnyArray, " B"]) -> tuple[Float[Array, "B *cells"], ...]:
     return jax.vmap(lambda key, k: _component(posterior, k).reward_cells.sample_with_noise(key))(keys, index)
 
 
@@ -268,7 +267,7 @@ def _component(posterior: Closed, k: Int[Array, ""]) -> ConjugatePosterior:
 
 
 def _in_blocks(
-    draw_block: Callable[[PRNGKeyArray, Closed, Int[np.ndarray, " B"]], Tables],
+    draw_block: Callable[[Keys, Closed, Int[np.ndarray, " B"]], Tables],
     key: PRNGKeyArray,
     posterior: Closed,
     index: Int[np.ndarray, " N"],

@@ -1,7 +1,7 @@
 """The kinds of posterior that this package analyses, and what they do not have in common. Host-side."""
 
 import jax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -9,6 +9,7 @@ from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, described
 from bayes_mdp.models.joint import Prior
 
@@ -61,7 +62,7 @@ def program_of(posterior: FittedPosterior) -> Prior | None:
     return None
 
 
-def sites_of(posterior: FittedPosterior) -> dict[str, Array]:
+def sites_of(posterior: FittedPosterior) -> dict[str, Shaped[AnyArray, "K ..."]]:
     """Draws of the latent sites that the posterior holds by name: site -> [K ...]."""
     if isinstance(posterior, CollapsedPosterior | Mixture):
         return posterior.hyperparameters

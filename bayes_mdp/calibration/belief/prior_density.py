@@ -206,9 +206,9 @@ def _closed_form(prior: ConjugatePosterior, draws: Draws, *, rows: bool, rewards
         found["transition_probs"] = _log_prior_rows(prior.transition_probs, draws.transition_probs)
     if rewards and not isinstance(prior.reward_cells, KnownRewards):
         cell = prior.reward_cells.cell
-        leaf = np.arange(draws.known.size) if cell is None else np.ravel(cell)
-        first = _first_places(leaf)
-        belief = jax.tree.map(lambda x: np.asarray(x, np.float64)[leaf[first]], prior.reward_cells.prior)
+        site = np.arange(draws.known.size) if cell is None else np.ravel(cell)
+        first = _first_places(site)
+        belief = jax.tree.map(lambda x: np.asarray(x, np.float64)[site[first]], prior.reward_cells.prior)
         drawn = [p.reshape(len(p), -1)[:, first] for p in draws.parameters]
         found["rewards"] = _log_prior_rewards(belief, drawn).sum(1)
     return found
@@ -227,8 +227,8 @@ def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"])
 
 def _first_places(table: np.ndarray) -> np.ndarray:
     """Where each entry >= 0 of `table` occurs first."""
-    leaves, places = np.unique(table, return_index=True)
-    return places[leaves >= 0]
+    entries, places = np.unique(table, return_index=True)
+    return places[entries >= 0]
 
 
 def _log_prior_rewards(belief: RewardBelief, drawn: list[Float[np.ndarray, "N M"]]) -> Float[np.ndarray, "N M"]:

@@ -78,9 +78,9 @@ class Law(NamedTuple):
         return total + (density if observed is None else jnp.where(observed, density, 0.0)).sum()
 
 
-def law_of_spec(world: MDPSpec, space: StateActionSpace) -> Law:
+def law_of_spec(spec: MDPSpec, space: StateActionSpace) -> Law:
     """The law that a prior program returned, with parameters broadcast to all pairs."""
-    return Law(transition_table(world, space), reward_table(world, space))
+    return Law(transition_table(spec, space), reward_table(spec, space))
 
 
 @traced_alone

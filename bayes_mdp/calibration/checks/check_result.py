@@ -180,7 +180,7 @@ class Check:
         attrs, number = self.dataset.attrs, self.dataset.sizes["simulation"]
         if not self.calibrated:
             return f"{self._symptom()} {_remedy(attrs['method'])}"
-        limits = _limits(detectable(number, attrs["num_draws"], attrs["false_alarm"] / len(self.p_values)))
+        limits = _limits(detectable(number, int(attrs["num_draws"]), float(attrs["false_alarm"]) / len(self.p_values)))
         if self.contraction < LITTLE:
             return (
                 f"more transitions: these teach almost nothing, so that hardly more than the prior is tested. {limits}"
@@ -221,12 +221,12 @@ def load_check(path: str | Path) -> Check:
     return Check(dataset)
 
 
-def _limits(seen: Detectable) -> str:
+def _limits(found: Detectable) -> str:
     """The smallest faults that would have been found; nan: none of the kind."""
     faults = [
-        ("spread by less than {:.2f} of what is right", seen.narrow),
-        ("spread by more than {:.2f} of what is right", seen.wide),
-        ("lie {:.2f} posterior sd off", seen.shift),
+        ("spread by less than {:.2f} of what is right", found.narrow),
+        ("spread by more than {:.2f} of what is right", found.wide),
+        ("lie {:.2f} posterior sd off", found.shift),
     ]
     shown = [words.format(size) for words, size in faults if np.isfinite(size)]
     if not shown:

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize, special, stats
 
-Counts = Int[np.ndarray, " L+1"]
+Counts = Int[np.ndarray, " ranks"]
 
 
 class Band(NamedTuple):
-    """Bounds on how many of N ranks are <= k, for k = 0..L."""
+    """Bounds on how many of N ranks are <= k, for k = 0..L: arrays of the L + 1 possible ranks."""
 
     low: Counts
     high: Counts
@@ -40,7 +40,7 @@ class Detectable(NamedTuple):
     shift: float
 
 
-def prob_inside(band: Band, rank_probs: Float[np.ndarray, " L+1"], num: int) -> float:
+def prob_inside(band: Band, rank_probs: Float[np.ndarray, " ranks"], num: int) -> float:
     """Probability that N independent ranks with these probabilities stay inside the band at every k."""
     # The recursion of Moscovich and Nadler: the counts are a Poisson process, conditioned on N events in all (at the
     # end). inside[i] is the probability that the path was within the band so far and now counts first + i. Each k
@@ -104,7 +104,7 @@ def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95
     return Detectable(float(np.exp(-narrow)), float(np.exp(wide)), _root(lambda x: missing(0.0, x), 6.0))
 
 
-def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.ndarray, " L+1"]:
+def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.ndarray, " ranks"]:
     """Probabilities of the ranks if the posterior is standard normal and the draws are N(shift, scale^2).
 
     Given the truth z, the rank is Binomial(L, Phi((z - shift) / scale)); z is integrated out on a grid.
@@ -124,12 +124,12 @@ def _root(function: Callable[[float], float], largest: float) -> float:
     return float(optimize.brentq(function, 1e-4, largest, xtol=1e-3))  # pyright: ignore[reportArgumentType]
 
 
-def _uniform(num_draws: int) -> Float[np.ndarray, " L+1"]:
+def _uniform(num_draws: int) -> Float[np.ndarray, " ranks"]:
     return np.full(num_draws + 1, 1.0 / (num_draws + 1))
 
 
 @lru_cache(maxsize=8)
-def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "L+1 N+1"], Float[np.ndarray, "L+1 N+1"]]:
+def _tails(num: int, num_draws: int) -> tuple[Float[np.ndarray, "ranks counts"], Float[np.ndarray, "ranks counts"]]:
     """P(count <= c) and P(count >= c) at every k, for c = 0..N."""
     cdf = np.arange(1, num_draws + 2)[:, None] / (num_draws + 1)
     count = np.arange(num + 1)

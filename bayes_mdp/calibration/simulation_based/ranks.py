@@ -17,6 +17,7 @@ from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, d
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.mdp import MDP, Environment, Objective, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.models.joint import Prior
 from bayes_mdp.models.to_environment import environment
 from bayes_mdp.planning import policy_probs
@@ -24,9 +25,8 @@ from bayes_mdp.planning import policy_probs
 Sites = dict[str, Array]
 Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at random
 Parts = tuple[MDP, Float[Array, "*H S A"], Float[Array, ""]]  # an MDP, variance of its rewards, log-likelihood
-Seen = TypeVar("Seen")
+Kept = TypeVar("Kept")
 Indices = Int[Array, " N"]
-IntScalar = Int[Array, ""]
 Walk = tuple[IntScalar, IntScalar]  # state and step
 Outcome = tuple[Array, Array, Array]  # next state, reward, whether the episode ended
 LEAST_COMPONENTS = 8  # the least number of draws of a thinned posterior
@@ -196,8 +196,8 @@ def _observer(design: Design, transitions: Transitions) -> Callable[[Law], Parts
 
 
 def look_at_draws(
-    key: PRNGKeyArray, posterior: FittedPosterior, design: Design, look: Callable[[Law], Seen]
-) -> tuple[Seen, Sites]:
+    key: PRNGKeyArray, posterior: FittedPosterior, design: Design, look: Callable[[Law], Kept]
+) -> tuple[Kept, Sites]:
     """`look` of L draws, and the latent sites that the posterior holds by name; all arrays have a leading axis L.
 
     Args:
@@ -235,7 +235,7 @@ def _values(design: Design, transitions: Transitions, parts: Parts, sites: Sites
     return values
 
 
-def _rank(key: PRNGKeyArray, values: Float[Array, " 1+L"]) -> Rank:
+def _rank(key: PRNGKeyArray, values: Float[Array, " points"]) -> Rank:
     """Rank of the first value among the others. If it equals k of them, each of k + 1 ranks is equally likely."""
     truth, draws = values[0], values[1:]
     below, equal = (draws < truth).sum(), (draws == truth).sum()

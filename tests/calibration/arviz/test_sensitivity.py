@@ -23,7 +23,7 @@ NUM_DRAWS = 40
 
 @pytest.mark.slow
 def test_log_prior_of_leaves_is_that_of_scipy(cases):
-    """Up to a constant; a shared leaf counts once."""
+    """Up to a constant; a shared parameter counts once."""
     case = cases("normal_gamma")
     draws = draw(jax.random.key(0), case.posterior, NUM_DRAWS)
     terms = log_prior_of(case.posterior, draws)

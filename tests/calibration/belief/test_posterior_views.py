@@ -152,8 +152,8 @@ def test_diagnosis_in_words(cases):
     assert found.sites is not None and 0.9 < found.sites.loc["scale", "r_hat"] < 1.2
     assert found.sites.loc["scale", "ess_bulk"] > 20
     assert "3 of 80 draws diverged" in str(found) and "3 divergences" in str(found)
-    worn = replace(collapsed(), log_weights=np.linspace(0.0, 50.0, 80), mcmc=None)
-    assert "call refit(key)" in str(diagnose(worn))
+    collapsed_weights = replace(collapsed(), log_weights=np.linspace(0.0, 50.0, 80), mcmc=None)
+    assert "call refit(key)" in str(diagnose(collapsed_weights))
     guide = replace(sampled(), mcmc=None)
     assert diagnose(guide).sites is None
 

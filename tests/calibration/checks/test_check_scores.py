@@ -97,8 +97,8 @@ def test_brier_score_is_that_of_the_truth_against_every_draw_in_its_place(rng):
         for i in range(L + 1):
             scores[n, i] = np.mean((np.delete(everyone, i, 0).mean(0) - everyone[i]) ** 2)
     assert answer.expected == pytest.approx(scores.mean())
-    spread = np.sqrt(scores.var(1).sum())
-    assert answer.z == pytest.approx((scores[:, 0].sum() - scores.mean(1).sum()) / spread)
+    sd = np.sqrt(scores.var(1).sum())
+    assert answer.z == pytest.approx((scores[:, 0].sum() - scores.mean(1).sum()) / sd)
 
 
 def test_brier_p_value_is_a_bound_on_the_exact_one():

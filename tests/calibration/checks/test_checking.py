@@ -1,4 +1,4 @@
-"""`check`: what it simulates, what it says, what it refuses."""
+"""`check`: what it simulates, reports and refuses."""
 
 import os
 from dataclasses import replace

@@ -34,8 +34,8 @@ def _belief(noise: float) -> Any:
     """Rewards of sd 1; the model holds them to have sd `noise`."""
     rng = np.random.default_rng(0)
     state = rng.integers(0, 2, NUMBER)
-    following = (rng.random(NUMBER) < 0.3 + 0.4 * state).astype(int)
-    data = Transitions(state, np.zeros(NUMBER, int), rng.normal(state, 1.0), following)
+    next_state = (rng.random(NUMBER) < 0.3 + 0.4 * state).astype(int)
+    data = Transitions(state, np.zeros(NUMBER, int), rng.normal(state, 1.0), next_state)
     rewards = reward_cells(NormalBelief(np.zeros(2), np.full(2, 5.0), np.full(2, noise)), (2, 1))
     with jax.enable_x64(True):
         prior = conjugate_posterior(dirichlet_rows(np.ones((2, 2)), (2, 1, 2)), rewards, SPACE)

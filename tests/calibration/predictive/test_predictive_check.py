@@ -41,7 +41,7 @@ def _walk(number, order, noise) -> Transitions:
 
 @cache
 def _check(order: int, heavy: bool) -> Any:
-    """A belief with a flat prior on the rows, and rewards that are standard normal as far as it knows."""
+    """A belief with a flat prior on the rows, and rewards that are standard normal under it."""
     data = _walk(400, order, (lambda rng, n: rng.standard_t(1.5, n)) if heavy else (lambda rng, n: rng.normal(size=n)))
     rows = dirichlet_rows(np.ones((2, 2)), (2, 1, 2))
     rewards = reward_cells(NormalBelief(np.zeros(2), np.ones(2), np.ones(2)), (2, 1))

@@ -19,7 +19,7 @@ SEEN = (np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), np.array([0.2, -1.5, 0.4
 
 
 def _kind(k: int, state: int, action: int):
-    """NumPy: Dirichlet counts, normal-gamma parameters and the log evidence of one pair in worlds of kind k."""
+    """NumPy: Dirichlet counts, normal-gamma parameters and the log evidence of one pair in MDPs of kind k."""
     here = (SEEN[0] == state) & (SEEN[1] == action)
     counts = np.full(2, twins.CONCENTRATION[k])
     loc, pseudo, shape, rate, evidence = twins.LOC[k], twins.PSEUDO_COUNT, twins.SHAPE, twins.RATE, 0.0

@@ -30,14 +30,14 @@ SEEN = {name for name in twins.FAULTS if name not in ("none", "too_concentrated"
 def verdicts():
     """Fault -> `SBC` of the twin: the same 2,048 truths and data, drawn by NumPy, for all of them."""
     rng = np.random.default_rng(3)
-    worlds = twins.draw_worlds(rng, NUM)
-    data = twins.draw_transitions(rng, worlds, STEPS)
+    mdps = twins.draw_mdps(rng, NUM)
+    data = twins.draw_transitions(rng, mdps, STEPS)
     wanted = ("transition", "reward", "reward_noise", "log_likelihood")
     quantities = {name: default_quantities(twins.SPACE)[name] for name in wanted}
     design = Design(None, twins.SPACE, DRAWS, STEPS, quantities, None, Discounted(0.9))
 
-    def one(key, fault, world, transitions):
-        rows, mean, precision = (jnp.asarray(x, float) for x in world)
+    def one(key, fault, mdp, transitions):
+        rows, mean, precision = (jnp.asarray(x, float) for x in mdp)
         law = Law(rows, RewardTable(dist.Normal(mean, precision**-0.5), None, False))
         given = design._replace(draw_truth=lambda *keys: Truth(law, {}, transitions))
         return simulation(given, twins.twin(fault))(key)
@@ -46,7 +46,7 @@ def verdicts():
     keys = jax.random.split(jax.random.key(5), NUM)
     attributes = {"method": "exact", "num_draws": str(DRAWS), "num_transitions": str(STEPS)}
     return {
-        name: SBC(_dataset(run(keys, number, worlds, data), 0, attributes)) for number, name in enumerate(twins.FAULTS)
+        name: SBC(_dataset(run(keys, number, mdps, data), 0, attributes)) for number, name in enumerate(twins.FAULTS)
     }
 
 

@@ -1,4 +1,4 @@
-"""Simulation-based calibration of every method of inference, in small worlds: what is right passes, what was seen of
+"""Simulation-based calibration of every method of inference, in small MDPs: what is right passes, what was seen of
 the approximations is on record."""
 
 import jax
@@ -80,6 +80,6 @@ def test_what_was_seen_of_the_approximations(prior, method, wrong):
 
 
 def test_a_variational_parent_is_at_the_edge():
-    """`AutoNormal` above conjugate leaves: the p-value of the stickiness was 6e-7, the others' .004 and more."""
+    """`AutoNormal` above conjugate sites: the p-value of the stickiness was 6e-7, the others' .004 and more."""
     p = _sbc("sticky", "svi").p_values
     assert p["stickiness"] < 1e-3 and min(x for name, x in p.items() if name != "stickiness") > 1e-6
