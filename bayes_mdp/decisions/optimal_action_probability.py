@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import (
+    Keys,
     check_num_draws,
     describe_objective,
     in_chunks,
@@ -82,9 +83,7 @@ def probability_optimal(
 
 
 @eqx.filter_jit
-def _share(
-    keys: PRNGKeyArray, weight: Float[Array, " C"], posterior: CanSample, objective: Objective
-) -> tuple[Array, ...]:
+def _share(keys: Keys, weight: Float[Array, " C"], posterior: CanSample, objective: Objective) -> tuple[Array, ...]:
     """Sums over the draws of a chunk of the shares and of their squares; then checks of every draw."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:

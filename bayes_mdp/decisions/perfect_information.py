@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.policy_evaluation import (
+    Keys,
     PolicyValue,
     describe_objective,
     describe_start,
@@ -132,7 +133,7 @@ def _optimal_values(
 
 @eqx.filter_jit
 def _solve_draws(
-    keys: PRNGKeyArray, posterior: CanSample, objective: Objective, start: Float[AnyArray, " S"]
+    keys: Keys, posterior: CanSample, objective: Objective, start: Float[AnyArray, " S"]
 ) -> tuple[Array, ...]:
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         mdp = posterior.sample(key)

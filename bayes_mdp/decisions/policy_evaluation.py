@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.mdp import (
@@ -39,6 +39,9 @@ MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated 
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 Tree = TypeVar("Tree")
+
+Keys: TypeAlias = Key[Array, "..."] | UInt32[Array, "... _"]
+"""Random keys of many draws, typed or raw."""
 
 
 class PolicyValue(eqx.Module):
@@ -197,7 +200,7 @@ def to_float64(tree: Tree) -> Tree:
     return jax.tree.map(widen, tree)
 
 
-def in_chunks(keys: PRNGKeyArray, draw: PyTree, chains: int = 1) -> PRNGKeyArray:
+def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     """`keys` as [number of chunks, keys in a chunk]; the last chunk is filled up with keys of the first.
 
     A chunk holds a power of two of keys, at most 256 and as many as memory allows: a program that is compiled for a
@@ -233,7 +236,7 @@ def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -
 
 @eqx.filter_jit
 def _evaluate_draws(
-    keys: PRNGKeyArray,
+    keys: Keys,
     posterior: CanSample,
     policies: Float[Array, "P *H S A"],
     objective: Objective,

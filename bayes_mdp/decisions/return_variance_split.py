@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import (
+    Keys,
     check_num_draws,
     describe_objective,
     in_chunks,
@@ -148,7 +149,7 @@ def draw_law(
 
 @eqx.filter_jit
 def _split_draws(
-    keys: PRNGKeyArray,
+    keys: Keys,
     posterior: ConjugatePosterior | Mixture,
     policy: Float[Array, "*H S A"],
     objective: Objective,
