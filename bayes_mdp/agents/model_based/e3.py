@@ -4,7 +4,7 @@ Low confidence: the paper's constants are not usable, and those of [OIM08]'s tab
 found. No fidelity is claimed.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally
 from bayes_mdp.agents.model_based.empirical_optimism import check_num_visits
 from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_fraction, check_that
 from bayes_mdp.planning.solution import best_action
 
@@ -86,7 +87,9 @@ class E3(eqx.Module):
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape
         return E3State(model, jnp.zeros(shape, bool), jnp.int32(0))
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: E3State, belief: Any = None) -> tuple[Greedy, E3State]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: E3State, belief: object = None
+    ) -> tuple[Greedy, E3State]:
         """Wander, explore or exploit, state by state; q is that of M_exploit."""
         del key, belief
         models = self._models(problem)
@@ -105,7 +108,7 @@ class E3(eqx.Module):
         split = _planned(self._models(problem), problem, state.model)[1]
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
-    def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Any = 1.0) -> E3State:
+    def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Scalar = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
         models = self._models(problem)
         model = ExactPlanner().observe(models, problem, state.model, transition, weight)
@@ -116,13 +119,13 @@ class E3(eqx.Module):
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
         return E3State(model, state.tempting, jnp.where(jnp.asarray(weight) != 0, left, state.left))
 
-    def _models(self, problem: Problem) -> Any:
+    def _models(self, problem: Problem) -> "_Models":
         return _Models(self.num_visits, problem.space.legal)
 
-    def _length(self, problem: Problem) -> Any:
+    def _length(self, problem: Problem) -> IntScalar:
         return problem.objective.horizon if isinstance(problem.objective, Episodic) else self.num_explore
 
-    def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Any:
+    def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Bool[Array, ""]:
         """Whether exploration is over: an unknown state, or the end of an episode."""
         objective, step = problem.objective, transition.step
         over = jnp.asarray(False if transition.terminated is None else transition.terminated)
@@ -133,7 +136,9 @@ class E3(eqx.Module):
             return over | unknown[jnp.minimum(jnp.asarray(step) + 1, unknown.shape[0] - 1), transition.next_state]
         return over | unknown[transition.next_state]
 
-    def _escape(self, problem: Problem, tally: Tally, split: Split, unknown: Any, explore: Any) -> Any:
+    def _escape(
+        self, problem: Problem, tally: Tally, split: Split, unknown: Bool[Array, "*H S"], explore: Int[Array, "*H S"]
+    ) -> Float[Array, "*H S"]:
         """The probability that the plan of M_explore reaches an unknown state in time, [*H S]."""
         if isinstance(problem.objective, Episodic):
             return jnp.max(split.qe, -1)  # one absorbing reward of 1, without a discount: the probability itself
@@ -146,18 +151,22 @@ class E3(eqx.Module):
 class _Models(eqx.Module):
     """M_exploit (Qr) and M_explore (Qe, 1 for an unknown state), as the planners ask for them."""
 
-    num_visits: Any
-    legal: Any
+    num_visits: Scalar
+    legal: Bool[AnyArray, "S A"] | None
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = False
-    bonus_discount: ClassVar[Any] = None
+
+    @property
+    def bonus_discount(self) -> None:
+        """That of the objective."""
+        return None
 
     def unknown(self, visits: Float[Array, "*H S A"]) -> Bool[Array, "*H S"]:
         """Where a legal action was tried less than m times."""
         tried = visits >= self.num_visits
         return ~jnp.all(tried if self.legal is None else tried | ~jnp.asarray(self.legal), -1)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """Both models, of all pairs of a layer."""
         del worth
         unknown = jnp.broadcast_to(self.unknown(stats.visits)[..., None], stats.visits.shape)
@@ -165,7 +174,7 @@ class _Models(eqx.Module):
         return Local(reward, unknown.astype(reward.dtype), probs)
 
 
-def _planned(models: Any, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
+def _planned(models: "_Models", problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
     """The state after a plan, and the two value functions."""
     if isinstance(problem.objective, Episodic):
         return state, ExactPlanner().split(models, problem, state)
@@ -174,5 +183,5 @@ def _planned(models: Any, problem: Problem, state: ExactState) -> tuple[ExactSta
     return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
 
 
-def _legal_or(table: Any, problem: Problem) -> Any:
+def _legal_or(table: Float[Array, "*H S A"], problem: Problem) -> Float[Array, "*H S A"]:
     return table if problem.space.legal is None else jnp.where(jnp.asarray(problem.space.legal), table, -jnp.inf)

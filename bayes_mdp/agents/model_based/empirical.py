@@ -5,7 +5,7 @@ with a reward of exploration beside the real one. `Local` is that pair; a method
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 
 COPIES = 6  # of the counts: two models made of them, and what a step keeps of both
 REMEDY = "a planner that lists the successors seen (PrioritizedSweeping) takes less"
@@ -85,7 +86,7 @@ class Tally(eqx.Module):
         rows = jnp.zeros((*space.shape, space.n_states))
         return cls(none, none, rows, jnp.zeros(space.shape, jnp.int32), jnp.int32(0))
 
-    def count(self, problem: Problem, transition: Transitions, weight: Any) -> "Tally":
+    def count(self, problem: Problem, transition: Transitions, weight: Scalar) -> "Tally":
         """The tally after one transition; unchanged where `weight` is 0."""
         used = jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
@@ -99,7 +100,7 @@ class Tally(eqx.Module):
             time,
         )
 
-    def mdp(self, legal: Any = None) -> MDP:
+    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> MDP:
         """What was counted as an MDP. Only pairs that were tried are legal; where there is none, an action ends it."""
         stats = self.stats
         return MDP(stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
@@ -139,7 +140,7 @@ class ListedTally(eqx.Module):
         predecessor = jnp.full((s, max_predecessors), s, jnp.int32)
         return cls(none, none, jnp.zeros((s, a), jnp.int32), zero, lists, jnp.zeros(lists.shape), predecessor, zero)
 
-    def count(self, transition: Transitions, weight: Any) -> "ListedTally":
+    def count(self, transition: Transitions, weight: Scalar) -> "ListedTally":
         """The tally after one transition; unchanged where `weight` is 0."""
         s, a, y = (jnp.asarray(x, jnp.int32) for x in (transition.state, transition.action, transition.next_state))
         ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
@@ -160,7 +161,7 @@ class ListedTally(eqx.Module):
             self.lost + (~fits & (jnp.asarray(weight) != 0)),
         )
 
-    def mdp(self, legal: Any = None) -> SparseMDP:
+    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> SparseMDP:
         """As `Tally.mdp`."""
         stats, successor = self.stats(jnp.arange(len(self.visits)))
         return SparseMDP(successor, stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
@@ -176,14 +177,16 @@ def _ends(stats: Stats) -> Float[Array, "*pairs"]:
     return jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
 
 
-def _usable(stats: Stats, legal: Any) -> Bool[Array, "S A"]:
+def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S A"]:
     """Pairs that were tried (at some step); where none of a state was, all of its legal ones."""
     tried = jnp.any(stats.visits > 0, tuple(range(stats.visits.ndim - 2)))
     allowed = jnp.ones(tried.shape, bool) if legal is None else jnp.asarray(legal)
     return tried | (allowed & ~jnp.any(tried, -1, keepdims=True))
 
 
-def _place(listed: Int[Array, " K"], taken: Any, wanted: Any) -> tuple[Int[Array, ""], Any]:
+def _place(
+    listed: Int[Array, " K"], taken: Bool[Array, " K"], wanted: IntScalar
+) -> tuple[Int[Array, ""], Bool[Array, ""]]:
     """Where `wanted` stands in a list or may be put, and whether there is such a place."""
     here = taken & (listed == wanted)
     fits = here | (~taken & ~jnp.any(here))

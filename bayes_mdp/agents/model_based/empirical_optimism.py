@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.common.optimism_terms import check_value, warn_of_lost_optimism
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
+from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping, Split, check_planner
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_bool, check_fraction, check_that
 from bayes_mdp.planning import solve
 
@@ -43,15 +44,15 @@ class ModelBased(eqx.Module):
         check_planner(self.planner)
 
     @property
-    def bonus_discount(self) -> Any:
+    def bonus_discount(self) -> Scalar | None:
         """Of the exploration values; None: that of the objective."""
         return None
 
     @abc.abstractmethod
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The model of some pairs."""
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Any:
+    def init(self, key: PRNGKeyArray, problem: Problem) -> PyTree:
         """Nothing has been seen.
 
         Raises:
@@ -60,21 +61,26 @@ class ModelBased(eqx.Module):
         del key
         return self.planner.init(self, problem)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: object = None
+    ) -> tuple[TablePolicy, PyTree]:
         """Greedy for Qr + Qe."""
         del key, belief
+        return self._planned(problem, state)
+
+    def _planned(self, problem: Problem, state: PyTree) -> tuple[Greedy, PyTree]:
         q, best, state = self.planner.plan(self, problem, state)
         return Greedy(q, problem.space.legal, best=best), state
 
-    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> Any:
+    def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; unchanged where `weight` is 0."""
         return self.planner.observe(self, problem, state, transition, weight)
 
-    def split(self, problem: Problem, state: Any) -> Split:
+    def split(self, problem: Problem, state: PyTree) -> Split:
         """The two value functions, Qr and Qe, and their greedy actions."""
         return self.planner.split(self, problem, state)
 
-    def exploit(self, problem: Problem, state: Any) -> Greedy:
+    def exploit(self, problem: Problem, state: PyTree) -> Greedy:
         """The best policy of the model that was counted: what one would do who had to stop learning now.
 
         Pairs that were never tried are not used; a state in which nothing was tried is worth nothing.
@@ -83,7 +89,7 @@ class ModelBased(eqx.Module):
         solution = solve(tally.mdp(legal), problem.objective)
         return Greedy(solution.q, best=solution.policy)
 
-    def greedy(self, problem: Problem, state: Any) -> Greedy:
+    def greedy(self, problem: Problem, state: PyTree) -> Greedy:
         """Exploration switched off as in [OIM08]: greedy for Qr.
 
         Where both parts follow one policy (OIM, R-max, MBIE-EB), Qr is the value of the policy that *explores*, and a
@@ -92,7 +98,7 @@ class ModelBased(eqx.Module):
         split = self.split(problem, state)
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
-    def check_learnt(self, state: Any) -> None:
+    def check_learnt(self, state: PyTree) -> None:
         """Warn where the planner's lists were too short for what was seen."""
         self.planner.check_learnt(state)
 
@@ -116,14 +122,17 @@ class EpsilonGreedyModel(ModelBased):
     def __check_init__(self) -> None:
         check_fraction("epsilon", self.epsilon)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The empirical model."""
         del worth
         return Local(stats.reward, jnp.zeros_like(stats.reward), stats.probs)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: object = None
+    ) -> tuple[EpsilonGreedy, PyTree]:
         """Epsilon-greedy for the plan."""
-        policy, state = super().plan(key, problem, state, belief)
+        del key, belief
+        policy, state = self._planned(problem, state)
         return EpsilonGreedy(policy.q, self.epsilon, problem.space.legal), state
 
 
@@ -165,7 +174,7 @@ class OIM(OptimisticModel):
 
     v_max: float | Array = 100.0
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The equations above."""
         del worth
         seen = stats.visits + 1.0
@@ -206,14 +215,14 @@ class RMax(OptimisticModel):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for RMax with freeze")
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The equations above."""
         del worth
         known = stats.visits >= self.num_visits
         bonus = jnp.where(known, 0.0, jnp.asarray(self.v_max, float))
         return Local(jnp.where(known, stats.reward, 0.0), bonus, jnp.where(known[..., None], stats.probs, 0.0))
 
-    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> Any:
+    def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; unchanged where `weight` is 0, or where the pair is frozen."""
         if self.freeze:
             full = state.tally.visits[transition.cell(problem.space)] >= self.num_visits
@@ -221,7 +230,7 @@ class RMax(OptimisticModel):
         return super().observe(problem, state, transition, weight)
 
 
-def check_num_visits(value: Any) -> None:
+def check_num_visits(value: object) -> None:
     """Refuse a number of visits below 1, where it can be seen.
 
     Raises:

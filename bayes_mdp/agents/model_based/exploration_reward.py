@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.common.optimism_terms import check_above_zero, warn_of_lost_optimism
-from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
+from bayes_mdp.agents.common.table_policies import Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_that
 from bayes_mdp.planning.solution import best_action
 
@@ -34,15 +35,15 @@ class Alternates(TablePolicy):
     real: Float[Array, "*H S A"]
     prob: Float[Array, ""]
 
-    def _best(self, state: Any, step: Any) -> tuple[Any, Any]:
+    def _best(self, state: IntScalar, step: IntScalar) -> tuple[Int[Array, ""], Int[Array, ""]]:
         return best_action(lookup(self.explore, 1, state, step)), best_action(lookup(self.real, 1, state, step))
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """An action."""
         explore, real = self._best(state, step)
         return jnp.where(jax.random.uniform(key) < self.prob, explore, real)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
         explore, real = self._best(state, step)
         return jnp.log(self.prob * (action == explore) + (1.0 - self.prob) * (action == real))
@@ -67,18 +68,21 @@ class ExplorationReward(ModelBased):
             check_that("bonus_discount", self.bonus_discount, lambda x: (x >= 0) & (x < 1), expected)
 
     @abc.abstractmethod
-    def cost(self, stats: Stats) -> Any:
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
         """What is taken from a pair that was used, before it is divided by `scale`."""
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
         del worth
         bonus = jnp.where(stats.visits > 0, -self.cost(stats) / self.scale, self.v_max)
         return Local(stats.reward, bonus, stats.probs)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: object = None
+    ) -> tuple[Greedy | Alternates, PyTree]:
         """Greedy for Qr + Qe, or `Alternates`."""
-        policy, state = super().plan(key, problem, state, belief)
+        del key, belief
+        policy, state = self._planned(problem, state)
         if self.explore_prob is None:
             return policy, state
         split = self.split(problem, state)
@@ -117,7 +121,7 @@ class FrequencyBonus(ExplorationReward):
     bonus_discount: float | Array | None = None
     explore_prob: float | Array | None = None
 
-    def cost(self, stats: Stats) -> Any:
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
         """n."""
         return stats.visits
 
@@ -145,6 +149,6 @@ class RecencyBonus(ExplorationReward):
     bonus_discount: float | Array | None = None
     explore_prob: float | Array | None = None
 
-    def cost(self, stats: Stats) -> Any:
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
         """t."""
         return stats.last_use.astype(stats.visits.dtype)

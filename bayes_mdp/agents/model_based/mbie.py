@@ -14,11 +14,12 @@ from bayes_mdp.agents.common.optimism_terms import check_inside
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
 from bayes_mdp.agents.model_based.planners import ExactPlanner
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
 from bayes_mdp.planning.transition_sets import L1Ball
 
 
-def interval_bonus(stats: Stats, width: Any, v_max: Any) -> Any:
+def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:
     """width / sqrt(n), `v_max` where n = 0."""
     seen = stats.visits > 0
     return jnp.where(seen, width / jnp.sqrt(jnp.where(seen, stats.visits, 1.0)), jnp.asarray(v_max, float))
@@ -46,7 +47,7 @@ class MBIEEB(OptimisticModel):
     def __check_init__(self) -> None:
         check_not_negative("beta", self.beta)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The equations above."""
         del worth
         return Local(stats.reward, interval_bonus(stats, self.beta, self.v_max), stats.probs)
@@ -100,7 +101,7 @@ class MBIE(OptimisticModel):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for MBIE with a transition_width")
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""
         bonus = interval_bonus(stats, self.reward_width, self.v_max)
         if self.transition_width is None:
@@ -115,7 +116,7 @@ class MBIE(OptimisticModel):
 
 
 def theory_widths(
-    n_states: int, *, max_reward: Any = 1.0, reward_delta: Any = 0.05, transition_delta: Any = 0.05
+    n_states: int, *, max_reward: Scalar = 1.0, reward_delta: Scalar = 0.05, transition_delta: Scalar = 0.05
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """(reward_width, transition_width) of the theorem, for rewards from 0 to `max_reward`.
 

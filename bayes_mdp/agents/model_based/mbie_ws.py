@@ -4,17 +4,18 @@ exploration*; a row of [OIM08] table 3).
 Low confidence: the original and its constants were not available, and no fidelity to it is claimed.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
+from bayes_mdp.mdp.typing import Numbers, Scalar
 from bayes_mdp.mdp.validation import check_not_negative
 
 
-def wilson_upper(share: Any, n: Any, z: Any) -> Any:
+def wilson_upper(share: Numbers, n: Numbers, z: Scalar) -> Float[Array, "..."]:
     """Upper end of Wilson's score interval: the larger root p of n (p - share)^2 = z^2 p (1 - p).
 
     Args:
@@ -28,7 +29,7 @@ def wilson_upper(share: Any, n: Any, z: Any) -> Any:
 
 
 def favoured(
-    probs: Float[Array, "*pairs K"], visits: Float[Array, "*pairs"], worth: Float[Array, "*pairs K"], z: Any
+    probs: Float[Array, "*pairs K"], visits: Float[Array, "*pairs"], worth: Float[Array, "*pairs K"], z: Scalar
 ) -> Float[Array, "*pairs K"]:
     """Rows in which the most valuable successor seen has Wilson's upper limit, the others the same shares of the rest.
 
@@ -72,13 +73,13 @@ class MBIEWS(OptimisticModel):
 
     z: float | Array = 1.96
     v_max: float | Array = 100.0
-    joint: ClassVar[Any] = False
-    own_rows: ClassVar[Any] = True
+    joint: ClassVar[bool] = False
+    own_rows: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
         """The equation above."""
         bonus = jnp.where(stats.visits > 0, 0.0, self.v_max)
         return Local(stats.reward, bonus, stats.probs, favoured(stats.probs, stats.visits, worth, self.z))

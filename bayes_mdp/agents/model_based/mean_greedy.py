@@ -1,7 +1,5 @@
 """Epsilon-greedy for the posterior-mean model: dithering, with a model (the epsilon-greedy agent of TabulaRL)."""
 
-from typing import Any
-
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
@@ -31,7 +29,7 @@ class EpsilonGreedyMean(eqx.Module):
     def __check_init__(self) -> None:
         check_fraction("epsilon", self.epsilon)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean.
 
         Raises:

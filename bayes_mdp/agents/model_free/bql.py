@@ -1,7 +1,5 @@
 """Bayesian Q-learning (Dearden, Friedman and Russell 1998; [BMRL19])."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,9 +7,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of, table_shape
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import TablePolicy
 from bayes_mdp.agents.model_free.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import best_action
 
@@ -44,10 +44,10 @@ class BQL(eqx.Module):
 
     update: str = eqx.field(default="mixture", static=True)
     choose: str = eqx.field(default="thompson", static=True)
-    loc: Any = 0.0
-    pseudo_count: Any = 4.0
-    concentration: Any = 3.0
-    rate: Any = 3.0
+    loc: RealLike = 0.0
+    pseudo_count: RealLike = 4.0
+    concentration: RealLike = 3.0
+    rate: RealLike = 3.0
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
 
     def __check_init__(self) -> None:
@@ -81,7 +81,9 @@ class BQL(eqx.Module):
             raise ValueError(f"{name} has shape {value.shape}, expected one that broadcasts to {shape} (pairs)")
         return jnp.broadcast_to(value, shape)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: ReturnBelief, belief: Any = None) -> tuple[Any, Any]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: ReturnBelief, belief: object = None
+    ) -> tuple[TablePolicy, ReturnBelief]:
         """The policy for the belief in `state`, which stays as it is."""
         del problem, belief
         if self.choose == "greedy":
@@ -92,7 +94,7 @@ class BQL(eqx.Module):
         return policy.hold(key) if self.choose == "held" else policy, state
 
     def observe(
-        self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Scalar = 1.0
     ) -> ReturnBelief:
         """The belief after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         here, there, over, discount = place_of(problem, transition)

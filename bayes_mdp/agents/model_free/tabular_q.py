@@ -13,7 +13,6 @@ no fidelity to the originals is claimed.
 
 import abc
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,8 +29,9 @@ from bayes_mdp.agents.common.optimism_terms import (
     warn_of_lost_optimism,
 )
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
+from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, Numbers, Scalar
 from bayes_mdp.mdp.validation import (
     check_fraction,
     check_not_negative,
@@ -43,12 +43,14 @@ from bayes_mdp.mdp.validation import (
 Table = Float[Array, "*H S A"]
 
 
-def bellman_target(place: Place, q: Table, reward: Any, value: Callable[[Any], Any] = jnp.max) -> Float[Array, ""]:
+def bellman_target(
+    place: Place, q: Table, reward: Scalar, value: Callable[[Float[Array, " A"]], Float[Array, ""]] = jnp.max
+) -> Float[Array, ""]:
     """reward + discount v(s'), 0 in place of v(s') where nothing follows; `value` makes v(s') of the row q(s', .)."""
     return reward + place.discount * jnp.where(place.over, 0.0, value(q[place.there]))
 
 
-def check_half_life(value: Any, what: str) -> None:
+def check_half_life(value: object, what: str) -> None:
     """Raise a ValueError unless it is greater than zero (infinity: `what` stays)."""
     check_that("half_life", value, lambda x: x > 0, f"a number greater than zero (infinity: {what} stays)")
 
@@ -61,11 +63,11 @@ class TabularQ(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """Every entry of the table at first."""
 
     @abc.abstractmethod
-    def policy(self, q: Table) -> Any:
+    def policy(self, q: Table) -> TablePolicy:
         """How the table is acted on."""
 
     def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
@@ -85,12 +87,14 @@ class TabularQ(eqx.Module):
     def _name(self) -> str:
         return type(self).__name__
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Table, belief: Any = None) -> tuple[Any, Table]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Table, belief: object = None
+    ) -> tuple[TablePolicy, Table]:
         """The policy of the table, which stays as it is."""
         del key, problem, belief
         return self.policy(state), state
 
-    def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Any = 1.0) -> Table:
+    def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Scalar = 1.0) -> Table:
         """The table after one transition; unchanged where `weight` is 0."""
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
@@ -121,7 +125,7 @@ class EpsilonGreedyQ(TabularQ):
         check_value("initial_q", self.initial_q)
 
     @property
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q
 
@@ -172,13 +176,13 @@ class AnnealedQ(eqx.Module):
         return TimedTable(self._table.init(key, problem), jnp.zeros(()))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: TimedTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: TimedTable, belief: object = None
     ) -> tuple[EpsilonGreedy, TimedTable]:
         """Epsilon-greedy for the table."""
         del key, problem, belief
         return EpsilonGreedy(state.q, self.epsilon * 2.0 ** (-state.time / self.half_life)), state
 
-    def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Any = 1.0) -> TimedTable:
+    def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Scalar = 1.0) -> TimedTable:
         """The table after one step of Q-learning; unchanged where `weight` is 0."""
         q = self._table.observe(problem, state.q, transition, weight)
         return TimedTable(q, state.time + (jnp.asarray(weight) != 0))
@@ -206,7 +210,7 @@ class OptimisticQ(TabularQ):
         check_value("v_max", self.v_max)
 
     @property
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """`v_max`."""
         return self.v_max
 
@@ -219,7 +223,7 @@ class OptimisticQ(TabularQ):
         warn_of_lost_optimism("v_max", self.v_max, max_reward)
 
 
-def local_uncertainty(visits: Any, *, theta: Any, sigma_max: Any, horizon: Any) -> Any:
+def local_uncertainty(visits: Numbers, *, theta: Scalar, sigma_max: Scalar, horizon: Scalar) -> Float[Array, "..."]:
     """d0 = z sigma_max / (horizon sqrt(n)), z the upper theta / 2 quantile of a standard normal law.
 
     Args:
@@ -284,7 +288,7 @@ class IEQLPlus(eqx.Module):
         """Warn where optimism is lost: `max_reward` below the largest reward of one step."""
         warn_of_lost_optimism("max_reward", self.max_reward, max_reward)
 
-    def _uncertainty(self, objective: Objective, visits: Any) -> Any:
+    def _uncertainty(self, objective: Objective, visits: Numbers) -> Float[Array, "..."]:
         horizon = effective_horizon(objective, "IEQLPlus")
         widest = (self.max_reward - self.min_reward) * horizon
         sigma_max = widest if self.sigma_max is None else self.sigma_max
@@ -303,13 +307,13 @@ class IEQLPlus(eqx.Module):
         return UpperTable(first_table(problem, value, "IEQLPlus"), jnp.zeros(table_shape(problem, "IEQLPlus")))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: UpperTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: UpperTable, belief: object = None
     ) -> tuple[Greedy, UpperTable]:
         """Greedy for the upper values."""
         del key, problem, belief
         return Greedy(state.q), state
 
-    def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Any = 1.0) -> UpperTable:
+    def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Scalar = 1.0) -> UpperTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
         visits = state.visits[place.here] + 1.0
@@ -365,10 +369,10 @@ class BonusQ(eqx.Module):
         """Whether the bonus needs mean and variance of the targets."""
 
     @abc.abstractmethod
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`."""
 
-    def kappa(self, time: Any) -> Any:
+    def kappa(self, time: Scalar) -> Float[Array, ""]:
         """scale 2^(-time / half_life)."""
         return self.scale * 2.0 ** (-time / self.half_life)
 
@@ -387,7 +391,7 @@ class BonusQ(eqx.Module):
         return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, *moments, jnp.zeros(()))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: object = None
     ) -> tuple[Greedy, BonusTables]:
         """Greedy for Q_r + kappa Q_e."""
         del key, problem, belief
@@ -398,7 +402,9 @@ class BonusQ(eqx.Module):
         del problem
         return Greedy(state.q)
 
-    def observe(self, problem: Problem, state: BonusTables, transition: Transitions, weight: Any = 1.0) -> BonusTables:
+    def observe(
+        self, problem: Problem, state: BonusTables, transition: Transitions, weight: Scalar = 1.0
+    ) -> BonusTables:
         """The tables after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
         target = bellman_target(place, state.q, jnp.asarray(transition.reward))
@@ -411,7 +417,7 @@ class BonusQ(eqx.Module):
         return eqx.tree_at(lambda x: (x.q, x.bonus_q), counted, (q, bonus_q))
 
 
-def _count_target(state: BonusTables, place: Place, target: Any, seen: Any) -> BonusTables:
+def _count_target(state: BonusTables, place: Place, target: Scalar, seen: BoolScalar) -> BonusTables:
     """Visits, time and moments of the targets (Welford) with one more target, where it was seen."""
     visits = state.visits.at[place.here].add(seen)
     mean, squares = state.mean, state.squares
@@ -452,7 +458,7 @@ class VarianceBonusQ(BonusQ):
         """Yes: M2."""
         return True
 
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """sqrt(prior_sd^2 + M2) / n."""
         del new_q
         assert state.squares is not None
@@ -474,6 +480,6 @@ class ErrorBonusQ(BonusQ):
         """No."""
         return False
 
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The size of the last change of Q_r."""
         return jnp.abs(new_q - state.q[here])

@@ -6,19 +6,20 @@ step to the first. The policy is epsilon-greedy for the table and so stays the s
 """
 
 import abc
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of
 from bayes_mdp.agents.common.optimism_terms import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_fraction
 
 
@@ -34,6 +35,12 @@ class Tables(eqx.Module):
     statistics: Float[Array, "*R A 3"] | None = None
 
 
+Carry = tuple[Tables, Float[Array, ""], Float[Array, ""], Bool[Array, ""]]
+"""Of a sweep: the tables, R_{t+1}, Q(s_{t+1}, a_{t+1}), whether no step of the trial has been met yet."""
+SweepInput = tuple[Index, Float[Array, ""], Bool[Array, ""], Float[Array, ""], Float[Array, ""], Float[Array, ""]]
+"""Of a step: its pair, reward, whether nothing follows, the value beyond, Q of the pair before the sweep, weight."""
+
+
 class Step(NamedTuple):
     """A step of a trial, as the sweep meets it.
 
@@ -46,21 +53,21 @@ class Step(NamedTuple):
         last: nothing follows that the sweep has seen: `following` is then worth what is beyond (0 beyond an end).
     """
 
-    here: tuple[Any, ...]
-    reward: Any
-    discount: Any
-    following: Any
-    ret: Any
-    last: Any
+    here: Index
+    reward: Scalar
+    discount: Scalar
+    following: Scalar
+    ret: Scalar
+    last: BoolScalar
 
 
 class Swept(NamedTuple):
     """After a step of the sweep: tables, R_t, the new Q(s_t, a_t), the weight of R_{t+1} against Q (lambda)."""
 
     tables: Tables
-    ret: Any
-    value: Any
-    trace_decay: Any
+    ret: Float[Array, ""]
+    value: Float[Array, ""]
+    trace_decay: Scalar
 
 
 class Trial(eqx.Module):
@@ -105,17 +112,19 @@ class LearnsFromEpisodes(Protocol):
         """The tables at first."""
         ...
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
         """One step of a sweep; where `weight` is 0 the tables stay as they are."""
         ...
 
-    def observe_trial(self, problem: Problem, state: Any, trial: Transitions, weight: Any = 1.0) -> Any:
+    def observe_trial(
+        self, problem: Problem, state: EpisodeLearnerState, trial: Transitions, weight: RealLike = 1.0
+    ) -> EpisodeLearnerState:
         """The state after a whole trial; `weight` is 0 from its end on."""
         ...
 
 
 def sweep(
-    agent: "EpisodeLearner", problem: Problem, tables: Tables, trial: Transitions, weight: Any = 1.0
+    agent: "EpisodeLearner", problem: Problem, tables: Tables, trial: Transitions, weight: RealLike = 1.0
 ) -> tuple[Tables, Float[Array, " T"], Float[Array, " T"]]:
     """One backward sweep over a trial ([TDBMA10] Algorithms 2 and 3). Traceable.
 
@@ -137,7 +146,7 @@ def sweep(
     reward = jnp.asarray(trial.reward, tables.q.dtype)
     nothing = jnp.zeros((), tables.q.dtype)
 
-    def back(loop: Any, x: Any) -> tuple[Any, tuple[Any, Any]]:
+    def back(loop: Carry, x: SweepInput) -> tuple[Carry, tuple[Float[Array, ""], Float[Array, ""]]]:
         tables, ret, following, last = loop
         here, reward, over, beyond, held, weight = x
         following = jnp.where(last, jnp.where(over, 0.0, beyond), following)
@@ -179,7 +188,7 @@ class EpisodeLearner(eqx.Module):
         """Whether the tables hold statistics of returns."""
 
     @abc.abstractmethod
-    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the statistics of the pair."""
 
     def tables(self, problem: Problem) -> Tables:
@@ -206,17 +215,17 @@ class EpisodeLearner(eqx.Module):
         )
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: EpisodeLearnerState, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: EpisodeLearnerState, belief: object = None
     ) -> tuple[EpsilonGreedy, EpisodeLearnerState]:
         """Epsilon-greedy for the table."""
         del key, problem, belief
         return EpsilonGreedy(state.tables.q, self.epsilon), state
 
-    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Any:
+    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Float[Array, "..."]:
         """What is taken to be worth the rest of a trial that was cut and did not end."""
         return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
         """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables stay as they are."""
         here, statistics = step.here, tables.statistics
         entry = None if statistics is None else statistics[here]
@@ -232,13 +241,13 @@ class EpisodeLearner(eqx.Module):
         return Swept(Tables(q, statistics), ret, value, decay)
 
     def observe_trial(
-        self, problem: Problem, state: EpisodeLearnerState, trial: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: EpisodeLearnerState, trial: Transitions, weight: RealLike = 1.0
     ) -> EpisodeLearnerState:
         """The state after a whole trial; `weight` is 0 from its end on."""
         return EpisodeLearnerState(sweep(self, problem, state.tables, trial, weight)[0], state.trial)
 
     def observe(
-        self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Scalar = 1.0
     ) -> EpisodeLearnerState:
         """The state after one transition: it is kept, and where the trial ends with it the sweep is made."""
         kept, live = state.trial, jnp.asarray(weight) != 0
@@ -268,7 +277,7 @@ def _whole(transition: Transitions) -> Transitions:
     return Transitions(*fields, no, None, step)
 
 
-def _seen(entry: Float[Array, " 3"], ret: Any) -> Float[Array, " 3"]:
+def _seen(entry: Float[Array, " 3"], ret: Scalar) -> Float[Array, " 3"]:
     """Count, mean and sum of squared deviations after one more return (Welford)."""
     count = entry[0] + 1.0
     gap = ret - entry[1]
@@ -313,13 +322,15 @@ class SarsaLambda(EpisodeLearner):
         """No."""
         return False
 
-    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """lambda, the same everywhere."""
         del statistics, q_mc, q_td
-        return self.trace_decay  # pyright: ignore[reportReturnType]
+        return self.trace_decay
 
 
-def weight(q_mc: Any, q_td: Any, mean: Any, variance: Any, count: Any) -> Float[Array, "*shape"]:
+def weight(
+    q_mc: RealLike, q_td: RealLike, mean: RealLike, variance: RealLike, count: RealLike
+) -> Float[Array, "*shape"]:
     """The posterior probability of the Monte-Carlo estimate against the bootstrapped one ([TDBMA10] equation 14).
 
     lambda = f(q_mc)^N / (f(q_mc)^N + f(q_td)^N), f the density of a normal law with this mean and variance. It is
@@ -365,8 +376,9 @@ class TDBMA(EpisodeLearner):
         """Yes."""
         return True
 
-    def trace_decay_at(self, statistics: Float[Array, " 3"], q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Float[Array, ""]:
         """`weight`, from the returns of the pair so far."""
+        assert statistics is not None
         count, mean, squares = (statistics[..., i] for i in range(3))
         variance = jnp.where(count > 1, squares / jnp.maximum(count, 1.0), jnp.inf)
         return weight(q_mc, q_td, mean, variance, count)

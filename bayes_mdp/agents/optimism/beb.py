@@ -3,8 +3,6 @@
 Kolter and Ng, *Near-Bayesian Exploration in Polynomial Time*, ICML 2009.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -13,7 +11,9 @@ from bayes_mdp.agents.common.mean_model import plan_for_rewards
 from bayes_mdp.agents.common.optimism_terms import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_not_negative
 from bayes_mdp.planning.solution import Solution
 
@@ -21,7 +21,7 @@ Pairs = Float[Array, "*H S A"]
 
 
 def exploration_bonus(
-    spread: Pairs, scale: Any, *, visits: Pairs, unknown_reward: Bool[Array, "*H S A"] | None = None
+    spread: Pairs, scale: Scalar, *, visits: Pairs, unknown_reward: Bool[Array, "*H S A"] | None = None
 ) -> Pairs:
     """The bonus of every pair: scale / (1 + c0), c0 the total concentration of its row.
 
@@ -64,7 +64,7 @@ class BEB(NeedsConcentrations):
             check_not_negative("scale", self.scale)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 

@@ -3,28 +3,33 @@
 Araya-Lopez, Thomas and Buffet, *Near-Optimal BRL using Optimistic Local Transitions*, ICML 2012.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax, nn
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.optimism_terms import NeedsConcentrations, effective_horizon, row_spread, unknown_reward
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import discount_of
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_finite, check_not_negative, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
+Successors = Int[Array, "S A"]
+Support = Bool[AnyArray, "*H S A O"] | None
+"""The possible outcomes of every pair; None: all."""
+Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
+"""Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""
 _MOST_ROUNDS = 50  # of plan and successors in turn; a handful is usual
 
 
-def imagined_share(spread: Pairs, eta: Any) -> Pairs:
+def imagined_share(spread: Pairs, eta: Scalar) -> Pairs:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
     ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `spread` is 1 / (c0 + 1).
@@ -33,7 +38,7 @@ def imagined_share(spread: Pairs, eta: Any) -> Pairs:
 
 
 def episodic_values(
-    model: MeanModel, share: Pairs, *, support: Any = None, ends: bool = False
+    model: MeanModel, share: Pairs, *, support: Support = None, ends: bool = False
 ) -> Float[Array, "H S A"]:
     """q of every step: r + max_s* ptilde . v, every pair with the imaginary successor s* that suits it best.
 
@@ -46,7 +51,7 @@ def episodic_values(
         ends: whether episodes can end; the end is worth nothing and is a successor like any other.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         mean, best = model.expected_next(values, layer), jnp.max(_worth(values, _at(support, layer), ends), -1)
         return model.at(model.reward, layer) + mean + model.at(share, layer) * (best - mean)
 
@@ -54,7 +59,7 @@ def episodic_values(
 
 
 def discounted_plan(
-    mean: MDP | SparseMDP, share: Pairs, discount: Any, *, support: Any = None, start: Solution | None = None
+    mean: MDP | SparseMDP, share: Pairs, discount: Scalar, *, support: Support = None, start: Solution | None = None
 ) -> Solution:
     """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn, until stable.
 
@@ -71,10 +76,10 @@ def discounted_plan(
     ends, size = mdp.end_probs is not None, mdp.reward.shape
     start = Solution.blank(size, legal=mdp.legal, dtype=mdp.reward.dtype) if start is None else start
 
-    def choice(solution: Solution) -> Any:
+    def choice(solution: Solution) -> Successors:
         return jnp.broadcast_to(jnp.argmax(_worth(solution.v, support, ends), -1), size)
 
-    def round_(carry: Any) -> Any:
+    def round_(carry: Carry) -> Carry:
         solution, successor, _, number = carry
         solution = solve(_imagine(mdp, share, successor), Discounted(discount), start=solution)
         again = choice(solution)
@@ -84,7 +89,7 @@ def discounted_plan(
     return lax.while_loop(lambda carry: carry[2] & (carry[3] < _MOST_ROUNDS), round_, first)[0]
 
 
-def _imagine(mdp: MDP, share: Pairs, successor: Any) -> MDP:
+def _imagine(mdp: MDP, share: Pairs, successor: Successors) -> MDP:
     """The mean MDP with its rows moved towards one outcome of every pair (index S: the end)."""
     rows = nn.one_hot(successor, mdp.n_states, dtype=mdp.transition_probs.dtype)
     probs = (1.0 - share)[..., None] * mdp.transition_probs + share[..., None] * rows
@@ -92,12 +97,12 @@ def _imagine(mdp: MDP, share: Pairs, successor: Any) -> MDP:
     return MDP(probs, mdp.reward, end_probs=ends, legal=mdp.legal, initial=mdp.initial)
 
 
-def _worth(values: Float[Array, " S"], support: Any, ends: bool) -> Float[Array, "*pairs O"]:
+def _worth(values: Float[Array, " S"], support: Support, ends: bool) -> Float[Array, "*pairs O"]:
     worth = jnp.append(values, 0.0) if ends else values
     return worth if support is None else jnp.where(support, worth, -jnp.inf)
 
 
-def _at(support: Any, layer: Any) -> Any:
+def _at(support: Support, layer: IntScalar) -> Support:
     return support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
 
 
@@ -130,7 +135,7 @@ class BOLT(NeedsConcentrations):
             check_finite("max_reward", self.max_reward)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
@@ -151,7 +156,7 @@ class BOLT(NeedsConcentrations):
         solution = discounted_plan(mean, share, discount_of(objective), support=space.support, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
-    def _reward(self, belief: Any, reward: Pairs, eta: Any) -> Pairs:
+    def _reward(self, belief: CountedBelief, reward: Pairs, eta: Scalar) -> Pairs:
         """Mean rewards, with the imaginary ones where the mean is unknown."""
         if self.max_reward is None:
             return reward

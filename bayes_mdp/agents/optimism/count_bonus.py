@@ -5,8 +5,6 @@ Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB (Streh
 are added along a path where [UBE18] adds variances, so the bonus of a long path is too large.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -14,8 +12,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.optimism_terms import blank_plan, effective_horizon
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, Problem, SparseMDP
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
+from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -30,9 +30,9 @@ def local_bonus(
     visits: Pairs,
     objective: Objective,
     *,
-    scale: Any = 1.0,
-    reward_sd: Any = 1.0,
-    unvisited: Any = None,
+    scale: Scalar = 1.0,
+    reward_sd: RealLike = 1.0,
+    unvisited: Scalar | None = None,
 ) -> Pairs:
     """The bonus of every pair: scale * reward_sd / sqrt(n), and `unvisited` where n = 0. Traceable.
 
@@ -60,11 +60,13 @@ def local_bonus(
         most = effective_horizon(objective, "a bonus by counts") * (
             jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))
         )
-        unvisited = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
-    return jnp.where(seen, bonus, unvisited).astype(mdp.reward.dtype)
+        first = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
+    else:
+        first = unvisited
+    return jnp.where(seen, bonus, first).astype(mdp.reward.dtype)
 
 
-def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: Any, objective: Objective) -> PolicyEvaluation:
+def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Propagate a bonus by the Bellman equation of a policy: B = local + discount sum P pi B ([UBE18] figure 1).
 
     Q + B is the optimistic value of the policy. Compare `planning.propagate.propagate`, which adds variances.
@@ -103,7 +105,7 @@ class CountBonus(eqx.Module):
 
     scale: float | Array = 1.0
     schedule: str = eqx.field(default="constant", static=True)
-    reward_sd: Any = 1.0
+    reward_sd: RealLike = 1.0
     unvisited: float | Array | None = None
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
@@ -125,7 +127,7 @@ class CountBonus(eqx.Module):
         return CountBonusState(blank, jnp.zeros((), jnp.int32))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: CountBonusState, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: CountBonusState, belief: CountedBelief
     ) -> tuple[Greedy, CountBonusState]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 

@@ -9,7 +9,7 @@ counted again, because the belief is held fixed. Nothing is counted for what is 
 known (a bandit, say) the agent is greedy.
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -23,6 +23,11 @@ from bayes_mdp.mdp import CanInform, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_bool, check_not_negative
 from bayes_mdp.planning.solution import Solution
+
+
+@runtime_checkable
+class InformedBelief(CanMean, CanInform, Protocol):
+    """A posterior with a mean MDP and the expected information of a transition."""
 
 
 class InformationGain(eqx.Module):
@@ -54,7 +59,7 @@ class InformationGain(eqx.Module):
         del key
         return blank_plan(problem, "InformationGain")
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that has no mean or does not know what a transition is expected to tell.
 
         Raises:
@@ -64,7 +69,7 @@ class InformationGain(eqx.Module):
         require_ability(belief, CanInform, "InformationGain")
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: InformedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the plan; its q is reward and information together. No random number is used.
 
@@ -77,6 +82,6 @@ class InformationGain(eqx.Module):
         q, best, state = plan_for_rewards(belief, problem, worth, state, "InformationGain")
         return Greedy(q, problem.space.legal, best=best), state
 
-    def _worth(self, reward: Float[Array, "*H S A"], belief: CanInform) -> Float[Array, "*H S A"]:
+    def _worth(self, reward: Float[Array, "*H S A"], belief: InformedBelief) -> Float[Array, "*H S A"]:
         information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)
         return reward + information if self.rewards else information

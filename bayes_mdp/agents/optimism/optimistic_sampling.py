@@ -8,7 +8,7 @@ Guarantees*, NeurIPS 2022.
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -23,7 +23,13 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, CanSampleNext, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative
+
+
+@runtime_checkable
+class SampledBelief(CanMean, HasVariances, CanSampleNext, Protocol):
+    """A posterior that draws its rows layer by layer, with a mean MDP and variances of its rewards."""
 
 
 class PseudoDraws(eqx.Module):
@@ -37,9 +43,9 @@ class PseudoDraws(eqx.Module):
     """
 
     num_draws: int = eqx.field(static=True)
-    pseudo_count: Any
-    pseudo_reward: Any
-    inflation: Any = None
+    pseudo_count: Scalar
+    pseudo_reward: Scalar
+    inflation: Scalar | None = None
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws)
@@ -51,7 +57,7 @@ class PseudoDraws(eqx.Module):
 
 def drawn_values(
     key: PRNGKeyArray,
-    belief: Any,
+    belief: SampledBelief,
     objective: Objective,
     draws: PseudoDraws,
     best: Callable[[Float[Array, "J S A"]], Float[Array, "S A"]],
@@ -81,7 +87,7 @@ def drawn_values(
     key_rows, key_rewards = jax.random.split(key)
     keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
         rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
         key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
@@ -101,7 +107,7 @@ class DrawsForEpisodes(eqx.Module):
         """How many draws, and the pseudo state."""
 
     @abc.abstractmethod
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """The optimistic values."""
 
     def __check_init__(self) -> None:
@@ -116,7 +122,7 @@ class DrawsForEpisodes(eqx.Module):
         del key
         episode_length(problem, type(self).__name__)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.
 
         Raises:
@@ -126,7 +132,7 @@ class DrawsForEpisodes(eqx.Module):
             require_ability(belief, ability, type(self).__name__)
         require_variances(belief)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: SampledBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic values.
 
         Raises:
@@ -137,7 +143,7 @@ class DrawsForEpisodes(eqx.Module):
 
 
 def quantile_values(
-    key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws, quantile: Any
+    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws, quantile: Scalar
 ) -> Float[Array, "H S A"]:
     """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
 
@@ -181,12 +187,14 @@ class BayesUCBVI(DrawsForEpisodes):
         """J draws and the pseudo state."""
         return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward)
 
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """`quantile_values`."""
         return quantile_values(key, belief, objective, self.draws, self.quantile)
 
 
-def best_of_draws(key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws) -> Float[Array, "H S A"]:
+def best_of_draws(
+    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws
+) -> Float[Array, "H S A"]:
     """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa), V = max_a q.
 
     With one draw and `pseudo_count` 0 it is PSRL. Arguments and errors: as `drawn_values`.
@@ -222,6 +230,6 @@ class OPSRL(DrawsForEpisodes):
         """J draws and the pseudo state."""
         return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward, self.inflation)
 
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """`best_of_draws`."""
         return best_of_draws(key, belief, objective, self.draws)

@@ -1,7 +1,6 @@
 """UCB-H: optimistic Q-learning with a Hoeffding bonus (Jin, Allen-Zhu, Bubeck and Jordan 2018, algorithm 1)."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_insid
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import Numbers, Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative
 
 
@@ -29,7 +29,9 @@ class OptimisticTable(eqx.Module):
     time: Int[Array, ""]
 
 
-def hoeffding_update(q: Any, visits: Any, target: Any, horizon: int, *, bonus_scale: Any, log_term: Any) -> Any:
+def hoeffding_update(
+    q: Numbers, visits: Numbers, target: Numbers, horizon: int, *, bonus_scale: Scalar, log_term: Scalar
+) -> Float[Array, "..."]:
     """The value of a pair after its `visits`-th visit: (1 - alpha) q + alpha (target + b) (algorithm 1).
 
     alpha = (H + 1) / (H + t) and b = bonus_scale sqrt(H^3 log_term / t), t = `visits`, from 1 on.
@@ -91,14 +93,14 @@ class UCBH(eqx.Module):
         return OptimisticTable(q if legal is None else jnp.where(legal, q, -jnp.inf), visits, jnp.zeros((), jnp.int32))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: OptimisticTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: OptimisticTable, belief: object = None
     ) -> tuple[Greedy, OptimisticTable]:
         """Greedy for the table."""
         del key, problem, belief
         return Greedy(state.q), state
 
     def observe(
-        self, problem: Problem, state: OptimisticTable, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: OptimisticTable, transition: Transitions, weight: Scalar = 1.0
     ) -> OptimisticTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         horizon, seen = episode_length(problem, "UCBH"), jnp.asarray(weight) != 0

@@ -5,7 +5,6 @@ Azar, Osband and Munos, *Minimax Regret Bounds for Reinforcement Learning*, ICML
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,22 +24,24 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
 Pairs = Float[Array, "*H S A"]
-Bonus = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
+Bonus = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 
 
-def log_factor(num_pairs: Any, num_steps: Any, delta: Any) -> Any:
+def log_factor(num_pairs: RealScalar, num_steps: RealScalar, delta: RealScalar) -> Float[Array, ""]:
     """L = ln(5 S A T / delta), T = K H the steps of all episodes."""
     return jnp.log(5.0 * num_pairs * num_steps / delta)
 
 
-def hoeffding_bonus(visits: Pairs, log_term: Any, span: Any) -> Pairs:
+def hoeffding_bonus(visits: Pairs, log_term: Scalar, span: Scalar) -> Pairs:
     """b = 7 H L sqrt(1 / N) (algorithm 3, UCBVI-CH).
 
     Args:
@@ -52,7 +53,13 @@ def hoeffding_bonus(visits: Pairs, log_term: Any, span: Any) -> Pairs:
 
 
 def bernstein_bonus(
-    model: MeanModel, visits: Pairs, values: Float[Array, " S"], layer: Any, *, log_term: Any, span: Any
+    model: MeanModel,
+    visits: Pairs,
+    values: Float[Array, " S"],
+    layer: IntScalar,
+    *,
+    log_term: Scalar,
+    span: Scalar,
 ) -> Float[Array, "S A"]:
     """The bonus of UCBVI-BF at one step (algorithm 4): with V the values of the next step and p the mean rows,
 
@@ -85,7 +92,7 @@ def bernstein_bonus(
     )
 
 
-def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: Any) -> tuple[Pairs, Pairs]:
+def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
     """TabulaRL's bonuses in episode k: sqrt(2 log(2 + k) / tau) of a reward, sqrt(2 log(2 + k) / c0) a step to go.
 
     Args:
@@ -98,7 +105,7 @@ def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: Any) -> tupl
 
 
 def clipped_values(
-    model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Any, previous: Float[Array, "H S A"]
+    model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Scalar, previous: Float[Array, "H S A"]
 ) -> Float[Array, "H S A"]:
     """q of every step: min(Q_{k-1}, H, r + p . V + b) where N > 0, else H (algorithm 2).
 
@@ -110,7 +117,7 @@ def clipped_values(
         previous: Q_{k-1}; H before any plan.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         q = model.action_values(layer, values) + bonus(layer, values)
         q = jnp.minimum(jnp.minimum(q, ceiling), previous[layer])
         return jnp.where(model.at(visits, layer) > 0, q, ceiling).astype(values.dtype)
@@ -175,7 +182,7 @@ class UCBVI(eqx.Module):
         shape = (horizon, *problem.space.shape[-2:])
         return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.
 
         Raises:
@@ -196,7 +203,9 @@ class UCBVI(eqx.Module):
             expected = f"a mean reward from {low:g} to {high:g} (min_reward, max_reward)"
             require(outside & seen, "reward", reward, expected)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: Any) -> tuple[Greedy, UCBVIState]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: CountedBelief
+    ) -> tuple[Greedy, UCBVIState]:
         """Greedy for the optimistic values, which are its q. No random number is used.
 
         Raises:
@@ -209,25 +218,27 @@ class UCBVI(eqx.Module):
         q = self._unclipped(model, belief, number) if simplified else self._clipped(model, belief, number, state.q)
         return Greedy(q, problem.space.legal), UCBVIState(q.astype(state.q.dtype), number)
 
-    def _clipped(self, model: MeanModel, belief: CanCount, number: Any, previous: Any) -> Float[Array, "H S A"]:
+    def _clipped(
+        self, model: MeanModel, belief: CanCount, number: IntScalar, previous: Float[Array, "H S A"]
+    ) -> Float[Array, "H S A"]:
         visits = jnp.asarray(belief.visit_counts(), model.reward.dtype)
         horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
         episodes = number if self.num_episodes is None else self.num_episodes
         log_term = log_factor(num_states * num_actions, horizon * episodes, self.delta)
         span = horizon * (self.max_reward - self.min_reward)
 
-        def bonus(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        def bonus(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             if self.bonus == "hoeffding":
                 return self.bonus_scale * hoeffding_bonus(model.at(visits, layer), log_term, span)
             return self.bonus_scale * bernstein_bonus(model, visits, values, layer, log_term=log_term, span=span)
 
         return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
 
-    def _unclipped(self, model: MeanModel, belief: Any, number: Any) -> Float[Array, "H S A"]:
+    def _unclipped(self, model: MeanModel, belief: CountedBelief, number: IntScalar) -> Float[Array, "H S A"]:
         spread, variance = row_spread(belief, "UCBVI"), reward_spread(belief)
         of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(spread, variance, number))
 
-        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             reward = model.at(model.reward + of_reward, layer)
             to_go = model.horizon - 1.0 - layer
             q = reward + model.expected_next(values, layer) + to_go * model.at(of_row, layer)

@@ -4,7 +4,6 @@ Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcem
 """
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.optimism_terms import check_inside, check_value
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.agents.optimism.ucrl2 import (
     episode_number,
     known_pairs,
@@ -21,6 +21,7 @@ from bayes_mdp.agents.optimism.ucrl2 import (
 )
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_not_negative, check_that
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.transition_sets import Box, outcome_probs
@@ -29,7 +30,9 @@ Pairs = Float[Array, "*H S A"]
 Rows = Float[Array, "*H S A O"]
 
 
-def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, epsilon: Any = 0.1) -> Any:
+def component_delta(
+    shape: tuple[int, ...], horizon: int, delta: Scalar = 0.05, epsilon: Scalar = 0.1
+) -> Float[Array, ""]:
     """delta_1, the chance that one component leaves its interval at one update (section 3.1 of the paper).
 
     w_min = epsilon / (4 S H), U = S A log2(S H / w_min), delta_1 = delta / (2 U O).
@@ -51,7 +54,9 @@ def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, eps
     return delta / (2 * updates * shape[-1])
 
 
-def component_interval(probs: Rows, visits: Pairs, component_delta: Any, *, scale: Any = 1.0) -> tuple[Rows, Rows]:
+def component_interval(
+    probs: Rows, visits: Pairs, component_delta: Scalar, *, scale: Scalar = 1.0
+) -> tuple[Rows, Rows]:
     """Lower and upper limits of every component of a row (algorithm 2 of the paper, ConfidenceSet). Traceable.
 
     With L = log(6 / delta_1): p must satisfy |p - phat| <= sqrt(2 phat (1 - phat) L / (n - 1)) + 7 L / (3 (n - 1)) and
@@ -83,17 +88,23 @@ def component_interval(probs: Rows, visits: Pairs, component_delta: Any, *, scal
     return jnp.where(n > 0, lower, 0.0), jnp.where(n > 0, upper, 1.0)
 
 
-def _root(sd: Any) -> Any:
+def _root(sd: Rows) -> Rows:
     """The p <= 1/2 with sqrt(p (1 - p)) = sd, without cancellation."""
     return 2.0 * sd**2 / (1.0 + jnp.sqrt(jnp.maximum(1.0 - 4.0 * sd**2, 0.0)))
 
 
-def _check_epsilon(epsilon: Any) -> None:
+def _check_epsilon(epsilon: Scalar) -> None:
     check_that("epsilon", epsilon, lambda x: (x > 0) & (x <= 1), "a number greater than 0 and at most 1")
 
 
 def confidence_set(
-    belief: Any, objective: Episodic, *, delta: Any, epsilon: Any, scale: Any, max_reward: Any
+    belief: CountedBelief,
+    objective: Episodic,
+    *,
+    delta: Scalar,
+    epsilon: Scalar,
+    scale: Scalar,
+    max_reward: Scalar,
 ) -> ExtendedMDP:
     """The set over which `UCFH` plans (its arguments); estimates, counts and what is known as in `ucrl2`.
 
@@ -153,7 +164,7 @@ class UCFH(eqx.Module):
         del key
         _episodic(problem.objective)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: CountedBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
         Raises:

@@ -4,8 +4,6 @@
 public code).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -14,8 +12,10 @@ from bayes_mdp.agents.common.mean_model import no_plan
 from bayes_mdp.agents.common.optimism_terms import check_inside, check_value
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
@@ -24,9 +24,11 @@ from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
 CONSTANTS = ("paper", "tabularl")
 
 Pairs = Float[Array, "*H S A"]
+Known = Bool[Array, "*H S A"] | Bool[Array, ""]
+"""What is known, pair by pair, or of all pairs."""
 
 
-def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str = "paper") -> Pairs:
+def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constants: str = "paper") -> Pairs:
     """Half-width of the confidence interval of a mean reward in [0, 1] (equation 3 of the paper). Traceable.
 
     "paper": sqrt(7 log(2 S A t / delta) / (2 max(1, N))); "tabularl": sqrt(4 log(2 S A (t + 1) / delta) / max(1, N)).
@@ -49,7 +51,12 @@ def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str
 
 
 def transition_radius(
-    visits: Pairs, time: Any, delta: Any = 0.05, *, n_outcomes: int | None = None, constants: str = "paper"
+    visits: Pairs,
+    time: Scalar,
+    delta: Scalar = 0.05,
+    *,
+    n_outcomes: int | None = None,
+    constants: str = "paper",
 ) -> Pairs:
     """L1 radius of the confidence set of a row (equation 4 of the paper). Traceable.
 
@@ -71,14 +78,14 @@ def transition_radius(
     return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
 
 
-def _check(visits: Any, delta: Any, constants: str) -> tuple[int, int]:
+def _check(visits: Pairs, delta: Scalar, constants: str) -> tuple[int, int]:
     check_inside("delta", delta)
     check_name("constants", constants, CONSTANTS)
     shape = jnp.shape(visits)
     return shape[-2], shape[-1]
 
 
-def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "*H S A"] | Any]:
+def known_pairs(belief: object) -> tuple[Known, Known]:
     """Which rows and which mean rewards the belief knows: they have no spread. Of a belief that cannot tell, none.
 
     Raises:
@@ -91,7 +98,7 @@ def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "
     return rows, rewards & rows if belief.rewards_by_outcome else rewards
 
 
-def optimistic_reward(reward: Pairs, radius: Pairs, known: Any, max_reward: Any) -> Pairs:
+def optimistic_reward(reward: Pairs, radius: Pairs, known: Known, max_reward: Scalar) -> Pairs:
     """The largest plausible mean reward, at most `max_reward`; where it is known, itself."""
     return jnp.where(known, reward, jnp.minimum(reward + radius, max_reward)).astype(reward.dtype)
 
@@ -101,7 +108,9 @@ def episode_number(visits: Pairs, horizon: int) -> Array:
     return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
 
 
-def confidence_set(belief: Any, objective: Objective, *, delta: Any, scale: Any, max_reward: Any) -> ExtendedMDP:
+def confidence_set(
+    belief: CountedBelief, objective: Objective, *, delta: Scalar, scale: Scalar, max_reward: Scalar
+) -> ExtendedMDP:
     """The set over which `UCRL2` plans (its arguments).
 
     phat, rhat and N are the posterior means and the visit counts of `belief`, as in TabulaRL: a Dirichlet prior whose
@@ -169,7 +178,7 @@ class UCRL2(eqx.Module):
         return no_plan(problem)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 

@@ -3,7 +3,7 @@
 The agent of that name in TabulaRL, the public code of Osband; a homogeneous cousin of RLSVI.
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,9 +17,15 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_not_negative
 
 Pairs = Float[Array, "*H S A"]
+
+
+@runtime_checkable
+class VarianceBelief(CanMean, HasVariances, Protocol):
+    """A posterior with a mean MDP and its variances in closed form."""
 
 
 def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
@@ -33,7 +39,7 @@ def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pa
         transition_noise: w_P, [*H S A], without a unit: it stands for an error of E[P] V, V about the steps to go.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         ahead = model.horizon - layer - 1
         reward = model.at(model.reward, layer) + model.at(reward_noise, layer)
         return reward + model.expected_next(values, layer) + ahead * model.at(transition_noise, layer)
@@ -71,7 +77,7 @@ class GaussianPSRL(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean and variances (inside a trace: by its structure alone).
 
         Raises:
@@ -90,7 +96,7 @@ class GaussianPSRL(eqx.Module):
         del key
         episode_length(problem, "GaussianPSRL")
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: VarianceBelief) -> tuple[Greedy, None]:
         """Greedy for a fresh draw of the noise.
 
         Raises:

@@ -5,8 +5,6 @@ via Learning Rate Randomization*, NeurIPS 2023. RandQL and Sampled-RandQL, as in
 the staged variant, for which the regret bound is proven, is not here.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,11 +14,18 @@ from bayes_mdp.agents.common.learner import episode_length, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
 
 
 def learning_rates(
-    key: PRNGKeyArray, visits: Any, horizon: int, num: int, *, inflation: Any = 1.0, prior_transitions: Any
+    key: PRNGKeyArray,
+    visits: Scalar,
+    horizon: int,
+    num: int,
+    *,
+    inflation: Scalar = 1.0,
+    prior_transitions: Scalar,
 ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
     """The random numbers of one update: learning rates, and the weights of what was seen against the prior.
 
@@ -40,7 +45,11 @@ def learning_rates(
 
 
 def randomized_update(
-    temporary: Float[Array, " J"], target: Any, rate: Float[Array, " J"], weight: Float[Array, " J"], ceiling: Any
+    temporary: Float[Array, " J"],
+    target: Scalar,
+    rate: Float[Array, " J"],
+    weight: Float[Array, " J"],
+    ceiling: Scalar,
 ) -> Float[Array, " J"]:
     """The temporary values of a pair after a visit: (1 - rate) q + rate (weight target + (1 - weight) ceiling).
 
@@ -121,17 +130,19 @@ class RandQL(eqx.Module):
         words = jax.random.bits(key, (2,), jnp.uint32)
         return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
 
-    def _ceiling(self, horizon: int, step: Any) -> Any:
+    def _ceiling(self, horizon: int, step: Int[Array, "..."]) -> Float[Array, "..."]:
         return (horizon - step) * jnp.asarray(self.max_reward, float)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: Any = None) -> tuple[Greedy, Ensemble]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: object = None
+    ) -> tuple[Greedy, Ensemble]:
         """Greedy for the acting values, or for a table drawn at random."""
         del problem, belief
         if not self.sampled:
             return Greedy(state.acting), state
         return Greedy(state.temporary[..., jax.random.randint(key, (), 0, self.num_tables)]), state
 
-    def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Any = 1.0) -> Ensemble:
+    def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:
         """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         horizon, seen = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
         here, there, over, _ = place_of(problem, transition)

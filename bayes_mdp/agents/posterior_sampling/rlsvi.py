@@ -1,17 +1,16 @@
 """RLSVI: randomized least-squares value iteration, tabular (Osband, Van Roy and Wen 2016; Osband et al. 2019)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.optimism_terms import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.planning import backward_induction
 
 
@@ -35,7 +34,13 @@ class Seen(eqx.Module):
 
 
 def randomized_values(
-    key: PRNGKeyArray, seen: Seen, horizon: int, *, noise: Any = 1.0, regularization: Any = 1.0, legal: Any = None
+    key: PRNGKeyArray,
+    seen: Seen,
+    horizon: int,
+    *,
+    noise: Scalar = 1.0,
+    regularization: Scalar = 1.0,
+    legal: Bool[AnyArray, "S A"] | None = None,
 ) -> Float[Array, "H S A"]:
     """One draw of the values of RLSVI, from the last step of an episode to the first. Traceable.
 
@@ -52,7 +57,7 @@ def randomized_values(
     """
     layered, mask = seen.visits.ndim == 3, None if legal is None else jnp.asarray(legal)
 
-    def backup(values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
+    def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         now = jax.tree.map(lambda x: x[layer], seen) if layered else seen
         total = now.reward + now.successors @ values
         weight = now.visits + regularization * noise**2
@@ -92,7 +97,7 @@ class RLSVI(eqx.Module):
         episode_length(problem, "RLSVI")
         return Seen.nothing(problem.space.shape)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Seen, belief: Any = None) -> tuple[Greedy, Seen]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: Seen, belief: object = None) -> tuple[Greedy, Seen]:
         """Greedy for a fresh draw; the data stay as they are."""
         del belief
         q = randomized_values(
@@ -105,7 +110,7 @@ class RLSVI(eqx.Module):
         )
         return Greedy(q), state
 
-    def observe(self, problem: Problem, state: Seen, transition: Transitions, weight: Any = 1.0) -> Seen:
+    def observe(self, problem: Problem, state: Seen, transition: Transitions, weight: Scalar = 1.0) -> Seen:
         """The data with one transition more; unchanged where `weight` is 0."""
         cell, seen = transition.cell(problem.space), jnp.asarray(weight) != 0
         goes_on = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)

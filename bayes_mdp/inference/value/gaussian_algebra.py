@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
 Block = Callable[[Array, Array, Array], tuple[Array, Array]]
 Matrices = Float[Array, "A D D"]
+Rows = tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None]
+"""K rows: features, action, target."""
+Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None]
 
 
 def shrink_one(
@@ -109,7 +111,7 @@ def learn(
     )
 
 
-def learn_block(block: Block, now: tuple[Array, Array], rows: Any) -> tuple[Matrices, Float[Array, "A D"]]:
+def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
     """Matrix and mean after K rows (features, action, target or None) at once."""
     (matrix, mean), (features, action, target) = now, rows
     matrix, gain = block(matrix, features, action)
@@ -119,7 +121,7 @@ def learn_block(block: Block, now: tuple[Array, Array], rows: Any) -> tuple[Matr
     return matrix, mean + jnp.einsum("akd,k->ad", gain, miss)
 
 
-def _learn_one(shrink: One, now: tuple[Array, Array], row: Any, masked: bool) -> tuple[Array, Array]:
+def _learn_one(shrink: One, now: tuple[Array, Array], row: Row, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
     return matrix, mean if target is None else mean.at[action].add(gain * (target - x @ mean[action]))

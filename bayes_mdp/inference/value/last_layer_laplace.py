@@ -1,7 +1,7 @@
 """Laplace's approximation on a last layer where targets are not Gaussian: successes, counts."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +13,8 @@ from bayes_mdp.inference.value.gaussian_algebra import coloured, posterior_root,
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Likelihood
 
 _HALVINGS, _BISECTIONS = 20, 60
+Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
+"""Features, action, target, weight / dispersion."""
 
 
 class LastLayerLaplace(eqx.Module):
@@ -87,7 +89,7 @@ class LastLayerLaplace(eqx.Module):
             mean, root = jax.lax.scan(lambda now, row: (self._learn(now, row), None), (self.mean, self.root), rows)[0]
         return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
 
-    def _learn(self, now: tuple[Array, Array], row: Any) -> tuple[Array, Array]:
+    def _learn(self, now: tuple[Array, Array], row: Row) -> tuple[Array, Array]:
         (mean, root), (x, action, target, scale) = now, row
         eta = x @ mean[action]
         if target is not None:
@@ -180,7 +182,7 @@ class LastLayerLaplacePrior(eqx.Module):
     """
 
     likelihood: Likelihood = Bernoulli()
-    variance: Any = 1.0
+    variance: float | Float[Array, ""] = 1.0
     of_response: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:

@@ -5,7 +5,7 @@ units of the noise: a square root of it (`LinearGaussian`), or the matrix itself
 """
 
 import abc
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class LastLayerGaussian(eqx.Module):
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
-    shrinks: eqx.AbstractClassVar[tuple[One, Block]]
+    shrinks: ClassVar[tuple[One, Block]]
 
     @property
     @abc.abstractmethod
@@ -188,8 +188,8 @@ class LinearGaussianPrior(eqx.Module):
             to a third cheaper and is less exact.
     """
 
-    variance: Any = 1.0
-    noise_variance: Any = 1.0
+    variance: float | Float[Array, ""] = 1.0
+    noise_variance: float | Float[Array, ""] = 1.0
     square_root: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:

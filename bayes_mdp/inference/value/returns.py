@@ -4,13 +4,14 @@ With it: the law of a one-step target, moment updating (section 5.1 of the paper
 the myopic value of perfect information (section 4.3).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 
 from bayes_mdp.inference.value.student_t import StudentT, expected_excess
+
+Number = float | Real[Array, "..."]
+Flag = bool | Bool[Array, "..."]
 
 
 class ReturnBelief(eqx.Module):
@@ -48,7 +49,7 @@ class ReturnBelief(eqx.Module):
         return self.of_mean().sample(key)
 
 
-def target(reward: Any, discount: Any, following: ReturnBelief, over: Any = False) -> StudentT:
+def target(reward: Number, discount: Number, following: ReturnBelief, over: Flag = False) -> StudentT:
     """The law of reward + discount (next return), elementwise; `following`: the pair that comes next.
 
     Where `over`, nothing follows: the reward itself, with scale 0.
