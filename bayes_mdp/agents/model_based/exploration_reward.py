@@ -1,7 +1,7 @@
-"""Rewards of exploration, by frequency and by recency: a second value table with an optimum and a discount of its own.
+"""Rewards of exploration, by frequency and by recency: a second value table with its own optimum and discount.
 
-Wiering and Schmidhuber, *Efficient model-based exploration*, 1998, rows of the tables of [OIM08]. Low confidence: the
-original and its constants were not available, and no fidelity to it is claimed.
+Wiering and Schmidhuber, *Efficient model-based exploration*, 1998, rows of the tables of [OIM08]. Reconstructed: the
+original and its constants were not available, results may differ.
 """
 
 import abc
@@ -23,7 +23,7 @@ from bayes_mdp.planning.solution import best_action
 
 
 class Alternates(TablePolicy):
-    """Greedy for one of two tables, drawn afresh at every step; ties go to the first action.
+    """Greedy for one of two tables, drawn anew at every step; ties go to the first action.
 
     Args:
         explore: followed with probability `prob`; -inf where an action is illegal.
@@ -69,11 +69,11 @@ class ExplorationReward(ModelBased):
 
     @abc.abstractmethod
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
-        """What is taken from a pair that was used, before it is divided by `scale`."""
+        """The cost of a pair that was used, before division by `scale`."""
 
-    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
-        del worth
+        del values
         bonus = jnp.where(stats.visits > 0, -self.cost(stats) / self.scale, self.v_max)
         return Local(stats.reward, bonus, stats.probs)
 
@@ -102,14 +102,14 @@ class FrequencyBonus(ExplorationReward):
 
     The two optima are separate; the agent is greedy for Qr + Qe. A pair that was never tried has Qr = 0, Qe = `v_max`;
     no other has a reward of exploration above zero, so that Qe always prefers it, and the sum does where `v_max` is
-    large enough. An end is worth nothing, which is more than any pair used is worth in Qe: alone, Qe seeks ends.
+    large enough. An end has value 0, above every used pair in Qe: alone, Qe prefers ends.
 
     Args:
         scale: visits that cost one unit of the reward.
-        v_max: what a pair never tried is worth in Qe, zero or greater; units of the return.
+        v_max: value in Qe of a pair never tried, zero or greater; units of the return.
         bonus_discount: of Qe under `Discounted`, in [0, 1); None: that of the objective. Under `Episodic` it is the
             factor of every step of Qe; None: 1.
-        explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, at every step anew, else for Qr.
+        explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, drawn at every step, else for Qr.
         planner, replan: as in `ModelBased`.
 
     Raises:

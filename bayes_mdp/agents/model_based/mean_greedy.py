@@ -1,4 +1,4 @@
-"""Epsilon-greedy for the posterior-mean model: dithering, with a model (the epsilon-greedy agent of TabulaRL)."""
+"""Epsilon-greedy for the posterior-mean model: undirected exploration (the epsilon-greedy agent of TabulaRL)."""
 
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
@@ -33,7 +33,7 @@ class EpsilonGreedyMean(eqx.Module):
         """Refuse a belief without a mean.
 
         Raises:
-            TypeError: as said.
+            TypeError: no mean.
         """
         require_ability(belief, CanMean, "EpsilonGreedyMean")
 

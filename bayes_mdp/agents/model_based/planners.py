@@ -1,6 +1,6 @@
-"""How a model-based learner plans: exactly at every plan, or a little after every step.
+"""How a model-based learner plans: exactly at every plan, or by a few backups after every step.
 
-A planner asks its agent for `local` models alone, so any agent of the family takes either.
+A planner needs the `local` model of an agent only, so any agent of the family can use either.
 """
 
 import warnings
@@ -22,7 +22,7 @@ from bayes_mdp.planning.prioritized_sweeping import Backup, BackupOf, Sweeps, ba
 from bayes_mdp.planning.solution import Solution, best_action
 
 _ROUNDS = 64
-_LISTED_BELOW = 32  # states: up to here lists of all states are no longer than what is worth saving
+_LISTED_BELOW = 32  # states: up to here lists of all states are short enough
 
 
 Table = Float[Array, "*H S A"]
@@ -37,11 +37,11 @@ Settling = tuple[Solution, Bool[Array, ""], Int[Array, ""]]
 
 @runtime_checkable
 class Explores(Protocol):
-    """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
+    """What a planner needs of an agent: its model of some pairs, and how its two value functions are related.
 
     `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
-    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model, and `local` looks at
-    the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    is the optimum of separate rows (`Local.optimistic`), Qr that of the empirical model, and `local` depends on
+    the current values. `bonus_discount`: of the exploration values; None: that of the objective.
     """
 
     joint: ClassVar[bool]
@@ -52,17 +52,17 @@ class Explores(Protocol):
         """Discount of the exploration values."""
         ...
 
-    def local(self, stats: Stats, worth: Float[Array, "*pairs K"]) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The optimistic model of some pairs."""
         ...
 
 
 class Split(NamedTuple):
-    """Two value functions of a plan: what the world pays, and what exploration is worth. The agent acts on the sum.
+    """Two value functions of a plan: of the rewards and of the exploration bonus. The agent is greedy for the sum.
 
     Args:
         qr, qe: [*H S A], -inf in both where an action is illegal.
-        best: the greedy action of the sum. best_r: that of qr, exploration switched off.
+        best: the greedy action of the sum. best_r: that of qr, without exploration.
     """
 
     qr: Float[Array, "*H S A"]
@@ -98,8 +98,10 @@ def _looked_ahead(
 ) -> tuple[Float[Array, "*pairs"], Float[Array, "*pairs"]]:
     """Qr and Qe, one step before the values `vr` and `ve`; `mean`: of values, weighed by rows."""
     discount = jnp.asarray(discount)
+    # Qr = reward + discount sum_y p(y) Vr(y)
     qr = local.reward + discount * mean(local.probs, vr)
     if agent.own_rows:
+        # Qe = Q+ - Qr, Q+ of the optimistic rows
         assert local.optimistic is not None
         return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
     own = discount if agent.bonus_discount is None else jnp.asarray(agent.bonus_discount)
@@ -107,7 +109,7 @@ def _looked_ahead(
 
 
 class ExactState(eqx.Module):
-    """What was counted, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
+    """Counts, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
 
     tally: Tally
     plans: tuple[Solution, ...]
@@ -119,9 +121,9 @@ def check_planner(planner: object) -> None:
 
 
 class ExactPlanner(eqx.Module):
-    """The exact optimum of the optimistic model at every plan, from the last plan on. For up to a few hundred states.
+    """The exact optimum of the optimistic model at every plan, starting from the last one.
 
-    Under `Episodic` one backward pass.
+    For up to a few hundred states. Under `Episodic` one backward pass.
     """
 
     def init(self, agent: Explores, problem: Problem) -> ExactState:
@@ -157,7 +159,7 @@ class ExactPlanner(eqx.Module):
         return q, best_action(q), state
 
     def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
-        """The two value functions of the present model."""
+        """The two value functions of the current model."""
         if isinstance(problem.objective, Episodic):
             return _backward(agent, problem, state.tally)
         plans = _solved(agent, problem, state)
@@ -206,20 +208,22 @@ def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solut
         own = discount if agent.bonus_discount is None else agent.bonus_discount
         return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
 
-    def again(plan: Solution) -> Solution:
+    # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.
+    def improved(plan: Solution) -> Solution:
         local = local_of(plan.v)
         assert local.optimistic is not None
         return solved(local.optimistic, local.reward + local.bonus, plan)
 
-    return real, _settled(again, state.plans[1])
+    return real, _settled(improved, state.plans[1])
 
 
-def _settled(again: Callable[[Solution], Solution], plan: Solution) -> Solution:
-    """Rows that are best for the last values, then values for these rows, until nothing moves: policy iteration."""
+def _settled(improve: Callable[[Solution], Solution], plan: Solution) -> Solution:
+    """Policy iteration over rows: best rows for the last values, then values of these rows, until nothing changes."""
 
+    # The threshold is a few roundings of the largest value.
     def body(loop: Settling) -> Settling:
         plan, _, count = loop
-        new = again(plan)
+        new = improve(plan)
         moved, size = jnp.max(jnp.abs(new.v - plan.v)), jnp.max(jnp.abs(new.v))
         return new, moved > 64 * float(jnp.finfo(size.dtype).eps) * size, count + 1
 
@@ -233,6 +237,7 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
     every, legal = tally.stats, problem.space.legal
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
+        # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.
         stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
         local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
         qr, qe = _looked_ahead(agent, local, 1.0, jnp.matmul, *values)
@@ -244,7 +249,7 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
 
 
 class SweptState(eqx.Module):
-    """What was counted, and how far the values have come."""
+    """Counts, and the values with their queue."""
 
     tally: ListedTally
     sweeps: Sweeps
@@ -254,11 +259,11 @@ class PrioritizedSweeping(eqx.Module):
     """Improved prioritized sweeping after every step: a few backups where the model has just changed. Discounted.
 
     Args:
-        num_pops: states taken out of the queue after a step, at most; all predecessors of each are backed up.
-        threshold: units of the reward; a state waits where its value moved by more.
+        num_pops: most states taken from the queue after a step; all predecessors of each are backed up.
+        threshold: units of the reward; a state is queued when its value changed by more.
         max_successors: K, next states that a pair can have; None: all (up to 32 states).
-        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). What does not fit is
-            not learnt from; the tally counts it as `lost`.
+        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). Transitions
+            that do not fit are not learnt from; the tally counts them as `lost`.
 
     Raises:
         ValueError, TypeError: a number outside its range.
@@ -277,7 +282,7 @@ class PrioritizedSweeping(eqx.Module):
         check_that("threshold", self.threshold, lambda x: x >= 0, "a number, zero or greater")
 
     def init(self, agent: Explores, problem: Problem) -> SweptState:
-        """Nothing counted; the values are those of a model that has seen nothing.
+        """No data; the values are those of the model without data.
 
         Raises:
             ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
@@ -296,6 +301,7 @@ class PrioritizedSweeping(eqx.Module):
         """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
         tally, active = state.tally.count(transition, weight), jnp.asarray(weight) != 0
         backup, n = _backup(agent, problem, tally), problem.space.n_states
+        # Back up the state that was left, then pass its change on to predecessors. A masked step has index S: no state.
         here = jnp.where(active, transition.state, n)
         sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
         num_pops = jnp.where(active, self.num_pops, 0)
@@ -307,7 +313,7 @@ class PrioritizedSweeping(eqx.Module):
         return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
     def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
-        """The two value functions as they stand."""
+        """The two current value functions."""
         del agent, problem
         return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
 
@@ -342,7 +348,7 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> BackupOf:
 
 
 def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
-    """Refuse another objective; `who` asks, for the sentence.
+    """Refuse an objective that is not in `allowed`; `who` is the agent's name for the message.
 
     Raises:
         ValueError: as said.

@@ -1,6 +1,6 @@
 """Policies over a normal-gamma belief about returns: Q-value sampling, myopic value of perfect information, greedy.
 
-Each of them carries the belief, and shows what a person wants to see: `q`, its standard deviation, and `vpi`.
+Each has the belief, `q`, its standard deviation `sd`, and `vpi`.
 """
 
 import jax
@@ -21,7 +21,7 @@ _NUM_PIECES = 16
 
 
 class _OverReturns(TablePolicy):
-    """What the policies share: a belief [*H S A] about the mean returns, loc -inf where an action is illegal."""
+    """Base of the policies: a belief [*H S A] about the mean returns, loc -inf where an action is illegal."""
 
     belief: ReturnBelief
 
@@ -75,23 +75,23 @@ class MyopicVPI(_OverReturns):
 
 
 class StudentTThompson(_OverReturns):
-    """The best action of a draw of the mean returns of a state: fresh each step, or held for the whole plan (`hold`).
+    """The best action of a draw of the mean returns of a state: a new draw each step, or one per plan (`hold`).
 
-    Given the object, `act` draws from exp(log_prob): a held policy is deterministic.
+    Given the object, `act` draws from exp(log_prob): with `noise` the policy is deterministic.
 
     Args:
         belief: [*H S A].
-        noise: Float[*H S A], standard Student-t draws that are held, or None: fresh ones each step.
+        noise: Float[*H S A], standard Student-t draws kept for the plan, or None: new ones each step.
     """
 
     noise: Float[Array, "*H S A"] | None = None
 
     def hold(self, key: PRNGKeyArray) -> "StudentTThompson":
-        """The same policy with one draw of every mean return, held from now on."""
+        """The same policy with one draw of every mean return, kept from now on."""
         return StudentTThompson(self.belief, standard_draws(key, self.belief.of_mean().dof))
 
     def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
-        """A draw of the mean returns of a state, or the held one."""
+        """A draw of the mean returns of a state, or the kept one."""
         law = self._here(state, step).of_mean()
         if key is None or self.noise is not None:
             return law.loc + law.scale * lookup(self.noise, 1, state, step)
@@ -102,7 +102,7 @@ class StudentTThompson(_OverReturns):
         return best_action(self.draw(key, state, step))
 
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
-        """Log-probability that `action` is the best of a draw. Held: 0 or -inf.
+        """Log-probability that `action` is the best of a draw. With `noise`: 0 or -inf.
 
         Quadrature, absolute error of the probability below 1e-5 in float32 and 1e-8 in float64 (concentrations of 1/2
         or more).
@@ -127,13 +127,16 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     own, dtype = scale * jnp.sqrt(dof), law.loc.dtype
     nodes, weights, kink = (x.astype(dtype) for x in (_NODES, _WEIGHTS, _KINKS))
     decay = (32.0 if dtype == jnp.float64 else 20.0) / dof
+    # Substitution x = loc + own sinh(s): Student-t tails fall exponentially in s, so a short interval holds the mass.
     edge = decay + jnp.log1p(jnp.sqrt(-jnp.expm1(-2.0 * decay)))  # cosh(edge)^-dof: the mass that is left out
     around = jnp.concatenate([-kink[:0:-1], kink])
+    # Every other action's distribution function changes quickly around its own loc: break the interval there.
     kinks = jnp.where(others[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
     inner = jnp.where(loc > -jnp.inf, jnp.arcsinh((kinks - loc) / own), 0.0)
     pieces = jnp.concatenate([inner, edge * jnp.linspace(-1.0, 1.0, _NUM_PIECES + 1)])
     edges = jnp.sort(jnp.clip(pieces, -edge, edge))
     half = 0.5 * jnp.diff(edges)[:, None]
+    # Gauss-Legendre nodes of all pieces, [pieces, nodes]; pieces of length 0 have weight 0.
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)
     weight = half * weights * standard_pdf(z, dof) * jnp.sqrt(dof + z * z)
     shift = jnp.where(others, loc - law.loc, 0.0)

@@ -48,7 +48,7 @@ def soft_fixed_point(
     dtype = mdp.reward.dtype
     discount = jnp.asarray(discount, dtype)
 
-    def goes_on(loop: Carry) -> Bool[Array, ""]:
+    def continues(loop: Carry) -> Bool[Array, ""]:
         q, change, count = loop
         size = jnp.max(jnp.where(jnp.isfinite(q), jnp.abs(q), 0.0))
         return (change > _ROUNDINGS * jnp.finfo(dtype).eps * size) & (count < _MOST_SWEEPS)
@@ -58,8 +58,10 @@ def soft_fixed_point(
         new = action_values(mdp, soft_max(q, temperature), discount)
         return new, jnp.max(jnp.where(jnp.isfinite(new), jnp.abs(new - q), 0.0)), count + 1
 
+    # A discounted soft backup is a contraction by `discount`, so plain sweeps converge.
     first = (start.astype(dtype), jnp.asarray(jnp.inf, dtype), jnp.int32(0))
-    q, change, count = lax.while_loop(goes_on, sweep, first)
+    q, change, count = lax.while_loop(continues, sweep, first)
+    # Contraction: |q - q*| <= discount / (1 - discount) |last change|.
     gap = change * discount / (1.0 - discount)
     gain = jnp.full((), jnp.nan, dtype)
     return PolicyEvaluation(q, soft_max(q, temperature), gain, count < _MOST_SWEEPS, count, gap)
@@ -104,8 +106,8 @@ class SoftQ(BoltzmannQ):
     Args:
         temperature: tau, in units of the reward; .05 in [KL21].
         learning_rate: in [0, 1].
-        initial_q: every entry at first.
-        replan: when the policy takes up what was learnt; every step by default. Under `Episodic` "episode" gives the
+        initial_q: initial value of every entry.
+        replan: when the policy is updated; every step by default. Under `Episodic` "episode" gives the
             same behaviour (a table has a row for every step) and runs faster.
 
     Raises:
@@ -138,12 +140,12 @@ class SoftQMean(eqx.Module):
         """Refuse a belief without a mean.
 
         Raises:
-            TypeError: as said.
+            TypeError: no mean.
         """
         require_ability(belief, CanMean, "SoftQMean")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "S A"] | None:
-        """Under `Discounted` the values at first, for a warm start; None under `Episodic`.
+        """Under `Discounted` the initial values, for a warm start; None under `Episodic`.
 
         Raises:
             ValueError: another objective.

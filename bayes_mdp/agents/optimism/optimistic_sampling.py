@@ -1,9 +1,9 @@
 """Optimism by draws of the posterior with a pseudo state: Bayes-UCBVI (a quantile of draws), OPSRL (the best of few).
 
-Every unknown row has one more outcome, of a small pseudo count, that no transition leads to: a state in which every
-step pays the most. [TBM22a] Tiapkin et al., *From Dirichlet to Rubin: Optimistic Exploration in RL without Bonuses*,
-ICML 2022; [TBC22b] Tiapkin et al., *Optimistic Posterior Sampling for Reinforcement Learning with Few Samples and Tight
-Guarantees*, NeurIPS 2022.
+Every unknown row has one more outcome with a small pseudo-count, never observed: a state in which every step
+pays the largest reward. [TBM22a] Tiapkin et al., *From Dirichlet to Rubin: Optimistic Exploration in RL without
+Bonuses*, ICML 2022; [TBC22b] Tiapkin et al., *Optimistic Posterior Sampling for Reinforcement Learning with Few Samples
+and Tight Guarantees*, NeurIPS 2022.
 """
 
 import abc
@@ -39,7 +39,7 @@ class PseudoDraws(eqx.Module):
         num_draws: J, draws of every pair (static: it decides a shape).
         pseudo_count: n0, prior pseudo-transitions of every unknown row to the pseudo state; 0: there is none.
         pseudo_reward: r0, what a step in the pseudo state pays, units of the reward: the largest reward, or more.
-        inflation: kappa, what every concentration is divided by; None: 1, without the cost of it.
+        inflation: kappa; every concentration is divided by it. None: 1, at no cost.
     """
 
     num_draws: int = eqx.field(static=True)
@@ -65,8 +65,8 @@ def drawn_values(
 ) -> Float[Array, "H S A"]:
     """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
 
-    Rows of their own at every step are drawn afresh at every step; rows that all steps share are drawn once, J times
-    (as the authors' code does it). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
+    Where every step has its own rows they are drawn at every step; rows that all steps share are drawn once, J times
+    (as in the authors' code). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
     papers' are known, and have variance 0. Traceable.
 
     Args:
@@ -75,7 +75,7 @@ def drawn_values(
         objective: `Episodic`.
         draws: J and the pseudo state.
         best: J draws -> one optimistic value.
-        who: who asks, for the sentences.
+        who: name of the agent, for error messages.
 
     Raises:
         TypeError: an ability is missing. ValueError: another objective.
@@ -83,13 +83,16 @@ def drawn_values(
     require_ability(belief, CanSampleNext, who)
     model = mean_model(belief, objective, who)
     inflation = 1.0 if draws.inflation is None else draws.inflation
+    # Inflation divides concentrations, so it multiplies the variances of the rewards.
     deviation = jnp.sqrt(inflation * reward_spread(belief)).astype(model.reward.dtype)
     key_rows, key_rewards = jax.random.split(key)
     keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
 
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        # The pseudo state pays r0 at every step that is left after this one.
         pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
         rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
+        # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
         key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
         noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
         reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
@@ -147,7 +150,7 @@ def quantile_values(
 ) -> Float[Array, "H S A"]:
     """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
 
-    By Monte Carlo, interpolated between the order statistics of J draws: the largest of them is the most it can be.
+    By Monte Carlo, interpolated between the order statistics of J draws: it cannot exceed the largest draw.
     Arguments and errors: as `drawn_values`; `quantile` between 0 and 1.
     """
     return drawn_values(
@@ -158,13 +161,14 @@ def quantile_values(
 class BayesUCBVI(DrawsForEpisodes):
     """Bayes-UCBVI ([TBM22a]): greedy for an upper quantile of the posterior of the next value (`quantile_values`).
 
-    The paper's prior is the pseudo state alone; here the belief's own prior concentrations count beside it (near 0
+    The paper's prior is the pseudo state alone; here the prior concentrations of the belief are added (near 0
     they are the paper's). Its theory lets the level of the quantile tend to 1 with the counts and the number of
-    episodes; a constant level is what Monte Carlo with few draws can serve.
+    episodes; few Monte Carlo draws allow a constant level only.
 
     Args:
         num_draws: J (16 is our default).
-        quantile: the level, between 0 and 1 (a leaf, so that sweeps vmap over it; 0.9 is our default).
+        quantile: the level, between 0 and 1 (a leaf of the pytree: parameter sweeps can vmap over it; 0.9 is our
+            default).
         pseudo_count: n0.
         pseudo_reward: r0, units of the reward; the largest reward, or more.
         replan: as in `PSRL`.
@@ -209,10 +213,10 @@ class OPSRL(DrawsForEpisodes):
     belief's own prior concentrations count beside it (near 0 they are the paper's).
 
     Args:
-        num_draws: J; the theory asks for a number of the order log(S A H / delta) (8 is our default).
+        num_draws: J; of the order log(S A H / delta) in the theory (8 is our default).
         pseudo_count: n0.
         pseudo_reward: r0, units of the reward; the largest reward.
-        inflation: kappa, which the theory makes a logarithm; None: 1, and faster.
+        inflation: kappa, a logarithm in the theory; None: 1, and faster.
         replan: as in `PSRL`.
 
     Raises:

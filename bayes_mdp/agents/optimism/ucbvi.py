@@ -65,8 +65,8 @@ def bernstein_bonus(
 
     sqrt(8 L Var_p(V) / N) + 14 H L / (3 N) + sqrt(8 / N sum_y p(y) min(100^2 H^3 S^2 A L^2 / N'(y), H^2)).
 
-    N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that steps share do
-    not tell: N' is then the visits of y over H. Nothing follows the last step, which has no third term.
+    N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that all steps share
+    are divided by H instead. The last step has no third term.
 
     Args:
         model: the mean model.
@@ -77,31 +77,32 @@ def bernstein_bonus(
         span: H times the length of the interval of rewards; the third term scales with it.
     """
     horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
-    seen = jnp.maximum(model.at(visits, layer), 1.0)
+    n = jnp.maximum(model.at(visits, layer), 1.0)
+    # Var_p(V) = E V^2 - (E V)^2, not negative up to rounding.
     mean = model.expected_next(values, layer)
     variance = jnp.maximum(model.expected_next(values**2, layer) - mean**2, 0.0)
     reached = visits.sum(-1)
     reached = reached / horizon if visits.ndim == 2 else reached[jnp.minimum(layer + 1, horizon - 1)]
+    # 100^2 H^3 S^2 A L^2 = H^2 constant: min(H^2 constant / N', H^2), scaled by the range of rewards.
     constant = 100.0**2 * horizon * num_states**2 * num_actions * log_term**2
     error = span**2 * jnp.minimum(constant / jnp.maximum(reached, 1e-30), 1.0)
     third = jnp.where(layer + 1 < horizon, model.expected_next(error, layer), 0.0)
-    return (
-        jnp.sqrt(8.0 * log_term * variance / seen)
-        + 14.0 * span * log_term / (3.0 * seen)
-        + jnp.sqrt(8.0 * third / seen)
-    )
+    return jnp.sqrt(8.0 * log_term * variance / n) + 14.0 * span * log_term / (3.0 * n) + jnp.sqrt(8.0 * third / n)
 
 
-def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
+def simplified_bonus(variance_factor: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
     """TabulaRL's bonuses in episode k: sqrt(2 log(2 + k) / tau) of a reward, sqrt(2 log(2 + k) / c0) a step to go.
 
     Args:
-        spread: 1 / (c0 + 1); zero where the row is known, which has no bonus.
+        variance_factor: 1 / (c0 + 1); zero where the row is known, which has no bonus.
         reward_variance: 1 / tau, epistemic.
         number: k.
     """
+    # 1 / c0 = f / (1 - f), f the variance factor.
     width = 2.0 * jnp.log(2.0 + number)
-    return jnp.sqrt(width * reward_variance), jnp.sqrt(width * spread / jnp.maximum(1.0 - spread, 1e-6))
+    return jnp.sqrt(width * reward_variance), jnp.sqrt(
+        width * variance_factor / jnp.maximum(1.0 - variance_factor, 1e-6)
+    )
 
 
 def clipped_values(
@@ -119,6 +120,7 @@ def clipped_values(
 
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         q = model.action_values(layer, values) + bonus(layer, values)
+        # Values never rise from plan to plan: each plan is a valid upper bound, and so is their minimum.
         q = jnp.minimum(jnp.minimum(q, ceiling), previous[layer])
         return jnp.where(model.at(visits, layer) > 0, q, ceiling).astype(values.dtype)
 
@@ -137,13 +139,13 @@ class UCBVI(eqx.Module):
 
     Posterior means of rows and rewards stand for the paper's empirical ones: they are those where the concentrations
     of a Dirichlet prior go to 0. Its constants are for rows that all steps share, with known rewards; with rows of
-    their own at every step S stands for the states of one step. With the literal constants values stay at H until far
-    more has been seen than small problems need: see `bonus_scale`, or bonus="simplified".
+    their own at every step S is the number of states of one step. With the literal constants values stay at H for far
+    longer than small problems need: see `bonus_scale`, or bonus="simplified".
 
     Args:
         bonus: "bernstein" (UCBVI-BF), "hoeffding" (UCBVI-CH), or "simplified": r + p . V and the bonuses of
             `simplified_bonus`, without clipping, as in TabulaRL.
-        bonus_scale: multiplies the bonus (a leaf, so that sweeps vmap over it); 1 is the paper's.
+        bonus_scale: multiplies the bonus (a leaf of the pytree: parameter sweeps can vmap over it); 1 is the paper's.
         delta: the probability of failure, between 0 and 1.
         num_episodes: K; None: the number of the plan, so that L grows as if every episode were the last.
         min_reward, max_reward: mean rewards lie between them; the paper has 0 and 1. `min_reward` is at most 0.
@@ -198,10 +200,11 @@ class UCBVI(eqx.Module):
         mean, variance, legal = reward_moments(belief)
         if is_concrete(mean, variance, self.min_reward, self.max_reward):
             reward, low, high = np.asarray(mean), np.min(self.min_reward), np.max(self.max_reward)
-            seen = (np.asarray(variance) == 0) & (True if legal is None else np.asarray(legal))
+            # Only rewards known exactly can be checked; estimates may lie outside the range.
+            known = (np.asarray(variance) == 0) & (True if legal is None else np.asarray(legal))
             outside = (reward < low - 1e-6) | (reward > high + 1e-6)
             expected = f"a mean reward from {low:g} to {high:g} (min_reward, max_reward)"
-            require(outside & seen, "reward", reward, expected)
+            require(outside & known, "reward", reward, expected)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: CountedBelief
@@ -235,12 +238,13 @@ class UCBVI(eqx.Module):
         return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
 
     def _unclipped(self, model: MeanModel, belief: CountedBelief, number: IntScalar) -> Float[Array, "H S A"]:
-        spread, variance = row_spread(belief, "UCBVI"), reward_spread(belief)
-        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(spread, variance, number))
+        factor, variance = row_spread(belief, "UCBVI"), reward_spread(belief)
+        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(factor, variance, number))
 
         def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             reward = model.at(model.reward + of_reward, layer)
             to_go = model.horizon - 1.0 - layer
+            # No clipping: an unvisited pair keeps its large bonus.
             q = reward + model.expected_next(values, layer) + to_go * model.at(of_row, layer)
             return q.astype(values.dtype)
 

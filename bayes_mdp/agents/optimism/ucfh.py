@@ -41,7 +41,7 @@ def component_delta(
         shape: (*H, S, A, O), that of the rows; a step axis multiplies U by H, for every step has pairs of its own.
         horizon: H.
         delta: chance of failure, in (0, 1).
-        epsilon: the accuracy aimed at, in (0, 1] (theorem 1).
+        epsilon: target accuracy, in (0, 1] (theorem 1).
 
     Raises:
         ValueError: `delta` or `epsilon` outside its range.
@@ -60,22 +60,25 @@ def component_interval(
     """Lower and upper limits of every component of a row (algorithm 2 of the paper, ConfidenceSet). Traceable.
 
     With L = log(6 / delta_1): p must satisfy |p - phat| <= sqrt(2 phat (1 - phat) L / (n - 1)) + 7 L / (3 (n - 1)) and
-    |sd(p) - sd(phat)| <= sqrt(2 L / (n - 1)), sd(p) = sqrt(p (1 - p)). The second leaves out a middle piece of [0, 1]
-    where sd(phat) is small and the two end pieces where it is large. Returned is the smallest interval that holds the
+    |sd(p) - sd(phat)| <= sqrt(2 L / (n - 1)), sd(p) = sqrt(p (1 - p)). The second excludes a middle piece of [0, 1]
+    where sd(phat) is small, and two end pieces where it is large. Returned is the smallest interval that holds the
     intersection of all (TabulaRL uses the end pieces alone); phat lies in it. Where n <= 1, all of [0, 1].
 
     Args:
         probs: phat, [*H S A O].
         visits: n, [*H S A].
-        component_delta: delta_1, see there.
+        component_delta: delta_1, as `component_delta` gives it.
         scale: of both widths.
     """
+    # L / (n - 1), which both inequalities use.
     n = visits[..., None] - 1.0
-    spread = jnp.log(6.0 / component_delta) / jnp.where(n > 0, n, 1.0)
+    rate = jnp.log(6.0 / component_delta) / jnp.where(n > 0, n, 1.0)
     sd = jnp.sqrt(probs * (1.0 - probs))
-    width = scale * jnp.sqrt(2.0 * spread)
-    bernstein = sd * width + scale * 7.0 / 3.0 * spread
+    width = scale * jnp.sqrt(2.0 * rate)
+    # First inequality, empirical Bernstein.
+    bernstein = sd * width + scale * 7.0 / 3.0 * rate
     lower, upper = probs - bernstein, probs + bernstein
+    # Second inequality, on sd(p): p stays `outer` away from 0 and 1, and outside the middle piece.
     outer, inner = _root(jnp.maximum(sd - width, 0.0)), _root(jnp.minimum(sd + width, 0.5))
     lower, upper = jnp.maximum(lower, outer), jnp.minimum(upper, 1.0 - outer)
     # [inner, 1 - inner] is excluded: a limit inside it moves to its far edge.
@@ -106,7 +109,7 @@ def confidence_set(
     scale: Scalar,
     max_reward: Scalar,
 ) -> ExtendedMDP:
-    """The set over which `UCFH` plans (its arguments); estimates, counts and what is known as in `ucrl2`.
+    """The set over which `UCFH` plans (its arguments); estimates, counts and known pairs as in `ucrl2`.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `ucrl2.known_pairs`.
@@ -118,6 +121,7 @@ def confidence_set(
     known_rows, known_rewards = known_pairs(belief)
     each = component_delta(probs.shape, objective.horizon, delta, epsilon)
     lower, upper = component_interval(probs, visits, each, scale=scale)
+    # Known rows, and outcomes that are impossible under the prior, have intervals of width 0.
     fixed = known_rows[..., None] | (probs <= 0)
     rows = Box(jnp.where(fixed, probs, lower).astype(probs.dtype), jnp.where(fixed, probs, upper).astype(probs.dtype))
     time = episode_number(visits, objective.horizon)
@@ -128,14 +132,14 @@ def confidence_set(
 class UCFH(eqx.Module):
     """Greedy for the plan that is best over component-wise confidence sets (Dann and Brunskill 2015, algorithm 1).
 
-    Two departures. The paper knows the rewards; unknown ones get the interval of UCRL2 with TabulaRL's constants, as
+    Two departures. Rewards are known in the paper; unknown ones get the interval of UCRL2 with TabulaRL's constants, as
     there. The paper plans with counts that it updates when they have doubled, and no more after a number m of visits;
-    here every plan uses all visits, and `replan` says when ("doubling" is nearest to the paper).
+    here every plan uses all visits, at times set by `replan` ("doubling" is nearest to the paper).
 
     Args:
         delta: chance of failure, in (0, 1).
-        epsilon: the accuracy aimed at, in (0, 1]; it enters delta_1 alone.
-        scale: of all widths, as in `UCRL2` (a leaf).
+        epsilon: target accuracy, in (0, 1]; it enters delta_1 alone.
+        scale: multiplies all widths, as in `UCRL2` (a leaf of the pytree).
         max_reward: as in `UCRL2`.
         replan: as in `PSRL`.
 

@@ -36,7 +36,7 @@ def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constant
     Args:
         visits: N, [*H S A]; S and A are those of one step.
         time: t, at least 1: steps begun so far; "tabularl": episodes begun so far.
-        delta: chance of failure, in (0, 1).
+        delta: probability of failure, in (0, 1).
         constants: see above.
 
     Raises:
@@ -44,10 +44,10 @@ def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constant
     """
     n_states, n_actions = _check(visits, delta, constants)
     if constants == "paper":
-        spread = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
+        variance = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
     else:
-        spread = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
-    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+        variance = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(variance / jnp.maximum(visits, 1.0))
 
 
 def transition_radius(
@@ -72,10 +72,10 @@ def transition_radius(
     n_states, n_actions = _check(visits, delta, constants)
     size = n_states if n_outcomes is None else n_outcomes
     if constants == "paper":
-        spread = 14.0 * size * jnp.log(2 * n_actions * time / delta)
+        variance = 14.0 * size * jnp.log(2 * n_actions * time / delta)
     else:
-        spread = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
-    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+        variance = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(variance / jnp.maximum(visits, 1.0))
 
 
 def _check(visits: Pairs, delta: Scalar, constants: str) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def _check(visits: Pairs, delta: Scalar, constants: str) -> tuple[int, int]:
 
 
 def known_pairs(belief: object) -> tuple[Known, Known]:
-    """Which rows and which mean rewards the belief knows: they have no spread. Of a belief that cannot tell, none.
+    """Which rows and which mean rewards are known: their variance is 0. Without `HasVariances`: none.
 
     Raises:
         ValueError: not inside a trace, a variance of a mean reward that does not exist.
@@ -95,6 +95,7 @@ def known_pairs(belief: object) -> tuple[Known, Known]:
         return jnp.array(False), jnp.array(False)
     rows = belief.variance_factor("ratio") == 0
     rewards = belief.expected_reward_variance() == 0
+    # A reward of (s, a, s') has a known mean only if the row that averages it is known too.
     return rows, rewards & rows if belief.rewards_by_outcome else rewards
 
 
@@ -104,7 +105,7 @@ def optimistic_reward(reward: Pairs, radius: Pairs, known: Known, max_reward: Sc
 
 
 def episode_number(visits: Pairs, horizon: int) -> Array:
-    """The number of the present episode, from 1 on; a stationary belief: where no episode has ended early."""
+    """Number of the current episode, from 1 on; for a stationary belief exact if no episode has ended early."""
     return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
 
 
@@ -114,8 +115,8 @@ def confidence_set(
     """The set over which `UCRL2` plans (its arguments).
 
     phat, rhat and N are the posterior means and the visit counts of `belief`, as in TabulaRL: a Dirichlet prior whose
-    concentration goes to 0 gives the paper's empirical estimates. Outcomes whose mean probability is 0 are impossible
-    under the prior, and stay so; known rows and rewards have radius 0.
+    concentration goes to 0 gives the paper's empirical estimates. Outcomes of mean probability 0 are impossible under
+    the prior and stay so; known rows and rewards have radius 0.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `known_pairs`.
@@ -126,6 +127,7 @@ def confidence_set(
     episodic = isinstance(objective, Episodic)
     time = episode_number(visits, objective.horizon) if isinstance(objective, Episodic) else 1.0 + jnp.sum(visits)
     constants = "tabularl" if episodic else "paper"
+    # The optimistic MDP has the largest plausible rewards; rows are chosen from L1 balls inside the planner.
     probs = outcome_probs(mean)
     known_rows, known_rewards = known_pairs(belief)
     slack = scale * reward_radius(visits, time, delta, constants=constants)
@@ -144,9 +146,9 @@ class UCRL2(eqx.Module):
     TabulaRL has too, makes them bind in small experiments, at the price of the guarantee.
 
     Args:
-        delta: chance that a set misses the truth, in (0, 1).
-        scale: of both radii (a leaf, so that sweeps vmap over it).
-        max_reward: what no mean reward exceeds; optimistic rewards are clipped there. The radii are those of rewards
+        delta: probability that a confidence set misses the truth, in (0, 1).
+        scale: multiplies both radii (a leaf of the pytree: parameter sweeps can vmap over it).
+        max_reward: upper bound on mean rewards; optimistic rewards are clipped there. The radii are those of rewards
             in [0, 1]: scale the rewards of other problems.
         replan: as in `PSRL`; "doubling" is the paper's. None: by the objective.
 
@@ -188,6 +190,7 @@ class UCRL2(eqx.Module):
         del key
         objective = problem.objective
         plausible = confidence_set(belief, objective, delta=self.delta, scale=self.scale, max_reward=self.max_reward)
+        # The paper's accuracy of the plan: 1 / sqrt(t).
         tolerance = 1.0 / jnp.sqrt(1.0 + jnp.sum(belief.visit_counts()))
         solution = solve_extended(plausible, objective, tolerance=tolerance, start=state)
         policy = Greedy(solution.q, problem.space.legal, best=solution.policy)

@@ -27,7 +27,7 @@ def learning_rates(
     inflation: Scalar = 1.0,
     prior_transitions: Scalar,
 ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
-    """The random numbers of one update: learning rates, and the weights of what was seen against the prior.
+    """The random numbers of one update: learning rates, and the weights of the observed target against the prior.
 
     rate ~ Beta((H + 1) / inflation, (n + n0) / inflation), weight ~ Beta(n + n0, n0 / inflation). Traceable.
 
@@ -36,7 +36,7 @@ def learning_rates(
         horizon: H.
         num: J.
         inflation: kappa.
-        prior_transitions: n0, how many optimistic transitions stand for the prior.
+        prior_transitions: n0, number of optimistic prior transitions.
     """
     total = visits + prior_transitions
     rate_key, weight_key = jax.random.split(key)
@@ -58,6 +58,7 @@ def randomized_update(
         rate, weight: as `learning_rates`.
         ceiling: the optimistic value of the prior transition.
     """
+    # The prior transition leads to the ceiling: `weight` is the share of the observed target.
     return (1.0 - rate) * temporary + rate * (weight * target + (1.0 - weight) * ceiling)
 
 
@@ -66,10 +67,10 @@ class Ensemble(eqx.Module):
 
     Args:
         temporary: Float[H S A J], the ensemble; -inf where an action is illegal.
-        acting: Float[H S A], what the greedy policy and the targets use: the least that the maximum of the ensemble
-            has been.
+        acting: Float[H S A], what the greedy policy and the targets use: the smallest value
+            that the maximum of the ensemble has had.
         visits: Float[H S A].
-        words: of the key of the learning rates.
+        words: the key of the learning rates, as two integers.
         time: updates so far.
     """
 
@@ -85,11 +86,11 @@ class RandQL(eqx.Module):
 
     After (s, a, r, s') at step h, every one of J tables takes `randomized_update` with target r + V_{h+1}(s'), V the
     best acting value, with rates of its own; the ceiling is (H - h) `max_reward`, which is also where all tables start.
-    A pair of a step is met once an episode, so a plan every episode is as good as one every step.
+    Every (step, state, action) is visited at most once an episode: replanning every episode loses nothing.
 
     Args:
         num_tables: J.
-        inflation: kappa, of the spread of the learning rates.
+        inflation: kappa; larger values spread the learning rates more.
         prior_transitions: n0 (that of the public code is n0 / kappa); None: 1 / S.
         max_reward: rewards lie in [0, max_reward]; r0 of the prior transitions.
         sampled: Sampled-RandQL: greedy for one table, drawn for every plan, and every table learns from its own values.
@@ -144,11 +145,13 @@ class RandQL(eqx.Module):
 
     def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:
         """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        horizon, seen = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
+        horizon, counted = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
         here, there, over, _ = place_of(problem, transition)
-        following = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
-        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, following)
+        # Sampled-RandQL: every table bootstraps from its own values [J]; RandQL: all from the acting values.
+        next_value = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
+        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, next_value)
         prior = 1.0 / problem.space.n_states if self.prior_transitions is None else self.prior_transitions
+        # Time folded into the key makes every update independent of the others.
         rates = learning_rates(
             jax.random.fold_in(jax.random.wrap_key_data(state.words, impl="threefry2x32"), state.time),
             state.visits[here] + 1.0,
@@ -157,12 +160,13 @@ class RandQL(eqx.Module):
             inflation=self.inflation,
             prior_transitions=prior,
         )
+        # Acting values only fall: min over time of the maximum of the ensemble.
         old, acting = state.temporary[here], state.acting[here]
         new = randomized_update(old, target, *rates, self._ceiling(horizon, here[0]))
         return Ensemble(
-            state.temporary.at[here].set(jnp.where(seen, new, old)),
-            state.acting.at[here].set(jnp.where(seen, jnp.minimum(acting, jnp.max(new)), acting)),
-            state.visits.at[here].add(seen),
+            state.temporary.at[here].set(jnp.where(counted, new, old)),
+            state.acting.at[here].set(jnp.where(counted, jnp.minimum(acting, jnp.max(new)), acting)),
+            state.visits.at[here].add(counted),
             state.words,
-            state.time + seen,
+            state.time + counted,
         )

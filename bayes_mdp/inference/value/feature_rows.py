@@ -1,4 +1,4 @@
-"""Checks of what a person enters about a last layer: one sentence each. Values are looked into where they are known."""
+"""Checks of the inputs of a belief about a last layer. Values are checked where they are not traced."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ AnyArray = Array | np.ndarray
 def check_rows(
     features: AnyArray, action: AnyArray, target: AnyArray | None, weight: AnyArray | None, shape: tuple[int, ...]
 ) -> None:
-    """Shapes of K rows for a belief of `shape` (A, D): static, so that it costs nothing in a compiled loop."""
+    """Shapes of K rows for a belief of `shape` (A, D): static, at no cost in a compiled loop."""
     n_actions, width = shape
     if features.ndim != 2 or features.shape[1] != width:
         raise ValueError(

@@ -28,12 +28,12 @@ class Likelihood(Protocol):
         """b', the expected target."""
         ...
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """b''."""
         ...
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
-        """Raise a ValueError that names the first target that cannot be."""
+        """Raise a ValueError that names the first impossible target."""
         ...
 
 
@@ -53,7 +53,7 @@ class Bernoulli(eqx.Module):
         """The probability of 1."""
         return jax.nn.sigmoid(eta)
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """p (1 - p)."""
         return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
 
@@ -78,7 +78,7 @@ class Poisson(eqx.Module):
         """The rate."""
         return jnp.exp(eta)
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """The rate."""
         return jnp.exp(eta)
 
@@ -107,7 +107,7 @@ class Gaussian(eqx.Module):
         """Eta itself."""
         return eta
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """One."""
         return jnp.ones_like(eta)
 
