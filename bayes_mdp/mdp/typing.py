@@ -20,6 +20,12 @@ IntScalar: TypeAlias = int | np.integer | Int[AnyArray, ""]
 RealScalar: TypeAlias = float | int | np.number | Real[AnyArray, ""]
 """One real number. Traced or not."""
 
+Scalar: TypeAlias = float | Real[Array, ""]
+"""One real number for arithmetic with arrays of the device, which stays there. Traced or not."""
+
+Numbers: TypeAlias = float | Real[Array, "..."]
+"""A number or an array of the device that broadcasts. Traced or not."""
+
 BoolScalar: TypeAlias = bool | np.bool_ | Bool[AnyArray, ""]
 """True or False. Traced or not."""
 

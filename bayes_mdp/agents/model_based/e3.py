@@ -1,10 +1,10 @@
 """E3 (Kearns and Singh, *Near-optimal reinforcement learning in polynomial time*, Machine Learning 49, 2002).
 
-Low confidence: the paper's constants are not usable, and those of [OIM08]'s tables were not
-found. No fidelity is claimed.
+Reconstructed: the paper's constants are not usable, and those of the tables of [OIM08] were not available. The results
+may differ from the published ones.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,17 +18,18 @@ from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally
 from bayes_mdp.agents.model_based.empirical_optimism import check_num_visits
 from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_fraction, check_that
 from bayes_mdp.planning.solution import best_action
 
 
 class E3State(eqx.Module):
-    """What was counted with the last plans, and the exploration that is under way.
+    """Counts, the last plans, and the current exploration.
 
     Args:
         model: counts, and the solutions of M_exploit and M_explore.
         tempting: known states from which the last plan begins to explore.
-        left: steps of exploration that are left.
+        left: remaining steps of exploration.
     """
 
     model: ExactState
@@ -37,10 +38,10 @@ class E3State(eqx.Module):
 
 
 class E3(eqx.Module):
-    """Exploit where it is likely that nothing unknown can be reached soon, else explore: an explicit choice.
+    """Explicit explore or exploit: exploit where no unknown state is likely to be reached soon, else explore.
 
     A state is known when all its legal actions were tried m times. In an unknown state the least-tried action is taken
-    (balanced wandering). Two models are planned in, which agree with what was seen of the known states:
+    (balanced wandering). Plans are made in two models, which agree with the data in known states:
 
     * M_exploit: unknown states are absorbing and pay nothing.
     * M_explore: known states pay nothing, unknown states are absorbing and pay R_max, whose size does not matter.
@@ -49,14 +50,14 @@ class E3(eqx.Module):
     it reaches one within so many steps with more than the probability `threshold`; else one step of M_exploit's.
     Under `Episodic` exploration goes on to the end of the episode, and `num_explore` is not used.
 
-    Not found: which m, threshold and number of steps [OIM08]'s tables were made with.
+    Not available: m, threshold and number of steps of the tables of [OIM08].
 
     Args:
         num_visits: m, at least 1.
         threshold: in [0, 1].
         num_explore: H, at least 1.
-        replan: when the policy takes up what was learnt; every step by default. A rarer plan holds its choice between
-            exploring and exploiting.
+        replan: when the policy is updated; every step by default. Between plans the choice between exploring and
+            exploiting is kept.
 
     Raises:
         ValueError: a number outside its range.
@@ -74,7 +75,7 @@ class E3(eqx.Module):
         check_that("num_explore", self.num_explore, whole, "an integer of at least 1")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> E3State:
-        """Nothing has been seen.
+        """No data.
 
         Raises:
             ValueError: an objective other than `Discounted` and `Episodic`.
@@ -86,7 +87,9 @@ class E3(eqx.Module):
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape
         return E3State(model, jnp.zeros(shape, bool), jnp.int32(0))
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: E3State, belief: Any = None) -> tuple[Greedy, E3State]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: E3State, belief: object = None
+    ) -> tuple[Greedy, E3State]:
         """Wander, explore or exploit, state by state; q is that of M_exploit."""
         del key, belief
         models = self._models(problem)
@@ -94,7 +97,9 @@ class E3(eqx.Module):
         unknown = models.unknown(model.tally.visits)
         explore = best_action(split.qe)
         tempting = ~unknown & (self._escape(problem, model.tally, split, unknown, explore) > self.threshold)
+        # In a known state: continue an exploration, or begin one where the probability of escape is high enough.
         exploring = ~unknown & (tempting | (state.left > 0))
+        # Balanced wandering: the least-tried legal action of an unknown state.
         fewest = best_action(_legal_or(-model.tally.visits, problem))
         known = jnp.where(exploring, explore, split.best_r)
         policy = Greedy(split.qr, problem.space.legal, best=jnp.where(unknown, fewest, known))
@@ -105,24 +110,25 @@ class E3(eqx.Module):
         split = _planned(self._models(problem), problem, state.model)[1]
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 
-    def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Any = 1.0) -> E3State:
+    def observe(self, problem: Problem, state: E3State, transition: Transitions, weight: Scalar = 1.0) -> E3State:
         """The state after one transition; unchanged where `weight` is 0."""
         models = self._models(problem)
         model = ExactPlanner().observe(models, problem, state.model, transition, weight)
         layered = state.tempting.ndim == 2
         here = (transition.step, transition.state) if layered else transition.state
+        # A tempting state starts a count-down; an unknown state or the end of the episode stops it.
         begun = jnp.where(state.tempting[here], jnp.asarray(self._length(problem), jnp.int32), 0)
         left = jnp.maximum(jnp.where(state.left > 0, state.left, begun) - 1, 0)
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
         return E3State(model, state.tempting, jnp.where(jnp.asarray(weight) != 0, left, state.left))
 
-    def _models(self, problem: Problem) -> Any:
+    def _models(self, problem: Problem) -> "_Models":
         return _Models(self.num_visits, problem.space.legal)
 
-    def _length(self, problem: Problem) -> Any:
+    def _length(self, problem: Problem) -> IntScalar:
         return problem.objective.horizon if isinstance(problem.objective, Episodic) else self.num_explore
 
-    def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Any:
+    def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Bool[Array, ""]:
         """Whether exploration is over: an unknown state, or the end of an episode."""
         objective, step = problem.objective, transition.step
         over = jnp.asarray(False if transition.terminated is None else transition.terminated)
@@ -133,10 +139,18 @@ class E3(eqx.Module):
             return over | unknown[jnp.minimum(jnp.asarray(step) + 1, unknown.shape[0] - 1), transition.next_state]
         return over | unknown[transition.next_state]
 
-    def _escape(self, problem: Problem, tally: Tally, split: Split, unknown: Any, explore: Any) -> Any:
+    def _escape(
+        self,
+        problem: Problem,
+        tally: Tally,
+        split: Split,
+        unknown: Bool[Array, "*H S"],
+        explore: Int[Array, "*steps S"],
+    ) -> Float[Array, "*steps S"]:
         """The probability that the plan of M_explore reaches an unknown state in time, [*H S]."""
         if isinstance(problem.objective, Episodic):
             return jnp.max(split.qe, -1)  # one absorbing reward of 1, without a discount: the probability itself
+        # P(reach within n steps), by n products with the chain of the policy; unknown states are absorbing.
         rows = jnp.take_along_axis(tally.stats.probs, explore[:, None, None], 1)[:, 0]
         rows = jnp.where(unknown[:, None], 0.0, rows)
         step = lambda _, reached: jnp.where(unknown, 1.0, rows @ reached)  # noqa: E731
@@ -144,28 +158,32 @@ class E3(eqx.Module):
 
 
 class _Models(eqx.Module):
-    """M_exploit (Qr) and M_explore (Qe, 1 for an unknown state), as the planners ask for them."""
+    """M_exploit (Qr) and M_explore (Qe, 1 for an unknown state), in the form that planners need (`Explores`)."""
 
-    num_visits: Any
-    legal: Any
+    num_visits: Scalar
+    legal: Bool[AnyArray, "S A"] | None
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = False
-    bonus_discount: ClassVar[Any] = None
+
+    @property
+    def bonus_discount(self) -> None:
+        """That of the objective."""
+        return None
 
     def unknown(self, visits: Float[Array, "*H S A"]) -> Bool[Array, "*H S"]:
         """Where a legal action was tried less than m times."""
         tried = visits >= self.num_visits
         return ~jnp.all(tried if self.legal is None else tried | ~jnp.asarray(self.legal), -1)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """Both models, of all pairs of a layer."""
-        del worth
+        del values
         unknown = jnp.broadcast_to(self.unknown(stats.visits)[..., None], stats.visits.shape)
         reward, probs = jnp.where(unknown, 0.0, stats.reward), jnp.where(unknown[..., None], 0.0, stats.probs)
         return Local(reward, unknown.astype(reward.dtype), probs)
 
 
-def _planned(models: Any, problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
+def _planned(models: "_Models", problem: Problem, state: ExactState) -> tuple[ExactState, Split]:
     """The state after a plan, and the two value functions."""
     if isinstance(problem.objective, Episodic):
         return state, ExactPlanner().split(models, problem, state)
@@ -174,5 +192,5 @@ def _planned(models: Any, problem: Problem, state: ExactState) -> tuple[ExactSta
     return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
 
 
-def _legal_or(table: Any, problem: Problem) -> Any:
+def _legal_or(table: Float[Array, "*H S A"], problem: Problem) -> Float[Array, "*H S A"]:
     return table if problem.space.legal is None else jnp.where(jnp.asarray(problem.space.legal), table, -jnp.inf)

@@ -1,11 +1,11 @@
-"""What a model-based learner without a prior has counted, and the one family of Bellman equations built on it.
+"""Counts of a model-based learner without a prior, and the family of Bellman equations built on them.
 
 [OIM08] Szita and Lorincz, *The Many Faces of Optimism*, ICML 2008: most exploration methods plan in the empirical model
-with a reward of exploration beside the real one. `Local` is that pair; a method is a rule that makes it from `Stats`.
+with an exploration bonus added to the rewards. `Local` holds both; a method is a rule that computes it from `Stats`.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,18 +13,19 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Problem, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 
-COPIES = 6  # of the counts: two models made of them, and what a step keeps of both
-REMEDY = "a planner that lists the successors seen (PrioritizedSweeping) takes less"
+COPIES = 6  # of the counts: two models made from them, and the buffers of a step
+REMEDY = "a planner that lists the observed successors (PrioritizedSweeping) takes less"
 
 
 class Stats(NamedTuple):
-    """What has been counted of some pairs (any leading axes).
+    """Counts of some pairs (any leading axes).
 
     Args:
-        visits: n, how often the pair was used; what is missing in `counts` are ends of episodes.
-        reward: mean of the rewards seen, 0 where n = 0.
-        counts: how often each of K successors followed.
+        visits: n, how often the pair was used; visits missing in `counts` ended the episode.
+        reward: mean of the observed rewards, 0 where n = 0.
+        counts: counts of K successors.
         last_use: at which step (from 1 on) the pair was last used; 0: never.
     """
 
@@ -43,10 +44,10 @@ class Local(NamedTuple):
     """One step of an optimistic model: Q = reward + bonus + discount sum_y probs(y) V(y).
 
     Args:
-        reward: what the world is believed to pay, units of the reward.
-        bonus: what exploration is worth, in the same units.
-        probs: of the K successors; what is missing to one leads where nothing is worth anything.
-        optimistic: the rows of the sum, where it has rows of its own (`ModelBased.own_rows`).
+        reward: expected reward, in units of the reward.
+        bonus: exploration bonus, in the same units.
+        probs: of the K successors; the missing mass leads to an end of value 0.
+        optimistic: the rows of Qr + Qe where they differ from those of Qr (`ModelBased.own_rows`).
     """
 
     reward: Float[Array, "*pairs"]
@@ -74,7 +75,7 @@ class Tally(eqx.Module):
 
     @classmethod
     def empty(cls, space: StateActionSpace) -> "Tally":
-        """Nothing has been seen.
+        """No data.
 
         Raises:
             ValueError: the counts, and a model made of them, would not fit in memory.
@@ -85,7 +86,7 @@ class Tally(eqx.Module):
         rows = jnp.zeros((*space.shape, space.n_states))
         return cls(none, none, rows, jnp.zeros(space.shape, jnp.int32), jnp.int32(0))
 
-    def count(self, problem: Problem, transition: Transitions, weight: Any) -> "Tally":
+    def count(self, problem: Problem, transition: Transitions, weight: Scalar) -> "Tally":
         """The tally after one transition; unchanged where `weight` is 0."""
         used = jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
@@ -99,8 +100,8 @@ class Tally(eqx.Module):
             time,
         )
 
-    def mdp(self, legal: Any = None) -> MDP:
-        """What was counted as an MDP. Only pairs that were tried are legal; where there is none, an action ends it."""
+    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> MDP:
+        """The empirical MDP. Only tried pairs are legal; in a state without one every legal action ends the episode."""
         stats = self.stats
         return MDP(stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
 
@@ -111,14 +112,14 @@ class Tally(eqx.Module):
 
 
 class ListedTally(eqx.Module):
-    """Counts of all pairs that list the successors seen, and of every state the predecessors seen. Stationary.
+    """Counts of all pairs with lists of observed successors, and of observed predecessors of states. Stationary.
 
     Args:
         visits, total, last_use, time: as in `Tally`.
-        successor: the k-th next state seen (0 where there is none yet; its count is 0).
+        successor: the k-th observed next state (0 where there is none yet; its count is 0).
         counts: of each.
-        predecessor: the states that were seen to lead to each state; S pads.
-        lost: transitions that found no free place in the lists, and were not counted.
+        predecessor: observed predecessors of each state, padded with S.
+        lost: transitions that did not fit in the lists and were not counted.
     """
 
     visits: Float[Array, "S A"]
@@ -132,35 +133,36 @@ class ListedTally(eqx.Module):
 
     @classmethod
     def empty(cls, space: StateActionSpace, max_successors: int, max_predecessors: int) -> "ListedTally":
-        """Nothing has been seen."""
+        """No data."""
         s, a = space.n_states, space.n_actions
         none, zero = jnp.zeros((s, a)), jnp.int32(0)
         lists = jnp.zeros((s, a, max_successors), jnp.int32)
         predecessor = jnp.full((s, max_predecessors), s, jnp.int32)
         return cls(none, none, jnp.zeros((s, a), jnp.int32), zero, lists, jnp.zeros(lists.shape), predecessor, zero)
 
-    def count(self, transition: Transitions, weight: Any) -> "ListedTally":
+    def count(self, transition: Transitions, weight: Scalar) -> "ListedTally":
         """The tally after one transition; unchanged where `weight` is 0."""
         s, a, y = (jnp.asarray(x, jnp.int32) for x in (transition.state, transition.action, transition.next_state))
         ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
+        # A successor that fits in its list may have a predecessor that does not: then nothing is counted.
         slot, placed = _place(self.successor[s, a], self.counts[s, a] > 0, y)
         before, known = _place(self.predecessor[y], self.predecessor[y] < self.visits.shape[0], s)
         fits = ended | (placed & known)
         used = jnp.where(fits, jnp.asarray(weight, self.visits.dtype), 0.0)
-        time, goes_on = self.time + (used > 0), (used > 0) & ~ended
+        time, continues = self.time + (used > 0), (used > 0) & ~ended
         reward = jnp.where(used > 0, used * jnp.asarray(transition.reward), 0.0)
         return ListedTally(
             self.visits.at[s, a].add(used),
             self.total.at[s, a].add(reward),
             self.last_use.at[s, a].set(jnp.where(used > 0, time, self.last_use[s, a])),
             time,
-            self.successor.at[s, a, slot].set(jnp.where(goes_on, y, self.successor[s, a, slot])),
-            self.counts.at[s, a, slot].add(jnp.where(goes_on, used, 0.0)),
-            self.predecessor.at[y, before].set(jnp.where(goes_on, s, self.predecessor[y, before])),
+            self.successor.at[s, a, slot].set(jnp.where(continues, y, self.successor[s, a, slot])),
+            self.counts.at[s, a, slot].add(jnp.where(continues, used, 0.0)),
+            self.predecessor.at[y, before].set(jnp.where(continues, s, self.predecessor[y, before])),
             self.lost + (~fits & (jnp.asarray(weight) != 0)),
         )
 
-    def mdp(self, legal: Any = None) -> SparseMDP:
+    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> SparseMDP:
         """As `Tally.mdp`."""
         stats, successor = self.stats(jnp.arange(len(self.visits)))
         return SparseMDP(successor, stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
@@ -176,15 +178,17 @@ def _ends(stats: Stats) -> Float[Array, "*pairs"]:
     return jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
 
 
-def _usable(stats: Stats, legal: Any) -> Bool[Array, "S A"]:
-    """Pairs that were tried (at some step); where none of a state was, all of its legal ones."""
+def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S A"]:
+    """Pairs tried at some step; in a state without one, all legal pairs."""
     tried = jnp.any(stats.visits > 0, tuple(range(stats.visits.ndim - 2)))
     allowed = jnp.ones(tried.shape, bool) if legal is None else jnp.asarray(legal)
     return tried | (allowed & ~jnp.any(tried, -1, keepdims=True))
 
 
-def _place(listed: Int[Array, " K"], taken: Any, wanted: Any) -> tuple[Int[Array, ""], Any]:
-    """Where `wanted` stands in a list or may be put, and whether there is such a place."""
+def _place(
+    listed: Int[Array, " K"], taken: Bool[Array, " K"], wanted: IntScalar
+) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """The index of `wanted` in a list, or of the first free place, and whether there is one."""
     here = taken & (listed == wanted)
     fits = here | (~taken & ~jnp.any(here))
     return jnp.argmax(fits), jnp.any(fits)

@@ -1,7 +1,7 @@
-"""Rewards of exploration, by frequency and by recency: a second value table with an optimum and a discount of its own.
+"""Rewards of exploration, by frequency and by recency: a second value table with its own optimum and discount.
 
-Wiering and Schmidhuber, *Efficient model-based exploration*, 1998, rows of the tables of [OIM08]. Low confidence: the
-original and its constants were not available, and no fidelity to it is claimed.
+Wiering and Schmidhuber, *Efficient model-based exploration*, 1998, rows of the tables of [OIM08]. Reconstructed: the
+original and its constants were not available, results may differ.
 """
 
 import abc
@@ -10,19 +10,20 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.common.optimism_terms import check_above_zero, warn_of_lost_optimism
-from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
+from bayes_mdp.agents.common.table_policies import Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_that
 from bayes_mdp.planning.solution import best_action
 
 
 class Alternates(TablePolicy):
-    """Greedy for one of two tables, drawn afresh at every step; ties go to the first action.
+    """Greedy for one of two tables, drawn anew at every step; ties go to the first action.
 
     Args:
         explore: followed with probability `prob`; -inf where an action is illegal.
@@ -34,15 +35,15 @@ class Alternates(TablePolicy):
     real: Float[Array, "*H S A"]
     prob: Float[Array, ""]
 
-    def _best(self, state: Any, step: Any) -> tuple[Any, Any]:
+    def _best(self, state: IntScalar, step: IntScalar) -> tuple[Int[Array, ""], Int[Array, ""]]:
         return best_action(lookup(self.explore, 1, state, step)), best_action(lookup(self.real, 1, state, step))
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """An action."""
         explore, real = self._best(state, step)
         return jnp.where(jax.random.uniform(key) < self.prob, explore, real)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
         explore, real = self._best(state, step)
         return jnp.log(self.prob * (action == explore) + (1.0 - self.prob) * (action == real))
@@ -67,18 +68,21 @@ class ExplorationReward(ModelBased):
             check_that("bonus_discount", self.bonus_discount, lambda x: (x >= 0) & (x < 1), expected)
 
     @abc.abstractmethod
-    def cost(self, stats: Stats) -> Any:
-        """What is taken from a pair that was used, before it is divided by `scale`."""
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
+        """The cost of a pair that was used, before division by `scale`."""
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
-        del worth
+        del values
         bonus = jnp.where(stats.visits > 0, -self.cost(stats) / self.scale, self.v_max)
         return Local(stats.reward, bonus, stats.probs)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Any, belief: Any = None) -> tuple[Any, Any]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: object = None
+    ) -> tuple[Greedy | Alternates, PyTree]:
         """Greedy for Qr + Qe, or `Alternates`."""
-        policy, state = super().plan(key, problem, state, belief)
+        del key, belief
+        policy, state = self._planned(problem, state)
         if self.explore_prob is None:
             return policy, state
         split = self.split(problem, state)
@@ -98,14 +102,14 @@ class FrequencyBonus(ExplorationReward):
 
     The two optima are separate; the agent is greedy for Qr + Qe. A pair that was never tried has Qr = 0, Qe = `v_max`;
     no other has a reward of exploration above zero, so that Qe always prefers it, and the sum does where `v_max` is
-    large enough. An end is worth nothing, which is more than any pair used is worth in Qe: alone, Qe seeks ends.
+    large enough. An end has value 0, above every used pair in Qe: alone, Qe prefers ends.
 
     Args:
         scale: visits that cost one unit of the reward.
-        v_max: what a pair never tried is worth in Qe, zero or greater; units of the return.
+        v_max: value in Qe of a pair never tried, zero or greater; units of the return.
         bonus_discount: of Qe under `Discounted`, in [0, 1); None: that of the objective. Under `Episodic` it is the
             factor of every step of Qe; None: 1.
-        explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, at every step anew, else for Qr.
+        explore_prob: None: greedy for the sum. A probability: greedy for Qe with it, drawn at every step, else for Qr.
         planner, replan: as in `ModelBased`.
 
     Raises:
@@ -117,7 +121,7 @@ class FrequencyBonus(ExplorationReward):
     bonus_discount: float | Array | None = None
     explore_prob: float | Array | None = None
 
-    def cost(self, stats: Stats) -> Any:
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
         """n."""
         return stats.visits
 
@@ -145,6 +149,6 @@ class RecencyBonus(ExplorationReward):
     bonus_discount: float | Array | None = None
     explore_prob: float | Array | None = None
 
-    def cost(self, stats: Stats) -> Any:
+    def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
         """t."""
         return stats.last_use.astype(stats.visits.dtype)

@@ -14,14 +14,15 @@ from bayes_mdp.agents.common.optimism_terms import check_inside
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
 from bayes_mdp.agents.model_based.planners import ExactPlanner
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative, is_concrete
 from bayes_mdp.planning.transition_sets import L1Ball
 
 
-def interval_bonus(stats: Stats, width: Any, v_max: Any) -> Any:
+def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:
     """width / sqrt(n), `v_max` where n = 0."""
-    seen = stats.visits > 0
-    return jnp.where(seen, width / jnp.sqrt(jnp.where(seen, stats.visits, 1.0)), jnp.asarray(v_max, float))
+    visited = stats.visits > 0
+    return jnp.where(visited, width / jnp.sqrt(jnp.where(visited, stats.visits, 1.0)), jnp.asarray(v_max, float))
 
 
 class MBIEEB(OptimisticModel):
@@ -31,8 +32,8 @@ class MBIEEB(OptimisticModel):
         Q = Rhat + beta / sqrt(n) + discount sum_y phat(y) V(y)          n > 0
 
     Args:
-        beta: units of the reward; in [OIM08]'s tables .4 R_max (RiverSwim) and .8 R_max (SixArms). 0: the empirical
-            plan, in which what was never tried is worth `v_max`.
+        beta: units of the reward; in the tables of [OIM08] .4 R_max (RiverSwim) and .8 R_max (SixArms). 0: the
+            empirical plan, in which an untried pair has value `v_max`.
         v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
         planner, replan: as in `ModelBased`.
 
@@ -46,14 +47,14 @@ class MBIEEB(OptimisticModel):
     def __check_init__(self) -> None:
         check_not_negative("beta", self.beta)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The equations above."""
-        del worth
+        del values
         return Local(stats.reward, interval_bonus(stats, self.beta, self.v_max), stats.probs)
 
 
 def _none_where_zero(width: Any) -> Any:
-    """A width that is known to be zero as None: then no row is looked for."""
+    """None for a width known to be zero: then no optimistic row is computed."""
     zero = width is None or (isinstance(width, (int, float, np.ndarray, np.generic, Array)) and is_concrete(width))
     zero = zero and (width is None or (np.ndim(width) == 0 and np.asarray(width) == 0))
     return None if zero else width
@@ -66,17 +67,17 @@ class MBIE(OptimisticModel):
         Q = Rhat + eR + discount max { p . V : ||p - phat||_1 <= eT }            n > 0
         eR = reward_width / sqrt(n),      eT = transition_width / sqrt(n)
 
-    The tuned form of [OIM08]'s tables has reward_width = .3 R_max and transition_width 0 (RiverSwim) or .08 (SixArms);
-    `theory_widths` gives those of the theorem. A row may lead to every state, and to an end where one was seen. Rows
-    and values are found together, by policy iteration over both.
+    The tuned form in the tables of [OIM08] has reward_width = .3 R_max and transition_width 0 (RiverSwim) or .08
+    (SixArms); `theory_widths` gives those of the theorem. A row may lead to every state, and to an end where one was
+    observed. Rows and values are found together, by policy iteration over both.
 
     Args:
         reward_width: units of the reward.
-        transition_width: a number; None or 0: the rows are those seen, at no more cost than `MBIEEB`, of which this is
-            then the equation.
+        transition_width: a number; None or 0: the empirical rows; the equation is then that of `MBIEEB`, at the
+            same cost.
         v_max: R_max / (1 - discount); units of the return. Under `Episodic` the same at every step.
-        planner: `ExactPlanner()`; where `transition_width` is 0 also `PrioritizedSweeping(...)`, which lists the
-            successors seen alone.
+        planner: `ExactPlanner()`; where `transition_width` is 0 also `PrioritizedSweeping(...)`, which lists
+            observed successors only.
         replan: as in `ModelBased`.
 
     Raises:
@@ -87,7 +88,7 @@ class MBIE(OptimisticModel):
     reward_width: float | Array = 1.0
     transition_width: float | Array | None = eqx.field(default=None, converter=_none_where_zero)
     v_max: float | Array = 100.0
-    # Then Qr is the optimum of the rows seen, the sum that of the best rows.
+    # With optimistic rows Qr is the optimum of the empirical rows, the sum that of the best rows of the sets.
     own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
     joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
 
@@ -100,28 +101,30 @@ class MBIE(OptimisticModel):
             kind = type(self.planner).__name__
             raise ValueError(f"planner is {kind}, expected ExactPlanner for MBIE with a transition_width")
 
-    def local(self, stats: Stats, worth: Any) -> Local:
-        """The equations above; the best rows for the values `worth` of the states, of pairs [S A]."""
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
+        """The equations above; the best rows for the `values` of the states, of pairs [S A]."""
         bonus = interval_bonus(stats, self.reward_width, self.v_max)
         if self.transition_width is None:
             return Local(stats.reward, bonus, stats.probs)
-        seen, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
+        visited, n = stats.visits > 0, jnp.maximum(stats.visits, 1.0)
+        # The end is one more outcome, possible only where one was observed.
         ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
         centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
         possible = jnp.ones(centre.shape, bool).at[..., -1].set(ended > 0)
         ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
-        rows = ball.best_rows(worth[0, 0])[..., :-1]  # `ExactPlanner` shows all pairs the same values
-        return Local(stats.reward, bonus, stats.probs, jnp.where(seen[..., None], rows, 0.0))
+        rows = ball.best_rows(values[0, 0])[..., :-1]  # `ExactPlanner` gives all pairs the same values
+        return Local(stats.reward, bonus, stats.probs, jnp.where(visited[..., None], rows, 0.0))
 
 
 def theory_widths(
-    n_states: int, *, max_reward: Any = 1.0, reward_delta: Any = 0.05, transition_delta: Any = 0.05
+    n_states: int, *, max_reward: Scalar = 1.0, reward_delta: Scalar = 0.05, transition_delta: Scalar = 0.05
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """(reward_width, transition_width) of the theorem, for rewards from 0 to `max_reward`.
 
         eR = max_reward sqrt(ln(2 / reward_delta) / (2 n)),     eT = sqrt(2 (ln(2^S - 2) - ln transition_delta) / n)
 
-    (Hoeffding; Weissman et al. 2003). Each set misses the truth with at most its delta, for one pair at one n.
+    (Hoeffding; Weissman et al. 2003). Each set misses the truth with probability at most its delta, for one pair at one
+    n.
 
     Args:
         n_states: S; with one state eT is 0.
@@ -138,5 +141,6 @@ def theory_widths(
     reward = jnp.asarray(max_reward, float) * jnp.sqrt(jnp.log(2.0 / jnp.asarray(reward_delta, float)) / 2)
     if n_states == 1:
         return reward, jnp.zeros_like(reward)
+    # ln(2^S - 2) without overflow
     subsets = n_states * np.log(2.0) + np.log1p(-(2.0 ** (1 - n_states)))
     return reward, jnp.sqrt(2 * (subsets - jnp.log(jnp.asarray(transition_delta, float))))

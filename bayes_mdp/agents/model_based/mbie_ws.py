@@ -1,20 +1,21 @@
 """MBIE(WS): interval estimation for the most valuable successor (Wiering and Schmidhuber 1998, *Efficient model-based
 exploration*; a row of [OIM08] table 3).
 
-Low confidence: the original and its constants were not available, and no fidelity to it is claimed.
+Reconstructed: the original and its constants were not available, results may differ.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
+from bayes_mdp.mdp.typing import Numbers, Scalar
 from bayes_mdp.mdp.validation import check_not_negative
 
 
-def wilson_upper(share: Any, n: Any, z: Any) -> Any:
+def wilson_upper(share: Numbers, n: Numbers, z: Scalar) -> Float[Array, "..."]:
     """Upper end of Wilson's score interval: the larger root p of n (p - share)^2 = z^2 p (1 - p).
 
     Args:
@@ -28,19 +29,20 @@ def wilson_upper(share: Any, n: Any, z: Any) -> Any:
 
 
 def favoured(
-    probs: Float[Array, "*pairs K"], visits: Float[Array, "*pairs"], worth: Float[Array, "*pairs K"], z: Any
+    probs: Float[Array, "*pairs K"], visits: Float[Array, "*pairs"], values: Float[Array, "*pairs K"], z: Scalar
 ) -> Float[Array, "*pairs K"]:
-    """Rows in which the most valuable successor seen has Wilson's upper limit, the others the same shares of the rest.
+    """Rows in which the most valuable observed successor has Wilson's upper limit; the others are rescaled.
 
-    An end (what is missing in `probs`) is one more successor, worth nothing. Where several are equally valuable, the
+    An end (the mass missing in `probs`) is one more successor, of value 0. Where several are equally valuable, the
     first is favoured. Rows without visits stay as they are.
     """
     ends = jnp.maximum(1.0 - jnp.sum(probs, -1, keepdims=True), 0.0)
     ends = jnp.where(ends > 4 * float(jnp.finfo(probs.dtype).eps), ends, 0.0)  # rounding is no end
     share = jnp.concatenate([probs, ends], -1)
-    value = jnp.concatenate([worth, jnp.zeros_like(ends)], -1)
-    value = jnp.where(share > 0, value, -jnp.inf)
-    top = value == jnp.max(value, -1, keepdims=True)
+    # Only observed successors compete; of several equal ones the first.
+    outcomes = jnp.concatenate([values, jnp.zeros_like(ends)], -1)
+    outcomes = jnp.where(share > 0, outcomes, -jnp.inf)
+    top = outcomes == jnp.max(outcomes, -1, keepdims=True)
     first = top & (jnp.cumsum(top, -1) == 1)
     favourite = jnp.sum(jnp.where(first, share, 0.0), -1, keepdims=True)
     n = jnp.maximum(visits, 1.0)[..., None]
@@ -51,15 +53,15 @@ def favoured(
 
 
 class MBIEWS(OptimisticModel):
-    """In the model planned with, every pair reaches its most valuable successor more often than was seen.
+    """The model of the plan increases the probability of every pair's most valuable successor.
 
         Q+(x, a) = mean reward + discount sum_y p+(y) max Q+(y, .)
 
-    p+ of the most valuable of the successors seen is Wilson's upper limit at `z`; those of the others are rescaled to
+    p+ of the most valuable observed successor is Wilson's upper limit at `z`; those of the others are rescaled to
     the rest. The agent is greedy for Q+. Qr is the optimum of the empirical model, Qe = Q+ - Qr, so that `greedy` is
-    the empirical model's own policy. A row with one successor has no doubt left after one visit; a pair that was never
-    tried has no successor at all, and Q+ = `v_max` there, as in MBIE. Where the most
-    valuable successor changes, Q+ jumps, so that a fixed point need not exist; planning stops after some rounds.
+    the empirical model's own policy. A row with one observed successor is not changed; a pair that was never tried
+    has Q+ = `v_max`, as in MBIE. Where the most valuable successor changes, Q+ jumps, so a fixed point need not exist;
+    planning stops after a fixed number of rounds.
 
     Args:
         z: of the interval, zero or greater; 0: the empirical model.
@@ -72,13 +74,13 @@ class MBIEWS(OptimisticModel):
 
     z: float | Array = 1.96
     v_max: float | Array = 100.0
-    joint: ClassVar[Any] = False
-    own_rows: ClassVar[Any] = True
+    joint: ClassVar[bool] = False
+    own_rows: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The equation above."""
         bonus = jnp.where(stats.visits > 0, 0.0, self.v_max)
-        return Local(stats.reward, bonus, stats.probs, favoured(stats.probs, stats.visits, worth, self.z))
+        return Local(stats.reward, bonus, stats.probs, favoured(stats.probs, stats.visits, values, self.z))

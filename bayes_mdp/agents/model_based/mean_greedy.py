@@ -1,6 +1,4 @@
-"""Epsilon-greedy for the posterior-mean model: dithering, with a model (the epsilon-greedy agent of TabulaRL)."""
-
-from typing import Any
+"""Epsilon-greedy for the posterior-mean model: undirected exploration (the epsilon-greedy agent of TabulaRL)."""
 
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
@@ -31,11 +29,11 @@ class EpsilonGreedyMean(eqx.Module):
     def __check_init__(self) -> None:
         check_fraction("epsilon", self.epsilon)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean.
 
         Raises:
-            TypeError: as said.
+            TypeError: no mean.
         """
         require_ability(belief, CanMean, "EpsilonGreedyMean")
 

@@ -1,51 +1,68 @@
-"""How a model-based learner plans: exactly at every plan, or a little after every step.
+"""How a model-based learner plans: exactly at every plan, or by a few backups after every step.
 
-A planner asks its agent for `local` models alone, so any agent of the family takes either.
+A planner needs the `local` model of an agent only, so any agent of the family can use either.
 """
 
 import warnings
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bayes_mdp.agents.model_based.empirical import ListedTally, Local, Stats, Tally
-from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.mdp.validation import check_count, check_that, check_type
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.planning.prioritized_sweeping import Backup, Sweeps, backed_up, pass_on
+from bayes_mdp.planning.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
 from bayes_mdp.planning.solution import Solution, best_action
 
 _ROUNDS = 64
-_LISTED_BELOW = 32  # states: up to here lists of all states are no longer than what is worth saving
+_LISTED_BELOW = 32  # states: up to here lists of all states are short enough
 
 
+Table = Float[Array, "*H S A"]
+Actions = Int[Array, "*H S"]
+NextValues = Float[Array, " K"] | Float[Array, "*pairs K"]
+"""Values of the K successors: the same for all pairs (all states), or those of the successors that a pair lists."""
+TwoValues = tuple[Float[Array, " S"], Float[Array, " S"]]
+"""Vr and Ve."""
+Settling = tuple[Solution, Bool[Array, ""], Int[Array, ""]]
+"""Of `_settled`: the plan, whether its values moved, rounds made."""
+
+
+@runtime_checkable
 class Explores(Protocol):
-    """What a planner asks of an agent: its model of some pairs, and how its two value functions hang together.
+    """What a planner needs of an agent: its model of some pairs, and how its two value functions are related.
 
     `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
-    is the optimum of rows of its own (`Local.optimistic`), Qr that of the empirical model, and `local` looks at
-    the present values. `bonus_discount`: of the exploration values; None: that of the objective.
+    is the optimum of separate rows (`Local.optimistic`), Qr that of the empirical model, and `local` depends on
+    the current values. `bonus_discount`: of the exploration values; None: that of the objective.
     """
 
-    joint: bool
+    joint: ClassVar[bool]
     own_rows: ClassVar[bool]
-    bonus_discount: Any
 
-    def local(self, stats: Stats, worth: Any) -> Local:
+    @property
+    def bonus_discount(self) -> RealScalar | None:
+        """Discount of the exploration values."""
+        ...
+
+    def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The optimistic model of some pairs."""
         ...
 
 
 class Split(NamedTuple):
-    """Two value functions of a plan: what the world pays, and what exploration is worth. The agent acts on the sum.
+    """Two value functions of a plan: of the rewards and of the exploration bonus. The agent is greedy for the sum.
 
     Args:
         qr, qe: [*H S A], -inf in both where an action is illegal.
-        best: the greedy action of the sum. best_r: that of qr, exploration switched off.
+        best: the greedy action of the sum. best_r: that of qr, without exploration.
     """
 
     qr: Float[Array, "*H S A"]
@@ -54,11 +71,13 @@ class Split(NamedTuple):
     best_r: Int[Array, "*H S"]
 
 
-def _chosen(q: Any, action: Any) -> Any:
+def _chosen(q: Float[Array, "P A"], action: Int[Array, " P"]) -> Float[Array, " P"]:
     return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
 
 
-def _split(agent: Explores, legal: Any, qr: Any, qe: Any) -> tuple[Split, Any, Any]:
+def _split(
+    agent: Explores, legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]
+) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
     """The split of two tables, and the values of the states."""
     if legal is not None:
         qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
@@ -69,31 +88,42 @@ def _split(agent: Explores, legal: Any, qr: Any, qe: Any) -> tuple[Split, Any, A
     return split, vr, jnp.max(qr + qe, -1) - vr if agent.own_rows else jnp.max(qe, -1)
 
 
-def _looked_ahead(agent: Explores, local: Local, discount: Any, mean: Any, vr: Any, ve: Any) -> tuple[Any, Any]:
+def _looked_ahead(
+    agent: Explores,
+    local: Local,
+    discount: RealScalar,
+    mean: Callable[[Float[Array, "*pairs K"], NextValues], Float[Array, "*pairs"]],
+    vr: NextValues,
+    ve: NextValues,
+) -> tuple[Float[Array, "*pairs"], Float[Array, "*pairs"]]:
     """Qr and Qe, one step before the values `vr` and `ve`; `mean`: of values, weighed by rows."""
+    discount = jnp.asarray(discount)
+    # Qr = reward + discount sum_y p(y) Vr(y)
     qr = local.reward + discount * mean(local.probs, vr)
     if agent.own_rows:
+        # Qe = Q+ - Qr, Q+ of the optimistic rows
+        assert local.optimistic is not None
         return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
-    own = discount if agent.bonus_discount is None else agent.bonus_discount
+    own = discount if agent.bonus_discount is None else jnp.asarray(agent.bonus_discount)
     return qr, local.bonus + own * mean(local.probs, ve)
 
 
 class ExactState(eqx.Module):
-    """What was counted, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
+    """Counts, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
 
     tally: Tally
     plans: tuple[Solution, ...]
 
 
-def check_planner(planner: Any) -> None:
+def check_planner(planner: object) -> None:
     """Raise a TypeError unless it is one of the two."""
     check_type("planner", planner, (ExactPlanner, PrioritizedSweeping), "ExactPlanner() or PrioritizedSweeping()")
 
 
 class ExactPlanner(eqx.Module):
-    """The exact optimum of the optimistic model at every plan, from the last plan on. For up to a few hundred states.
+    """The exact optimum of the optimistic model at every plan, starting from the last one.
 
-    Under `Episodic` one backward pass.
+    For up to a few hundred states. Under `Episodic` one backward pass.
     """
 
     def init(self, agent: Explores, problem: Problem) -> ExactState:
@@ -110,13 +140,13 @@ class ExactPlanner(eqx.Module):
         return ExactState(tally, (blank,) if agent.joint else (blank, blank))
 
     def observe(
-        self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Any
+        self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Scalar
     ) -> ExactState:
         """One transition is counted."""
         del agent
         return ExactState(state.tally.count(problem, transition, weight), state.plans)
 
-    def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Any, Any, ExactState]:
+    def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Table, Actions, ExactState]:
         """q of the sum, its greedy actions, and the next state."""
         if isinstance(problem.objective, Episodic):
             split = self.split(agent, problem, state)
@@ -129,7 +159,7 @@ class ExactPlanner(eqx.Module):
         return q, best_action(q), state
 
     def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
-        """The two value functions of the present model."""
+        """The two value functions of the current model."""
         if isinstance(problem.objective, Episodic):
             return _backward(agent, problem, state.tally)
         plans = _solved(agent, problem, state)
@@ -139,19 +169,19 @@ class ExactPlanner(eqx.Module):
         qe = jnp.where(jnp.isfinite(qr), plans[-1].q - qr, -jnp.inf)
         return Split(qr, qe, plans[-1].policy, best_action(qr))
 
-    def check_learnt(self, state: Any) -> None:
+    def check_learnt(self, state: PyTree) -> None:
         """Nothing is lost."""
         del state
 
 
-def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Any:
+def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Float[Array, "S A"]:
     """Qr of the policy that is greedy for the sum."""
     local = agent.local(tally.stats, jnp.broadcast_to(plan.v, tally.counts.shape))
     qr = evaluate(_as_mdp(local.probs, local.reward, problem), plan.policy, problem.objective).q
     return qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
 
 
-def _as_mdp(rows: Any, reward: Any, problem: Problem) -> MDP:
+def _as_mdp(rows: Float[Array, "S A S"], reward: Float[Array, "S A"], problem: Problem) -> MDP:
     ends = jnp.maximum(1.0 - jnp.sum(rows, -1), 0.0)
     return MDP(rows, reward, end_probs=ends, legal=problem.space.legal)
 
@@ -159,10 +189,15 @@ def _as_mdp(rows: Any, reward: Any, problem: Problem) -> MDP:
 def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
     stats, discount = state.tally.stats, problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
 
-    def local_of(values: Any) -> Local:
+    def local_of(values: Float[Array, " S"]) -> Local:
         return agent.local(stats, jnp.broadcast_to(values, stats.counts.shape))
 
-    def solved(rows: Any, reward: Any, start: Solution, goal: Any = problem.objective) -> Solution:
+    def solved(
+        rows: Float[Array, "S A S"],
+        reward: Float[Array, "S A"],
+        start: Solution,
+        goal: Objective = problem.objective,
+    ) -> Solution:
         return solve(_as_mdp(rows, reward, problem), goal, start=start)
 
     local = local_of(state.plans[-1].v)
@@ -173,19 +208,22 @@ def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solut
         own = discount if agent.bonus_discount is None else agent.bonus_discount
         return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
 
-    def again(plan: Solution) -> Solution:
+    # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.
+    def improved(plan: Solution) -> Solution:
         local = local_of(plan.v)
+        assert local.optimistic is not None
         return solved(local.optimistic, local.reward + local.bonus, plan)
 
-    return real, _settled(again, state.plans[1])
+    return real, _settled(improved, state.plans[1])
 
 
-def _settled(again: Any, plan: Solution) -> Solution:
-    """Rows that are best for the last values, then values for these rows, until nothing moves: policy iteration."""
+def _settled(improve: Callable[[Solution], Solution], plan: Solution) -> Solution:
+    """Policy iteration over rows: best rows for the last values, then values of these rows, until nothing changes."""
 
-    def body(loop: Any) -> Any:
+    # The threshold is a few roundings of the largest value.
+    def body(loop: Settling) -> Settling:
         plan, _, count = loop
-        new = again(plan)
+        new = improve(plan)
         moved, size = jnp.max(jnp.abs(new.v - plan.v)), jnp.max(jnp.abs(new.v))
         return new, moved > 64 * float(jnp.finfo(size.dtype).eps) * size, count + 1
 
@@ -198,7 +236,8 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
     assert isinstance(problem.objective, Episodic)
     every, legal = tally.stats, problem.space.legal
 
-    def step(values: Any, layer: Any) -> Any:
+    def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
+        # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.
         stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
         local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
         qr, qe = _looked_ahead(agent, local, 1.0, jnp.matmul, *values)
@@ -210,7 +249,7 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
 
 
 class SweptState(eqx.Module):
-    """What was counted, and how far the values have come."""
+    """Counts, and the values with their queue."""
 
     tally: ListedTally
     sweeps: Sweeps
@@ -220,11 +259,11 @@ class PrioritizedSweeping(eqx.Module):
     """Improved prioritized sweeping after every step: a few backups where the model has just changed. Discounted.
 
     Args:
-        num_pops: states taken out of the queue after a step, at most; all predecessors of each are backed up.
-        threshold: units of the reward; a state waits where its value moved by more.
+        num_pops: most states taken from the queue after a step; all predecessors of each are backed up.
+        threshold: units of the reward; a state is queued when its value changed by more.
         max_successors: K, next states that a pair can have; None: all (up to 32 states).
-        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). What does not fit is
-            not learnt from; the tally counts it as `lost`.
+        max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). Transitions
+            that do not fit are not learnt from; the tally counts them as `lost`.
 
     Raises:
         ValueError, TypeError: a number outside its range.
@@ -243,7 +282,7 @@ class PrioritizedSweeping(eqx.Module):
         check_that("threshold", self.threshold, lambda x: x >= 0, "a number, zero or greater")
 
     def init(self, agent: Explores, problem: Problem) -> SweptState:
-        """Nothing counted; the values are those of a model that has seen nothing.
+        """No data; the values are those of the model without data.
 
         Raises:
             ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
@@ -257,27 +296,28 @@ class PrioritizedSweeping(eqx.Module):
         return SweptState(tally, Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2)))))
 
     def observe(
-        self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Any
+        self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Scalar
     ) -> SweptState:
         """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
         tally, active = state.tally.count(transition, weight), jnp.asarray(weight) != 0
         backup, n = _backup(agent, problem, tally), problem.space.n_states
+        # Back up the state that was left, then pass its change on to predecessors. A masked step has index S: no state.
         here = jnp.where(active, transition.state, n)
         sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
         num_pops = jnp.where(active, self.num_pops, 0)
         return SweptState(tally, pass_on(sweeps, backup, tally.predecessor, self.threshold, num_pops))
 
-    def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Any, Any, SweptState]:
+    def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Table, Actions, SweptState]:
         """q of the sum, its greedy actions, and the state, unchanged."""
         del agent, problem
         return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
     def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
-        """The two value functions as they stand."""
+        """The two current value functions."""
         del agent, problem
         return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
 
-    def check_learnt(self, state: Any) -> None:
+    def check_learnt(self, state: PyTree) -> None:
         """Warn where the lists were too short."""
         lost = int(np.sum(state.tally.lost))
         if lost:
@@ -289,12 +329,12 @@ class PrioritizedSweeping(eqx.Module):
             )
 
 
-def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
+def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> BackupOf:
     """The Bellman equation of an agent, for some states."""
     discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
     legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
 
-    def backup(states: Any, values: Any) -> Backup:
+    def backup(states: Int[Array, " P"], values: Float[Array, "S 2"]) -> Backup:
         stats, successor = tally.stats(states)
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]
@@ -308,7 +348,7 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> Any:
 
 
 def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
-    """Refuse another objective; `who` asks, for the sentence.
+    """Refuse an objective that is not in `allowed`; `who` is the agent's name for the message.
 
     Raises:
         ValueError: as said.

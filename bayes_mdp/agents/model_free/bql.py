@@ -1,7 +1,5 @@
 """Bayesian Q-learning (Dearden, Friedman and Russell 1998; [BMRL19])."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,14 +7,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of, table_shape
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
+from bayes_mdp.agents.common.table_policies import TablePolicy
 from bayes_mdp.agents.model_free.return_policies import GreedyReturn, MyopicVPI, StudentTThompson
 from bayes_mdp.inference.value import ReturnBelief, mixture_update, moment_update, target
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import check_finite, check_name, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import best_action
 
 _UPDATES = {"mixture": mixture_update, "moment": moment_update}
-_CHOICES = ("thompson", "held", "vpi", "greedy")
+_CHOICES = ("thompson", "per_plan", "vpi", "greedy")
 
 
 class BQL(eqx.Module):
@@ -26,28 +26,28 @@ class BQL(eqx.Module):
 
     After (s, a, r, s') the return is r + discount R', R' the predictive return of the pair (s', a') whose expected
     return is the largest; nothing follows an end. Under `Episodic(H)` the tables have a step axis, R' of step h is
-    taken from step h + 1, and nothing follows step H. A policy shows `q`, `sd` (the standard deviation of q), `vpi`.
+    taken from step h + 1, and nothing follows step H. A policy has `q`, `sd` (the standard deviation of q) and `vpi`.
 
     Args:
         update: "mixture", the normal-gamma law nearest to the mixture over R'; "moment", the first two moments of R'
-            count as one return that was seen (overconfident; the concentration must exceed 1).
-        choose: "thompson", the best action of a draw of the mean returns, drawn afresh at every step; "held", the same,
-            drawn once for the length of a plan (with `replan` of many steps); "vpi", expected return plus myopic value
+            count as one observed return (overconfident; the concentration must exceed 1).
+        choose: "thompson", the best action of a draw of the mean returns, drawn anew at every step; "per_plan", the
+            same, drawn once per plan (with `replan` of many steps); "vpi", expected return plus myopic value
             of perfect information; "greedy", the largest expected return.
         loc, pseudo_count, concentration, rate: of the prior, numbers or arrays that broadcast to [*H S A]; `loc` in
             units of the reward, `rate` in their square. The default is that of [BMRL19].
-        replan: when the policy takes up what was learnt; every step by default.
+        replan: when the policy is updated; every step by default.
 
     Raises:
-        ValueError: an unknown word, a prior that is none (or too wide for `update` or `choose`).
+        ValueError: an unknown option, parameters that are no prior (or too wide for `update` or `choose`).
     """
 
     update: str = eqx.field(default="mixture", static=True)
     choose: str = eqx.field(default="thompson", static=True)
-    loc: Any = 0.0
-    pseudo_count: Any = 4.0
-    concentration: Any = 3.0
-    rate: Any = 3.0
+    loc: RealLike = 0.0
+    pseudo_count: RealLike = 4.0
+    concentration: RealLike = 3.0
+    rate: RealLike = 3.0
     replan: ReplanRule | None = eqx.field(default=EverySteps(1), converter=as_rule)
 
     def __check_init__(self) -> None:
@@ -69,11 +69,13 @@ class BQL(eqx.Module):
         """
         del key
         shape = table_shape(problem, "BQL")
-        prior = ReturnBelief(*(self._spread(name, shape) for name in ("loc", "pseudo_count", "concentration", "rate")))
+        prior = ReturnBelief(
+            *(self._prior_table(name, shape) for name in ("loc", "pseudo_count", "concentration", "rate"))
+        )
         legal = problem.space.legal
         return prior if legal is None else eqx.tree_at(lambda b: b.loc, prior, jnp.where(legal, prior.loc, -jnp.inf))
 
-    def _spread(self, name: str, shape: tuple[int, ...]) -> Float[Array, "*H S A"]:
+    def _prior_table(self, name: str, shape: tuple[int, ...]) -> Float[Array, "*H S A"]:
         value = jnp.asarray(getattr(self, name), dtype=float)
         if value.ndim > len(shape) or any(
             a not in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)
@@ -81,27 +83,30 @@ class BQL(eqx.Module):
             raise ValueError(f"{name} has shape {value.shape}, expected one that broadcasts to {shape} (pairs)")
         return jnp.broadcast_to(value, shape)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: ReturnBelief, belief: Any = None) -> tuple[Any, Any]:
-        """The policy for the belief in `state`, which stays as it is."""
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: ReturnBelief, belief: object = None
+    ) -> tuple[TablePolicy, ReturnBelief]:
+        """The policy for the belief in `state`, which is unchanged."""
         del problem, belief
         if self.choose == "greedy":
             return GreedyReturn(state), state
         if self.choose == "vpi":
             return MyopicVPI(state), state
         policy = StudentTThompson(state)
-        return policy.hold(key) if self.choose == "held" else policy, state
+        return policy.hold(key) if self.choose == "per_plan" else policy, state
 
     def observe(
-        self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: ReturnBelief, transition: Transitions, weight: Scalar = 1.0
     ) -> ReturnBelief:
         """The belief after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         here, there, over, discount = place_of(problem, transition)
         best = (*there, best_action(state.loc[there]))
-        own, following = (jax.tree.map(lambda table, at=at: table[at], state) for at in (here, best))
-        learnt = _UPDATES[self.update](own, target(jnp.asarray(transition.reward), discount, following, over))
+        # R' is the predictive return of the pair of the largest expected return in the next state.
+        own, next_belief = (jax.tree.map(lambda table, at=at: table[at], state) for at in (here, best))
+        updated = _UPDATES[self.update](own, target(jnp.asarray(transition.reward), discount, next_belief, over))
         return jax.tree.map(
             lambda table, old, new: table.at[here].set(jnp.where(weight == 0, old, new).astype(table.dtype)),
             state,
             own,
-            learnt,
+            updated,
         )

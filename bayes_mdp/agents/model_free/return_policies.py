@@ -1,18 +1,18 @@
 """Policies over a normal-gamma belief about returns: Q-value sampling, myopic value of perfect information, greedy.
 
-Each of them carries the belief, and shows what a person wants to see: `q`, its standard deviation, and `vpi`.
+Each has the belief, `q`, its standard deviation `sd`, and `vpi`.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
 from bayes_mdp.inference.value import ReturnBelief, StudentT, value_of_perfect_information
 from bayes_mdp.inference.value.student_t import standard_cdf, standard_draws, standard_pdf
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning.solution import best_action
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -21,7 +21,7 @@ _NUM_PIECES = 16
 
 
 class _OverReturns(TablePolicy):
-    """What the policies share: a belief [*H S A] about the mean returns, loc -inf where an action is illegal."""
+    """Base of the policies: a belief [*H S A] about the mean returns, loc -inf where an action is illegal."""
 
     belief: ReturnBelief
 
@@ -40,19 +40,19 @@ class _OverReturns(TablePolicy):
         """Myopic value of perfect information."""
         return value_of_perfect_information(self.belief)
 
-    def _here(self, state: Any, step: Any) -> ReturnBelief:
+    def _here(self, state: IntScalar, step: IntScalar) -> ReturnBelief:
         return jax.tree.map(lambda table: lookup(table, 1, state, step), self.belief)
 
 
 class GreedyReturn(_OverReturns):
     """The action of the largest expected return; ties go to the first."""
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action (no random number is used)."""
         del key
         return best_action(self._here(state, step).loc)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """0 for the best action, else -inf."""
         return _certain(action, best_action(self._here(state, step).loc), self.belief.loc.dtype)
 
@@ -60,49 +60,49 @@ class GreedyReturn(_OverReturns):
 class MyopicVPI(_OverReturns):
     """The action of the largest expected return plus value of perfect information; ties go to the first."""
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action (no random number is used)."""
         del key
         return self._best(state, step)
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """0 for the best action, else -inf."""
         return _certain(action, self._best(state, step), self.belief.loc.dtype)
 
-    def _best(self, state: Any, step: Any) -> Int[Array, ""]:
+    def _best(self, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
         belief = self._here(state, step)
         return best_action(belief.loc + value_of_perfect_information(belief))
 
 
 class StudentTThompson(_OverReturns):
-    """The best action of a draw of the mean returns of a state: fresh each step, or held for the whole plan (`hold`).
+    """The best action of a draw of the mean returns of a state: a new draw each step, or one per plan (`hold`).
 
-    Given the object, `act` draws from exp(log_prob): a held policy is deterministic.
+    Given the object, `act` draws from exp(log_prob): with `noise` the policy is deterministic.
 
     Args:
         belief: [*H S A].
-        noise: Float[*H S A], standard Student-t draws that are held, or None: fresh ones each step.
+        noise: Float[*H S A], standard Student-t draws kept for the plan, or None: new ones each step.
     """
 
     noise: Float[Array, "*H S A"] | None = None
 
     def hold(self, key: PRNGKeyArray) -> "StudentTThompson":
-        """The same policy with one draw of every mean return, held from now on."""
+        """The same policy with one draw of every mean return, kept from now on."""
         return StudentTThompson(self.belief, standard_draws(key, self.belief.of_mean().dof))
 
-    def draw(self, key: PRNGKeyArray | None, state: Any, step: Any = 0) -> Float[Array, " A"]:
-        """A draw of the mean returns of a state, or the held one."""
+    def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
+        """A draw of the mean returns of a state, or the kept one."""
         law = self._here(state, step).of_mean()
         if key is None or self.noise is not None:
             return law.loc + law.scale * lookup(self.noise, 1, state, step)
         return law.sample(key)
 
-    def act(self, key: PRNGKeyArray, state: Any, step: Any = 0) -> Int[Array, ""]:
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
         """The best action of the draw; ties go to the first."""
         return best_action(self.draw(key, state, step))
 
-    def log_prob(self, state: Any, action: Any, step: Any = 0) -> Float[Array, ""]:
-        """Log-probability that `action` is the best of a draw. Held: 0 or -inf.
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
+        """Log-probability that `action` is the best of a draw. With `noise`: 0 or -inf.
 
         Quadrature, absolute error of the probability below 1e-5 in float32 and 1e-8 in float64 (concentrations of 1/2
         or more).
@@ -112,11 +112,11 @@ class StudentTThompson(_OverReturns):
         return jnp.log(prob_best_student_t(self._here(state, step).of_mean(), action))
 
 
-def _certain(action: Any, best: Any, dtype: Any) -> Float[Array, ""]:
+def _certain(action: IntScalar, best: IntScalar, dtype: DTypeLike) -> Float[Array, ""]:
     return jnp.where(action == best, 0.0, -jnp.inf).astype(dtype)
 
 
-def prob_best_student_t(law: StudentT, action: Any) -> Float[Array, ""]:
+def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     """P(argmax = action) of independent Student-t numbers [A]: int f_a(x) prod_b P(X_b <= x) dx.
 
     Gauss-Legendre in the arsinh of the own standard draw, on pieces that resolve every factor. Scales are positive; an
@@ -127,13 +127,16 @@ def prob_best_student_t(law: StudentT, action: Any) -> Float[Array, ""]:
     own, dtype = scale * jnp.sqrt(dof), law.loc.dtype
     nodes, weights, kink = (x.astype(dtype) for x in (_NODES, _WEIGHTS, _KINKS))
     decay = (32.0 if dtype == jnp.float64 else 20.0) / dof
+    # Substitution x = loc + own sinh(s): Student-t tails fall exponentially in s, so a short interval holds the mass.
     edge = decay + jnp.log1p(jnp.sqrt(-jnp.expm1(-2.0 * decay)))  # cosh(edge)^-dof: the mass that is left out
     around = jnp.concatenate([-kink[:0:-1], kink])
+    # Every other action's distribution function changes quickly around its own loc: break the interval there.
     kinks = jnp.where(others[:, None], law.loc[:, None] + law.scale[:, None] * around, loc).ravel()
     inner = jnp.where(loc > -jnp.inf, jnp.arcsinh((kinks - loc) / own), 0.0)
     pieces = jnp.concatenate([inner, edge * jnp.linspace(-1.0, 1.0, _NUM_PIECES + 1)])
     edges = jnp.sort(jnp.clip(pieces, -edge, edge))
     half = 0.5 * jnp.diff(edges)[:, None]
+    # Gauss-Legendre nodes of all pieces, [pieces, nodes]; pieces of length 0 have weight 0.
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)
     weight = half * weights * standard_pdf(z, dof) * jnp.sqrt(dof + z * z)
     shift = jnp.where(others, loc - law.loc, 0.0)

@@ -4,13 +4,11 @@
 Q-learning at a fixed temperature and does not say whether it learns from samples (`SoftQ`) or plans (`SoftQMean`).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_value
@@ -19,25 +17,28 @@ from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import RealScalar, Scalar
 from bayes_mdp.mdp.validation import check_fraction
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 _MOST_SWEEPS, _ROUNDINGS = 100_000, 8
+Carry = tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""]]
+"""Of the sweeps: q, its last change, sweeps made."""
 
 
-def soft_max(q: Float[Array, "*rest A"], temperature: Any) -> Float[Array, "*rest"]:
+def soft_max(q: Float[Array, "*rest A"], temperature: Scalar) -> Float[Array, "*rest"]:
     """temperature log sum_a exp(q_a / temperature): from max q to max q + temperature log A."""
     return temperature * jax.nn.logsumexp(q / temperature, axis=-1)
 
 
-def soft_values(model: MeanModel, temperature: Any) -> Float[Array, "H S A"]:
+def soft_values(model: MeanModel, temperature: Scalar) -> Float[Array, "H S A"]:
     """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A)."""
     return model.backward(model.action_values, lambda q: soft_max(q, temperature))
 
 
 def soft_fixed_point(
-    mdp: MDP | SparseMDP, discount: Any, temperature: Any, start: Float[Array, "S A"]
+    mdp: MDP | SparseMDP, discount: RealScalar, temperature: Scalar, start: Float[Array, "S A"]
 ) -> PolicyEvaluation:
     """The fixed point of Q = r + discount E P tau log sum exp(Q / tau), by sweeps from `start`. Traceable.
 
@@ -47,18 +48,20 @@ def soft_fixed_point(
     dtype = mdp.reward.dtype
     discount = jnp.asarray(discount, dtype)
 
-    def goes_on(loop: Any) -> Any:
+    def continues(loop: Carry) -> Bool[Array, ""]:
         q, change, count = loop
         size = jnp.max(jnp.where(jnp.isfinite(q), jnp.abs(q), 0.0))
         return (change > _ROUNDINGS * jnp.finfo(dtype).eps * size) & (count < _MOST_SWEEPS)
 
-    def sweep(loop: Any) -> Any:
+    def sweep(loop: Carry) -> Carry:
         q, _, count = loop
         new = action_values(mdp, soft_max(q, temperature), discount)
         return new, jnp.max(jnp.where(jnp.isfinite(new), jnp.abs(new - q), 0.0)), count + 1
 
+    # A discounted soft backup is a contraction by `discount`, so plain sweeps converge.
     first = (start.astype(dtype), jnp.asarray(jnp.inf, dtype), jnp.int32(0))
-    q, change, count = lax.while_loop(goes_on, sweep, first)
+    q, change, count = lax.while_loop(continues, sweep, first)
+    # Contraction: |q - q*| <= discount / (1 - discount) |last change|.
     gap = change * discount / (1.0 - discount)
     gain = jnp.full((), jnp.nan, dtype)
     return PolicyEvaluation(q, soft_max(q, temperature), gain, count < _MOST_SWEEPS, count, gap)
@@ -85,7 +88,7 @@ class BoltzmannQ(TabularQ):
         check_value("initial_q", self.initial_q)
 
     @property
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q
 
@@ -103,8 +106,8 @@ class SoftQ(BoltzmannQ):
     Args:
         temperature: tau, in units of the reward; .05 in [KL21].
         learning_rate: in [0, 1].
-        initial_q: every entry at first.
-        replan: when the policy takes up what was learnt; every step by default. Under `Episodic` "episode" gives the
+        initial_q: initial value of every entry.
+        replan: when the policy is updated; every step by default. Under `Episodic` "episode" gives the
             same behaviour (a table has a row for every step) and runs faster.
 
     Raises:
@@ -133,16 +136,16 @@ class SoftQMean(eqx.Module):
     def __check_init__(self) -> None:
         check_above_zero("temperature", self.temperature)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean.
 
         Raises:
-            TypeError: as said.
+            TypeError: no mean.
         """
         require_ability(belief, CanMean, "SoftQMean")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "S A"] | None:
-        """Under `Discounted` the values at first, for a warm start; None under `Episodic`.
+        """Under `Discounted` the initial values, for a warm start; None under `Episodic`.
 
         Raises:
             ValueError: another objective.
@@ -157,7 +160,7 @@ class SoftQMean(eqx.Module):
         return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Any, belief: CanMean
+        self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "S A"] | None, belief: CanMean
     ) -> tuple[Boltzmann, Float[Array, "S A"] | None]:
         """The Boltzmann policy of the soft values. No random number is used.
 
@@ -170,5 +173,6 @@ class SoftQMean(eqx.Module):
         if not isinstance(objective, Discounted):
             q = soft_values(mean_model(belief, objective, "SoftQMean"), self.temperature)
             return Boltzmann(q, self.temperature, legal), None
+        assert state is not None  # `init` gives it
         q = soft_fixed_point(belief.mean_mdp(), objective.discount, self.temperature, state).q
         return Boltzmann(q, self.temperature, legal), q

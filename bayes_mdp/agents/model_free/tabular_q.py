@@ -1,4 +1,4 @@
-"""Q-learning with a table of values (Watkins 1989), and its variants: one update, three parts that vary.
+"""Q-learning with a table of values (Watkins 1989), and its variants: one update with three variable parts.
 
     q(s, a) <- q(s, a) + alpha (r + b + discount v(s') - q(s, a)),   q = `initial value` at first
 
@@ -8,12 +8,11 @@ target of step h is taken from step h + 1, and nothing follows step H.
 
 [OIM08] Szita and Lorincz, *The Many Faces of Optimism*, ICML 2008, compares most of them. The exact forms of IEQL+
 (Meuleau and Bourgine 1999) and of the variance- and error-bonus methods were not available: they are reconstructed, and
-no fidelity to the originals is claimed.
+results may differ from the originals.
 """
 
 import abc
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,8 +29,9 @@ from bayes_mdp.agents.common.optimism_terms import (
     warn_of_lost_optimism,
 )
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
-from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
+from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, Numbers, Scalar
 from bayes_mdp.mdp.validation import (
     check_fraction,
     check_not_negative,
@@ -43,37 +43,39 @@ from bayes_mdp.mdp.validation import (
 Table = Float[Array, "*H S A"]
 
 
-def bellman_target(place: Place, q: Table, reward: Any, value: Callable[[Any], Any] = jnp.max) -> Float[Array, ""]:
+def bellman_target(
+    place: Place, q: Table, reward: Scalar, value: Callable[[Float[Array, " A"]], Float[Array, ""]] = jnp.max
+) -> Float[Array, ""]:
     """reward + discount v(s'), 0 in place of v(s') where nothing follows; `value` makes v(s') of the row q(s', .)."""
     return reward + place.discount * jnp.where(place.over, 0.0, value(q[place.there]))
 
 
-def check_half_life(value: Any, what: str) -> None:
+def check_half_life(value: object, what: str) -> None:
     """Raise a ValueError unless it is greater than zero (infinity: `what` stays)."""
     check_that("half_life", value, lambda x: x > 0, f"a number greater than zero (infinity: {what} stays)")
 
 
 class TabularQ(eqx.Module):
-    """Base of the methods whose state is the table alone: learning rate, initial value and policy are theirs."""
+    """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy."""
 
     learning_rate: eqx.AbstractVar[float | Array]
     replan: eqx.AbstractVar[ReplanRule | None]
 
     @property
     @abc.abstractmethod
-    def first_value(self) -> Any:
-        """Every entry of the table at first."""
+    def first_value(self) -> Scalar:
+        """Initial value of every entry."""
 
     @abc.abstractmethod
-    def policy(self, q: Table) -> Any:
-        """How the table is acted on."""
+    def policy(self, q: Table) -> TablePolicy:
+        """The policy for a table."""
 
     def state_value(self, q: Float[Array, " A"]) -> Float[Array, ""]:
         """v(s') of the target, from the row of the table: its maximum."""
         return jnp.max(q)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Table:
-        """The table at first, -inf where an action is illegal.
+        """The initial table, -inf where an action is illegal.
 
         Raises:
             ValueError: the objective is the average reward, for which this rule is not defined.
@@ -85,12 +87,14 @@ class TabularQ(eqx.Module):
     def _name(self) -> str:
         return type(self).__name__
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Table, belief: Any = None) -> tuple[Any, Table]:
-        """The policy of the table, which stays as it is."""
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Table, belief: object = None
+    ) -> tuple[TablePolicy, Table]:
+        """The policy of the table, which is unchanged."""
         del key, problem, belief
         return self.policy(state), state
 
-    def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Any = 1.0) -> Table:
+    def observe(self, problem: Problem, state: Table, transition: Transitions, weight: Scalar = 1.0) -> Table:
         """The table after one transition; unchanged where `weight` is 0."""
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
@@ -103,8 +107,8 @@ class EpsilonGreedyQ(TabularQ):
     Args:
         learning_rate: in [0, 1].
         epsilon: in [0, 1].
-        initial_q: every entry at first; optimistic where it is large.
-        replan: when the policy takes up what was learnt; every step by default.
+        initial_q: initial value of every entry; optimistic where it is large.
+        replan: when the policy is updated; every step by default.
 
     Raises:
         ValueError: a number outside its range.
@@ -121,7 +125,7 @@ class EpsilonGreedyQ(TabularQ):
         check_value("initial_q", self.initial_q)
 
     @property
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q
 
@@ -135,7 +139,7 @@ class EpsilonGreedyQ(TabularQ):
 
 
 class TimedTable(eqx.Module):
-    """The state of `AnnealedQ`: q [*H S A] (-inf: illegal), and the steps seen."""
+    """The state of `AnnealedQ`: q [*H S A] (-inf: illegal), and the number of steps."""
 
     q: Table
     time: Float[Array, ""]
@@ -146,7 +150,7 @@ class AnnealedQ(eqx.Module):
 
     Args:
         learning_rate, initial_q, replan: as in `EpsilonGreedyQ`.
-        epsilon: at first, in [0, 1].
+        epsilon: initial value, in [0, 1].
         half_life: steps in which epsilon halves; infinity: it stays.
 
     Raises:
@@ -172,13 +176,13 @@ class AnnealedQ(eqx.Module):
         return TimedTable(self._table.init(key, problem), jnp.zeros(()))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: TimedTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: TimedTable, belief: object = None
     ) -> tuple[EpsilonGreedy, TimedTable]:
         """Epsilon-greedy for the table."""
         del key, problem, belief
         return EpsilonGreedy(state.q, self.epsilon * 2.0 ** (-state.time / self.half_life)), state
 
-    def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Any = 1.0) -> TimedTable:
+    def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Scalar = 1.0) -> TimedTable:
         """The table after one step of Q-learning; unchanged where `weight` is 0."""
         q = self._table.observe(problem, state.q, transition, weight)
         return TimedTable(q, state.time + (jnp.asarray(weight) != 0))
@@ -191,7 +195,7 @@ class OptimisticQ(TabularQ):
         v_max: the first value of every entry, units of the return: R_max / (1 - discount), or R_max H under
             `Episodic(H)`, is exceeded by no return.
         learning_rate: in [0, 1].
-        replan: when the policy takes up what was learnt; every step by default.
+        replan: when the policy is updated; every step by default.
 
     Raises:
         ValueError: a number outside its range.
@@ -206,7 +210,7 @@ class OptimisticQ(TabularQ):
         check_value("v_max", self.v_max)
 
     @property
-    def first_value(self) -> Any:
+    def first_value(self) -> Scalar:
         """`v_max`."""
         return self.v_max
 
@@ -219,7 +223,7 @@ class OptimisticQ(TabularQ):
         warn_of_lost_optimism("v_max", self.v_max, max_reward)
 
 
-def local_uncertainty(visits: Any, *, theta: Any, sigma_max: Any, horizon: Any) -> Any:
+def local_uncertainty(visits: Numbers, *, theta: Scalar, sigma_max: Scalar, horizon: Scalar) -> Float[Array, "..."]:
     """d0 = z sigma_max / (horizon sqrt(n)), z the upper theta / 2 quantile of a standard normal law.
 
     Args:
@@ -242,7 +246,7 @@ class IEQLPlus(eqx.Module):
     """IEQL+, interval estimation with Q-learning (Meuleau and Bourgine 1999), as far as it can be reconstructed.
 
     Greedy Q-learning with the bonus d0 = `local_uncertainty` at the n-th visit and alpha = learning_rate /
-    n^rate_power. Under `Episodic(H)` H stands where 1 / (1 - discount) does.
+    n^rate_power. Under `Episodic(H)` H replaces 1 / (1 - discount).
 
     Args:
         theta: level of the interval; smaller explores more.
@@ -251,7 +255,7 @@ class IEQLPlus(eqx.Module):
         learning_rate: of the first visit, in [0, 1].
         rate_power: 0: the rate is constant; 1 with a `learning_rate` of 1: it is 1 / n.
         initial_value: of every entry; None: max_reward / (1 - discount) + z sigma_max, where every d0 is that of n = 1.
-        replan: when the policy takes up what was learnt; every step by default.
+        replan: when the policy is updated; every step by default.
 
     Raises:
         ValueError: a number outside its range.
@@ -284,7 +288,7 @@ class IEQLPlus(eqx.Module):
         """Warn where optimism is lost: `max_reward` below the largest reward of one step."""
         warn_of_lost_optimism("max_reward", self.max_reward, max_reward)
 
-    def _uncertainty(self, objective: Objective, visits: Any) -> Any:
+    def _uncertainty(self, objective: Objective, visits: Numbers) -> Float[Array, "..."]:
         horizon = effective_horizon(objective, "IEQLPlus")
         widest = (self.max_reward - self.min_reward) * horizon
         sigma_max = widest if self.sigma_max is None else self.sigma_max
@@ -303,20 +307,20 @@ class IEQLPlus(eqx.Module):
         return UpperTable(first_table(problem, value, "IEQLPlus"), jnp.zeros(table_shape(problem, "IEQLPlus")))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: UpperTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: UpperTable, belief: object = None
     ) -> tuple[Greedy, UpperTable]:
         """Greedy for the upper values."""
         del key, problem, belief
         return Greedy(state.q), state
 
-    def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Any = 1.0) -> UpperTable:
+    def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Scalar = 1.0) -> UpperTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
+        place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
         visits = state.visits[place.here] + 1.0
         upper = jnp.asarray(transition.reward) + self._uncertainty(problem.objective, visits)
         rate = self.learning_rate / visits**self.rate_power
-        q = moved_towards(state.q, place.here, bellman_target(place, state.q, upper), rate, seen)
-        return UpperTable(q, state.visits.at[place.here].add(seen))
+        q = moved_towards(state.q, place.here, bellman_target(place, state.q, upper), rate, counted)
+        return UpperTable(q, state.visits.at[place.here].add(counted))
 
 
 class BonusTables(eqx.Module):
@@ -326,8 +330,8 @@ class BonusTables(eqx.Module):
         q: Q_r, of the rewards; -inf where an action is illegal.
         bonus_q: Q_e, of the bonuses; zero where an action is illegal.
         visits: n.
-        mean, squares: of the targets seen, mean and sum of squared deviations; None where no bonus needs them.
-        time: steps seen.
+        mean, squares: of the targets, mean and sum of squared deviations; None where the bonus does not need them.
+        time: number of steps.
     """
 
     q: Table
@@ -341,8 +345,8 @@ class BonusTables(eqx.Module):
 class BonusQ(eqx.Module):
     """Base of the two bonus methods: Q-learning twice, Q_r of the rewards and Q_e of a bonus of every step.
 
-    Actions are greedy for Q_r + kappa Q_e, kappa = scale 2^(-t / half_life) after t steps; one discount and one
-    learning rate serve both tables. The form of the bonus, the schedule and the first values are ours.
+    Actions are greedy for Q_r + kappa Q_e, kappa = scale 2^(-t / half_life) after t steps; both tables have the same
+    discount and learning rate. The form of the bonus, the schedule and the first values are ours.
     """
 
     scale: float | Array = 1.0
@@ -365,15 +369,15 @@ class BonusQ(eqx.Module):
         """Whether the bonus needs mean and variance of the targets."""
 
     @abc.abstractmethod
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The bonus of a pair; `state` has counted the visit, and holds q as it was before `new_q`."""
 
-    def kappa(self, time: Any) -> Any:
+    def kappa(self, time: Scalar) -> Scalar:
         """scale 2^(-time / half_life)."""
         return self.scale * 2.0 ** (-time / self.half_life)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
-        """The tables at first.
+        """The initial tables.
 
         Raises:
             ValueError: the objective is the average reward, for which this rule is not defined.
@@ -387,7 +391,7 @@ class BonusQ(eqx.Module):
         return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, *moments, jnp.zeros(()))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: BonusTables, belief: object = None
     ) -> tuple[Greedy, BonusTables]:
         """Greedy for Q_r + kappa Q_e."""
         del key, problem, belief
@@ -398,29 +402,31 @@ class BonusQ(eqx.Module):
         del problem
         return Greedy(state.q)
 
-    def observe(self, problem: Problem, state: BonusTables, transition: Transitions, weight: Any = 1.0) -> BonusTables:
+    def observe(
+        self, problem: Problem, state: BonusTables, transition: Transitions, weight: Scalar = 1.0
+    ) -> BonusTables:
         """The tables after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        place, seen = place_of(problem, transition), jnp.asarray(weight) != 0
+        place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
         target = bellman_target(place, state.q, jnp.asarray(transition.reward))
-        q = moved_towards(state.q, place.here, target, self.learning_rate, seen)
-        # The bonus of this step may depend on the change of Q_r, so Q_e learns second.
-        counted = _count_target(state, place, target, seen)
-        bonus = self.bonus(counted, place.here, q[place.here])
+        q = moved_towards(state.q, place.here, target, self.learning_rate, counted)
+        # The bonus of this step may depend on the change of Q_r, so Q_e is updated second.
+        after = _count_target(state, place, target, counted)
+        bonus = self.bonus(after, place.here, q[place.here])
         target = bellman_target(place, state.bonus_q, bonus)
-        bonus_q = moved_towards(state.bonus_q, place.here, target, self.learning_rate, seen)
-        return eqx.tree_at(lambda x: (x.q, x.bonus_q), counted, (q, bonus_q))
+        bonus_q = moved_towards(state.bonus_q, place.here, target, self.learning_rate, counted)
+        return eqx.tree_at(lambda x: (x.q, x.bonus_q), after, (q, bonus_q))
 
 
-def _count_target(state: BonusTables, place: Place, target: Any, seen: Any) -> BonusTables:
-    """Visits, time and moments of the targets (Welford) with one more target, where it was seen."""
-    visits = state.visits.at[place.here].add(seen)
+def _count_target(state: BonusTables, place: Place, target: Scalar, counted: BoolScalar) -> BonusTables:
+    """Visits, time and moments of the targets (Welford) with one more target, where `counted`."""
+    visits = state.visits.at[place.here].add(counted)
     mean, squares = state.mean, state.squares
     if mean is not None and squares is not None:
-        step = jnp.where(seen, target - mean[place.here], 0.0)
+        step = jnp.where(counted, target - mean[place.here], 0.0)
         mean = mean.at[place.here].add(step / jnp.maximum(visits[place.here], 1.0))
-        after = jnp.where(seen, target - mean[place.here], 0.0)
+        after = jnp.where(counted, target - mean[place.here], 0.0)
         squares = squares.at[place.here].add(step * after)
-    return BonusTables(state.q, state.bonus_q, visits, mean, squares, state.time + seen)
+    return BonusTables(state.q, state.bonus_q, visits, mean, squares, state.time + counted)
 
 
 class VarianceBonusQ(BonusQ):
@@ -429,14 +435,14 @@ class VarianceBonusQ(BonusQ):
     M2 is the sum of squared deviations of the n targets of the pair, so that b^2 is about the variance of their mean.
 
     Args:
-        scale: kappa at first.
-        prior_sd: standard deviation of a target before any was seen; without it a pair whose first targets are equal
+        scale: initial kappa.
+        prior_sd: prior standard deviation of a target; without it a pair whose first targets are equal
             is never tried again.
         half_life: steps in which kappa halves; infinity: it stays.
-        initial_bonus: Q_e at first.
+        initial_bonus: initial Q_e.
         learning_rate: of both tables, in [0, 1].
-        initial_q: Q_r at first.
-        replan: when the policy takes up what was learnt; every step by default.
+        initial_q: initial Q_r.
+        replan: when the policy is updated; every step by default.
 
     Raises:
         ValueError: a number outside its range.
@@ -452,7 +458,7 @@ class VarianceBonusQ(BonusQ):
         """Yes: M2."""
         return True
 
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """sqrt(prior_sd^2 + M2) / n."""
         del new_q
         assert state.squares is not None
@@ -474,6 +480,6 @@ class ErrorBonusQ(BonusQ):
         """No."""
         return False
 
-    def bonus(self, state: BonusTables, here: tuple[Any, ...], new_q: Any) -> Float[Array, ""]:
+    def bonus(self, state: BonusTables, here: Index, new_q: Scalar) -> Float[Array, ""]:
         """The size of the last change of Q_r."""
         return jnp.abs(new_q - state.q[here])

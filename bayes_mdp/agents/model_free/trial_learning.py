@@ -1,29 +1,30 @@
-"""SARSA(lambda) and TD-BMA: tables of values learnt from whole trials, swept backwards ([TDBMA10]).
+"""SARSA(lambda) and TD-BMA: tables of values learnt from whole trials in backward sweeps ([TDBMA10]).
 
 [TDBMA10] Downey and Sanner, *Temporal Difference Bayesian Model Averaging*, ICML 2010. A trial is a sequence of steps
-that ends where the episode ends or is cut after `trial_steps`. Only then anything is learnt: one sweep from the last
-step to the first. The policy is epsilon-greedy for the table and so stays the same for the length of a trial.
+that ends where the episode ends or is cut after `trial_steps`. Learning happens only then: one sweep from the last
+step to the first. The policy is epsilon-greedy for the table, hence the same during a trial.
 """
 
 import abc
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, moved_towards, place_of
 from bayes_mdp.agents.common.optimism_terms import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_fraction
 
 
 class Tables(eqx.Module):
-    """What is learnt. R stands for [*H S], or for the rows of a hash table.
+    """What is learnt. R: the axes [*H S], or the rows of a hash table.
 
     Args:
         q: Float[R A], values.
@@ -34,37 +35,47 @@ class Tables(eqx.Module):
     statistics: Float[Array, "*R A 3"] | None = None
 
 
+Carry = tuple[Tables, Float[Array, ""], Float[Array, ""], Bool[Array, ""]]
+"""Of a sweep: the tables, R_{t+1}, Q(s_{t+1}, a_{t+1}), whether no step of the trial has been met yet."""
+SweepInput = tuple[Index, Float[Array, ""], Bool[Array, ""], Float[Array, ""], Float[Array, ""], Float[Array, ""]]
+"""Of a step: its pair, reward, whether nothing follows, the value beyond, Q of the pair before the sweep, weight."""
+
+
+Weights = RealLike | Bool[Array, " T"]
+"""Of the steps of a trial: one number for all, or one for each; false or 0 after its end."""
+
+
 class Step(NamedTuple):
-    """A step of a trial, as the sweep meets it.
+    """A step of a trial, as the sweep visits it.
 
     Args:
         here: index of its pair in the tables.
         reward: r_{t+1}.
         discount: the factor of what follows.
-        following: Q(s_{t+1}, a_{t+1}).
+        next_value: Q(s_{t+1}, a_{t+1}).
         ret: R_{t+1}, the return that the sweep found at the step after it.
-        last: nothing follows that the sweep has seen: `following` is then worth what is beyond (0 beyond an end).
+        last: the sweep has visited no later step: `next_value` is then the value beyond the trial (0 beyond an end).
     """
 
-    here: tuple[Any, ...]
-    reward: Any
-    discount: Any
-    following: Any
-    ret: Any
-    last: Any
+    here: Index
+    reward: Scalar
+    discount: Scalar
+    next_value: Scalar
+    ret: Scalar
+    last: BoolScalar
 
 
 class Swept(NamedTuple):
     """After a step of the sweep: tables, R_t, the new Q(s_t, a_t), the weight of R_{t+1} against Q (lambda)."""
 
     tables: Tables
-    ret: Any
-    value: Any
-    trace_decay: Any
+    ret: Float[Array, ""]
+    value: Float[Array, ""]
+    trace_decay: Scalar
 
 
 class Trial(eqx.Module):
-    """The steps of a trial so far, kept until it ends; what lies beyond `length` is of no account.
+    """The steps of a trial so far, kept until it ends; entries beyond `length` are not used.
 
     Args:
         steps: Transitions[T].
@@ -76,10 +87,10 @@ class Trial(eqx.Module):
 
 
 class EpisodeLearnerState(eqx.Module):
-    """What a trial learner carries.
+    """The state of a trial learner.
 
     Args:
-        tables: what it has learnt.
+        tables: what was learnt.
         trial: the trial in progress.
     """
 
@@ -89,7 +100,7 @@ class EpisodeLearnerState(eqx.Module):
 
 @runtime_checkable
 class LearnsFromEpisodes(Protocol):
-    """Learns from whole trials: the experiments may hand them over at once, or sweep by themselves."""
+    """Learns from whole trials: runs may pass a whole trial, or sweep by themselves."""
 
     @property
     def trial_steps(self) -> int:
@@ -102,20 +113,30 @@ class LearnsFromEpisodes(Protocol):
         ...
 
     def tables(self, problem: Problem) -> Tables:
-        """The tables at first."""
+        """The initial tables."""
         ...
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
-        """One step of a sweep; where `weight` is 0 the tables stay as they are."""
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
+        """One step of a sweep; where `weight` is 0 the tables are unchanged."""
         ...
 
-    def observe_trial(self, problem: Problem, state: Any, trial: Transitions, weight: Any = 1.0) -> Any:
+    def observe_trial(
+        self,
+        problem: Problem,
+        state: EpisodeLearnerState,
+        trial: Transitions,
+        weight: Weights = 1.0,
+    ) -> EpisodeLearnerState:
         """The state after a whole trial; `weight` is 0 from its end on."""
         ...
 
 
 def sweep(
-    agent: "EpisodeLearner", problem: Problem, tables: Tables, trial: Transitions, weight: Any = 1.0
+    agent: "EpisodeLearner",
+    problem: Problem,
+    tables: Tables,
+    trial: Transitions,
+    weight: Weights = 1.0,
 ) -> tuple[Tables, Float[Array, " T"], Float[Array, " T"]]:
     """One backward sweep over a trial ([TDBMA10] Algorithms 2 and 3). Traceable.
 
@@ -132,24 +153,26 @@ def sweep(
     """
     place = place_of(problem, trial)
     weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
-    held = tables.q[place.here]  # Q during the trial, for frozen sweeps
+    before = tables.q[place.here]  # Q during the trial, for frozen sweeps
     beyond = agent.beyond(tables.q, place)
     reward = jnp.asarray(trial.reward, tables.q.dtype)
     nothing = jnp.zeros((), tables.q.dtype)
 
-    def back(loop: Any, x: Any) -> tuple[Any, tuple[Any, Any]]:
-        tables, ret, following, last = loop
-        here, reward, over, beyond, held, weight = x
-        following = jnp.where(last, jnp.where(over, 0.0, beyond), following)
-        swept = agent.sweep_step(tables, Step(here, reward, place.discount, following, ret, last), weight)
+    def back(loop: Carry, x: SweepInput) -> tuple[Carry, tuple[Float[Array, ""], Float[Array, ""]]]:
+        tables, ret, next_value, last = loop
+        here, reward, over, beyond, before, weight = x
+        # The last step of the trial bootstraps from what is beyond it; earlier ones from the step after them.
+        next_value = jnp.where(last, jnp.where(over, 0.0, beyond), next_value)
+        swept = agent.sweep_step(tables, Step(here, reward, place.discount, next_value, ret, last), weight)
+        # Steps of weight 0 are after the end of the trial: the sweep passes over them.
         live = weight != 0
         ret = jnp.where(live, swept.ret, ret)
-        following = jnp.where(live, held if agent.frozen else swept.value, following)
+        next_value = jnp.where(live, before if agent.frozen else swept.value, next_value)
         kept = jnp.where(live, swept.ret, jnp.nan), jnp.where(live & ~last, swept.trace_decay, jnp.nan)
-        return (swept.tables, ret, following, last & ~live), kept
+        return (swept.tables, ret, next_value, last & ~live), kept
 
     over = jnp.broadcast_to(place.over, weight.shape)
-    steps = (place.here, reward, over, beyond, held, weight)
+    steps = (place.here, reward, over, beyond, before, weight)
     loop, (returns, decays) = lax.scan(back, (tables, nothing, nothing, jnp.bool_(True)), steps, reverse=True)
     return loop[0], returns, decays
 
@@ -179,11 +202,11 @@ class EpisodeLearner(eqx.Module):
         """Whether the tables hold statistics of returns."""
 
     @abc.abstractmethod
-    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """The weight lambda of the Monte-Carlo estimate `q_mc` against `q_td`, from the statistics of the pair."""
 
     def tables(self, problem: Problem) -> Tables:
-        """The tables at first; q is -inf where an action is illegal.
+        """The initial tables; q is -inf where an action is illegal.
 
         Raises:
             ValueError: the objective is the average reward, for which returns are not defined.
@@ -192,7 +215,7 @@ class EpisodeLearner(eqx.Module):
         return Tables(q, jnp.zeros((*q.shape, 3), q.dtype) if self.keeps_statistics else None)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> EpisodeLearnerState:
-        """Tables, and room for a trial.
+        """Initial tables, and an empty buffer for a trial.
 
         Raises:
             ValueError: the objective is the average reward, for which returns are not defined.
@@ -206,21 +229,22 @@ class EpisodeLearner(eqx.Module):
         )
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: EpisodeLearnerState, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: EpisodeLearnerState, belief: object = None
     ) -> tuple[EpsilonGreedy, EpisodeLearnerState]:
         """Epsilon-greedy for the table."""
         del key, problem, belief
         return EpsilonGreedy(state.tables.q, self.epsilon), state
 
-    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Any:
-        """What is taken to be worth the rest of a trial that was cut and did not end."""
+    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Float[Array, "..."]:
+        """The value assumed for the rest of a trial that was cut and did not end."""
         return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Any = 1.0) -> Swept:
-        """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables stay as they are."""
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
+        """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables are unchanged."""
         here, statistics = step.here, tables.statistics
         entry = None if statistics is None else statistics[here]
-        q_td = step.reward + step.discount * step.following
+        # One-step bootstrapped target, Monte Carlo target, and their lambda-weighted mean.
+        q_td = step.reward + step.discount * step.next_value
         q_mc = step.reward + step.discount * step.ret
         decay = self.trace_decay_at(entry, q_mc, q_td)
         ret = jnp.where(step.last, q_td, q_td + decay * (q_mc - q_td))
@@ -228,22 +252,26 @@ class EpisodeLearner(eqx.Module):
         value = old + self.learning_rate * (ret - old)
         q = moved_towards(tables.q, here, ret, self.learning_rate, weight)
         if statistics is not None and entry is not None:
-            statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _seen(entry, ret), entry))
+            statistics = statistics.at[here].set(jnp.where(jnp.asarray(weight) != 0, _one_more(entry, ret), entry))
         return Swept(Tables(q, statistics), ret, value, decay)
 
     def observe_trial(
-        self, problem: Problem, state: EpisodeLearnerState, trial: Transitions, weight: Any = 1.0
+        self,
+        problem: Problem,
+        state: EpisodeLearnerState,
+        trial: Transitions,
+        weight: Weights = 1.0,
     ) -> EpisodeLearnerState:
         """The state after a whole trial; `weight` is 0 from its end on."""
         return EpisodeLearnerState(sweep(self, problem, state.tables, trial, weight)[0], state.trial)
 
     def observe(
-        self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: EpisodeLearnerState, transition: Transitions, weight: Scalar = 1.0
     ) -> EpisodeLearnerState:
-        """The state after one transition: it is kept, and where the trial ends with it the sweep is made."""
+        """The state after one transition: it is stored, and the sweep is made where it ends the trial."""
         kept, live = state.trial, jnp.asarray(weight) != 0
         size = kept.steps.state.shape[0]
-        at = jnp.where(live, kept.length, size)  # beyond the room: dropped
+        at = jnp.where(live, kept.length, size)  # beyond the buffer: dropped
         new = jax.tree.map(lambda x, column: jnp.asarray(x, column.dtype), _whole(transition), kept.steps)
         steps = jax.tree.map(lambda column, x: column.at[at].set(x, mode="drop"), kept.steps, new)
         length = kept.length + live
@@ -261,14 +289,14 @@ class EpisodeLearner(eqx.Module):
 
 
 def _whole(transition: Transitions) -> Transitions:
-    """The fields that a trial keeps, whether they are given or not."""
+    """The fields that a trial stores; missing ones are filled in."""
     no = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
     step = jnp.zeros((), jnp.int32) if transition.step is None else transition.step
     fields = (transition.state, transition.action, transition.reward, transition.next_state)
     return Transitions(*fields, no, None, step)
 
 
-def _seen(entry: Float[Array, " 3"], ret: Any) -> Float[Array, " 3"]:
+def _one_more(entry: Float[Array, " 3"], ret: Scalar) -> Float[Array, " 3"]:
     """Count, mean and sum of squared deviations after one more return (Welford)."""
     count = entry[0] + 1.0
     gap = ret - entry[1]
@@ -284,20 +312,20 @@ class SarsaLambda(EpisodeLearner):
         R_t = r_{t+1} + discount ((1 - lambda) Q(s_{t+1}, a_{t+1}) + lambda R_{t+1}),
 
     and Q(s_t, a_t) moves by learning_rate (R_t - Q(s_t, a_t)). lambda = 0: TD; 1: Monte Carlo. Actions are
-    epsilon-greedy; what was learnt is taken up after each trial. Under `Episodic(H)` a trial is an episode and the
+    epsilon-greedy; the policy is updated after each trial. Under `Episodic(H)` a trial is an episode and the
     table has a row for every step.
 
     Args:
         trace_decay: lambda, in [0, 1].
         learning_rate: in [0, 1].
         epsilon: in [0, 1].
-        initial_q: every entry at first.
-        frozen: False, as printed: Q(s_{t+1}, a_{t+1}) is what the same sweep has just made of it. True: it is Q as it
+        initial_q: initial value of every entry.
+        frozen: False, as printed: Q(s_{t+1}, a_{t+1}) is its value after the same sweep. True: it is Q as it
             was during the trial, and R_t the true lambda-return; each step still moves from the present entry.
-        bootstrap: a trial that is cut (by `trial_steps`, or truncated) and does not end: False, as printed, nothing is
-            worth anything beyond; True: max_a Q(s_{T+1}, a) is.
+        bootstrap: a trial that is cut (by `trial_steps`, or truncated) and does not end: False, as printed: the value
+            beyond it is 0; True: max_a Q(s_{T+1}, a).
         trial_steps: a trial is cut after so many steps (not under `Episodic`).
-        replan: when the policy takes up what was learnt; nothing is learnt inside a trial.
+        replan: when the policy is updated; nothing is learnt inside a trial.
 
     Raises:
         ValueError, TypeError: a number outside its range.
@@ -313,13 +341,15 @@ class SarsaLambda(EpisodeLearner):
         """No."""
         return False
 
-    def trace_decay_at(self, statistics: Any, q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Scalar:
         """lambda, the same everywhere."""
         del statistics, q_mc, q_td
-        return self.trace_decay  # pyright: ignore[reportReturnType]
+        return self.trace_decay
 
 
-def weight(q_mc: Any, q_td: Any, mean: Any, variance: Any, count: Any) -> Float[Array, "*shape"]:
+def weight(
+    q_mc: RealLike, q_td: RealLike, mean: RealLike, variance: RealLike, count: RealLike
+) -> Float[Array, "*shape"]:
     """The posterior probability of the Monte-Carlo estimate against the bootstrapped one ([TDBMA10] equation 14).
 
     lambda = f(q_mc)^N / (f(q_mc)^N + f(q_td)^N), f the density of a normal law with this mean and variance. It is
@@ -327,8 +357,8 @@ def weight(q_mc: Any, q_td: Any, mean: Any, variance: Any, count: Any) -> Float[
 
     Args:
         q_mc, q_td: the two estimates of a return.
-        mean, variance: of the returns seen before; the variance may be infinite (nothing is known) or 0.
-        count: N, how many were seen.
+        mean, variance: of the earlier returns; the variance may be infinite (nothing is known) or 0.
+        count: N, their number.
 
     Returns:
         In [0, 1]. 1/2 where N = 0, where the variance is infinite and where both are as near to the mean; with
@@ -349,9 +379,9 @@ class TDBMA(EpisodeLearner):
     """TD-BMA (Downey and Sanner 2010, Algorithm 3): a backward sweep over each trial with a lambda for every step.
 
     lambda of a step is the posterior probability (`weight`) that its return is better predicted by the return R_{t+1}
-    that followed than by Q(s_{t+1}, a_{t+1}), under a normal law fitted to the returns that were seen from the pair
-    before (count, mean and variance of every pair are learnt in the same sweep; fewer than two returns: 1/2). The rest
-    is `SarsaLambda`, of which this is the version without a lambda to tune.
+    that followed than by Q(s_{t+1}, a_{t+1}), under a normal law fitted to the earlier returns of the pair (count, mean
+    and variance of every pair are learnt in the same sweep; fewer than two returns: 1/2). The rest is `SarsaLambda`, of
+    which this is the version without a lambda to tune.
 
     Args:
         learning_rate, epsilon, initial_q, frozen, bootstrap, trial_steps, replan: as in `SarsaLambda`.
@@ -365,8 +395,9 @@ class TDBMA(EpisodeLearner):
         """Yes."""
         return True
 
-    def trace_decay_at(self, statistics: Float[Array, " 3"], q_mc: Any, q_td: Any) -> Float[Array, ""]:
+    def trace_decay_at(self, statistics: Float[Array, " 3"] | None, q_mc: Scalar, q_td: Scalar) -> Float[Array, ""]:
         """`weight`, from the returns of the pair so far."""
+        assert statistics is not None
         count, mean, squares = (statistics[..., i] for i in range(3))
         variance = jnp.where(count > 1, squares / jnp.maximum(count, 1.0), jnp.inf)
         return weight(q_mc, q_td, mean, variance, count)

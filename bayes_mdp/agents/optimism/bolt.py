@@ -3,12 +3,10 @@
 Araya-Lopez, Thomas and Buffet, *Near-Optimal BRL using Optimistic Local Transitions*, ICML 2012.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jax import lax, nn
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.optimism_terms import (
@@ -20,48 +18,56 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import discount_of
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_finite, check_not_negative, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
-_MOST_ROUNDS = 50  # of plan and successors in turn; a handful is usual
+Successors = Int[Array, "S A"]
+Support = Bool[AnyArray, "*H S A O"] | None
+"""The possible outcomes of every pair; None: all."""
+Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
+"""Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""
+_MOST_ROUNDS = 50  # of planning and choosing successors; a handful is usual
 
 
-def imagined_share(spread: Pairs, eta: Any) -> Pairs:
+def imagined_share(variance_factor: Pairs, eta: Scalar) -> Pairs:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
-    ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `spread` is 1 / (c0 + 1).
+    ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `variance_factor` is 1 / (c0 + 1).
     """
-    return eta * spread / (1.0 - spread + eta * spread)
+    # c0 = (1 - f) / f: multiplied through by f, so that f = 0 (c0 infinite) gives 0.
+    return eta * variance_factor / (1.0 - variance_factor + eta * variance_factor)
 
 
 def episodic_values(
-    model: MeanModel, share: Pairs, *, support: Any = None, ends: bool = False
+    model: MeanModel, share: Pairs, *, support: Support = None, ends: bool = False
 ) -> Float[Array, "H S A"]:
-    """q of every step: r + max_s* ptilde . v, every pair with the imaginary successor s* that suits it best.
+    """q of every step: r + max_s* ptilde . v, s* the imaginary successor of the largest value.
 
-    The best s* is the possible one of the largest value, so one maximum serves where the paper tries every successor.
+    The paper tries every successor; one maximum over the possible ones gives the same.
 
     Args:
         model: the mean model.
         share: as `imagined_share` gives it, [*H S A].
         support: Bool[*H S A O], the possible outcomes; None: all states and, where `ends`, the end.
-        ends: whether episodes can end; the end is worth nothing and is a successor like any other.
+        ends: whether episodes can end; the end is then a possible successor of value 0.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        mean, best = model.expected_next(values, layer), jnp.max(_worth(values, _at(support, layer), ends), -1)
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        mean, best = model.expected_next(values, layer), jnp.max(_outcome_values(values, _at(support, layer), ends), -1)
         return model.at(model.reward, layer) + mean + model.at(share, layer) * (best - mean)
 
     return model.backward(backup)
 
 
 def discounted_plan(
-    mean: MDP | SparseMDP, share: Pairs, discount: Any, *, support: Any = None, start: Solution | None = None
+    mean: MDP | SparseMDP, share: Pairs, discount: Scalar, *, support: Support = None, start: Solution | None = None
 ) -> Solution:
-    """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn, until stable.
+    """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn until stable.
 
     Each turn improves the values, which are then those of the optimality equation of BOLT. Traceable.
 
@@ -76,20 +82,21 @@ def discounted_plan(
     ends, size = mdp.end_probs is not None, mdp.reward.shape
     start = Solution.blank(size, legal=mdp.legal, dtype=mdp.reward.dtype) if start is None else start
 
-    def choice(solution: Solution) -> Any:
-        return jnp.broadcast_to(jnp.argmax(_worth(solution.v, support, ends), -1), size)
+    # Given the successors the model is an ordinary MDP; given its values each pair picks the best outcome.
+    def choice(solution: Solution) -> Successors:
+        return jnp.broadcast_to(jnp.argmax(_outcome_values(solution.v, support, ends), -1), size)
 
-    def round_(carry: Any) -> Any:
+    def round_(carry: Carry) -> Carry:
         solution, successor, _, number = carry
         solution = solve(_imagine(mdp, share, successor), Discounted(discount), start=solution)
-        again = choice(solution)
-        return solution, again, jnp.any(again != successor), number + 1
+        improved = choice(solution)
+        return solution, improved, jnp.any(improved != successor), number + 1
 
     first = (start, choice(start), jnp.array(True), jnp.int32(0))
     return lax.while_loop(lambda carry: carry[2] & (carry[3] < _MOST_ROUNDS), round_, first)[0]
 
 
-def _imagine(mdp: MDP, share: Pairs, successor: Any) -> MDP:
+def _imagine(mdp: MDP, share: Pairs, successor: Successors) -> MDP:
     """The mean MDP with its rows moved towards one outcome of every pair (index S: the end)."""
     rows = nn.one_hot(successor, mdp.n_states, dtype=mdp.transition_probs.dtype)
     probs = (1.0 - share)[..., None] * mdp.transition_probs + share[..., None] * rows
@@ -97,27 +104,28 @@ def _imagine(mdp: MDP, share: Pairs, successor: Any) -> MDP:
     return MDP(probs, mdp.reward, end_probs=ends, legal=mdp.legal, initial=mdp.initial)
 
 
-def _worth(values: Float[Array, " S"], support: Any, ends: bool) -> Float[Array, "*pairs O"]:
-    worth = jnp.append(values, 0.0) if ends else values
-    return worth if support is None else jnp.where(support, worth, -jnp.inf)
+def _outcome_values(values: Float[Array, " S"], support: Support, ends: bool) -> Float[Array, "*pairs O"]:
+    """Values of the outcomes, -inf where one is impossible; an end has value 0."""
+    outcomes = jnp.append(values, 0.0) if ends else values
+    return outcomes if support is None else jnp.where(support, outcomes, -jnp.inf)
 
 
-def _at(support: Any, layer: Any) -> Any:
+def _at(support: Support, layer: IntScalar) -> Bool[AnyArray, "S A O"] | None:
     return support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
 
 
 class BOLT(NeedsConcentrations):
-    """Greedy for the plan in which every pair has `eta` imaginary transitions to the successor that suits it best.
+    """Greedy for the plan in which every pair has `eta` imaginary transitions to its best successor.
 
     Q(s, a) = r(s, a) + discount max_s* ptilde(s, a) . V with ptilde of `imagined_share` and posterior means r, pbar:
-    the prior's concentrations count. Rows that are known imagine nothing. What leads where is imagined, not what it
-    pays: the paper's rewards are known (see `max_reward`).
+    the prior's concentrations count. Known rows have no imaginary transitions. Rewards are not changed: the paper's
+    are known (see `max_reward`).
 
     Args:
-        eta: number of imaginary transitions (a leaf); None: H, the theory's, 1 / (1 - discount) under `Discounted`
-            (our reading).
+        eta: number of imaginary transitions (a leaf of the pytree); None: H, the theory's, 1 / (1 - discount) under
+            `Discounted` (our reading).
         max_reward: the largest mean reward. A pair of unknown mean reward then has `eta` imaginary rewards of this
-            size beside those seen (ours; TabulaRL adds a slack to the mean); None: the mean.
+            size beside the observed ones (ours; TabulaRL adds a slack to the mean); None: the mean.
         replan: as in `PSRL`.
 
     Raises:
@@ -135,7 +143,7 @@ class BOLT(NeedsConcentrations):
             check_finite("max_reward", self.max_reward)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
@@ -156,9 +164,10 @@ class BOLT(NeedsConcentrations):
         solution = discounted_plan(mean, share, discount_of(objective), support=space.support, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
-    def _reward(self, belief: Any, reward: Pairs, eta: Any) -> Pairs:
+    def _reward(self, belief: CountedBelief, reward: Pairs, eta: Scalar) -> Pairs:
         """Mean rewards, with the imaginary ones where the mean is unknown."""
         if self.max_reward is None:
             return reward
+        # eta imaginary rewards of `max_reward` beside n observed ones: share eta / (n + eta).
         share = jnp.where(unknown_reward(belief), eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
         return reward + share * jnp.maximum(self.max_reward - reward, 0.0)

@@ -1,11 +1,9 @@
-"""Optimism by visit counts: a bonus of every pair, solve_variance like a reward through the mean MDP.
+"""Optimism by visit counts: a bonus of every pair, planned for like a reward in the mean MDP.
 
 The baseline of figures 1 and 2 of [UBE18] O'Donoghue, Osband, Munos and Mnih, *The Uncertainty Bellman Equation and
 Exploration*, ICML 2018; with a constant scale it has the form of MBIE-EB (Strehl and Littman 2008). Standard deviations
 are added along a path where [UBE18] adds variances, so the bonus of a long path is too large.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,8 +12,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.optimism_terms import blank_plan, effective_horizon
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, Problem, SparseMDP
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
+from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -30,16 +30,16 @@ def local_bonus(
     visits: Pairs,
     objective: Objective,
     *,
-    scale: Any = 1.0,
-    reward_sd: Any = 1.0,
-    unvisited: Any = None,
+    scale: Scalar = 1.0,
+    reward_sd: RealLike = 1.0,
+    unvisited: Scalar | None = None,
 ) -> Pairs:
     """The bonus of every pair: scale * reward_sd / sqrt(n), and `unvisited` where n = 0. Traceable.
 
     In [UBE18] figure 1 `reward_sd` is the standard deviation of one reward of the pair, and the bonus at n = 0 is
     infinite; MBIE-EB has `reward_sd` 1 and scale beta. Here the bonus at n = 0 is finite: 2 G + max reward_sd, where
     G bounds the return, bonus included, of every plan that meets visited pairs alone. An action that was never tried
-    is then better than all such plans from its state on; from a distance of k steps its attraction is discounted.
+    is then better than all such plans in its state; k steps before, the bonus is discounted by k steps.
 
     Args:
         mdp: the mean MDP.
@@ -52,22 +52,25 @@ def local_bonus(
     Raises:
         ValueError: another objective, for which the largest return does not exist.
     """
-    seen = visits > 0
-    bonus = scale * reward_sd / jnp.sqrt(jnp.where(seen, visits, 1.0))
+    visited = visits > 0
+    bonus = scale * reward_sd / jnp.sqrt(jnp.where(visited, visits, 1.0))
     if unvisited is None:
-        known = seen if mdp.legal is None else seen & mdp.legal
+        known = visited if mdp.legal is None else visited & mdp.legal
         reward = jnp.abs(mdp.reward if mdp.legal is None else jnp.where(mdp.legal, mdp.reward, 0.0))
+        # G = horizon x (largest |reward| + largest bonus) over visited pairs bounds every return of the known part.
         most = effective_horizon(objective, "a bonus by counts") * (
             jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))
         )
-        unvisited = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
-    return jnp.where(seen, bonus, unvisited).astype(mdp.reward.dtype)
+        first = 2.0 * most + jnp.max(jnp.asarray(reward_sd))
+    else:
+        first = unvisited
+    return jnp.where(visited, bonus, first).astype(mdp.reward.dtype)
 
 
-def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: Any, objective: Objective) -> PolicyEvaluation:
+def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Propagate a bonus by the Bellman equation of a policy: B = local + discount sum P pi B ([UBE18] figure 1).
 
-    Q + B is the optimistic value of the policy. Compare `planning.propagate.propagate`, which adds variances.
+    Q + B is the optimistic value of the policy. Compare `planning.variance_backup.propagate`, which adds variances.
 
     Args:
         mdp: the mean MDP; its rewards are not used.
@@ -91,7 +94,7 @@ class CountBonus(eqx.Module):
     """Greedy for the optimal plan of the mean MDP whose rewards have the bonus of `local_bonus` added.
 
     Args:
-        scale: beta (a leaf, so that sweeps vmap over it).
+        scale: beta (a leaf of the pytree: parameter sweeps can vmap over it).
         schedule: "constant", or "log": beta times log t, t the number of this plan from 1 on. With replan="episode" t
             is the number of the episode, as in [UBE18] figure 2.
         reward_sd, unvisited: as in `local_bonus`.
@@ -103,7 +106,7 @@ class CountBonus(eqx.Module):
 
     scale: float | Array = 1.0
     schedule: str = eqx.field(default="constant", static=True)
-    reward_sd: Any = 1.0
+    reward_sd: RealLike = 1.0
     unvisited: float | Array | None = None
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
@@ -125,7 +128,7 @@ class CountBonus(eqx.Module):
         return CountBonusState(blank, jnp.zeros((), jnp.int32))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: CountBonusState, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: CountBonusState, belief: CountedBelief
     ) -> tuple[Greedy, CountBonusState]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
@@ -145,6 +148,7 @@ class CountBonus(eqx.Module):
             reward_sd=jnp.asarray(self.reward_sd, mean.reward.dtype),
             unvisited=self.unvisited,
         )
+        # The bonus is a reward: one plan of the mean MDP with changed rewards, from the last plan.
         optimistic = eqx.tree_at(lambda m: m.reward, mean, mean.reward + bonus)
         solution = solve(optimistic, problem.objective, start=state.plan)
         policy = Greedy(solution.q, problem.space.legal, best=solution.policy)

@@ -1,15 +1,15 @@
-"""Planning to be surprised: the expected information about the transition rows is a reward, planned for by Bellman.
+"""Planning to be surprised: the expected information about the transition rows is a reward, maximised by planning.
 
 Sun, Gomez and Schmidhuber, *Planning to be surprised: optimal Bayesian exploration in dynamic environments*, AGI 2011
 (the expected information of a plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational
 information maximizing exploration*, NeurIPS 2016 (reward + eta * information). The information of one transition is
-exact (`inference.information`). That of a plan is the sum over its transitions: by the chain rule exact where rows are
-independent and none is met twice (always so where every step has rows of its own), and too large where the same row is
-counted again, because the belief is held fixed. Nothing is counted for what is learnt of rewards: where all rows are
-known (a bandit, say) the agent is greedy.
+exact (`CanInform`). That of a plan is the sum over its transitions: by the chain rule exact where rows are independent
+and none is visited twice (always so where every step has its own rows), too large where a row is visited again, because
+the belief is not updated inside the plan. Information about rewards is not counted: where all rows are known (a bandit,
+say) the agent is greedy.
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,11 +25,16 @@ from bayes_mdp.mdp.validation import check_bool, check_not_negative
 from bayes_mdp.planning.solution import Solution
 
 
+@runtime_checkable
+class InformedBelief(CanMean, CanInform, Protocol):
+    """A posterior with a mean MDP and the expected information of a transition."""
+
+
 class InformationGain(eqx.Module):
     """Greedy for the optimal plan of the mean MDP with rewards: mean reward + scale * expected information.
 
     Args:
-        scale: units of the reward per nat, zero or greater (a leaf, so that sweeps vmap over it).
+        scale: units of the reward per nat, zero or greater (a leaf of the pytree: parameter sweeps can vmap over it).
         rewards: False: exploration only, the information alone is planned for.
         replan: as in `PSRL`.
 
@@ -54,17 +59,17 @@ class InformationGain(eqx.Module):
         del key
         return blank_plan(problem, "InformationGain")
 
-    def check_belief(self, belief: Any) -> None:
-        """Refuse a belief that has no mean or does not know what a transition is expected to tell.
+    def check_belief(self, belief: object) -> None:
+        """Refuse a belief without a mean or without `expected_information`.
 
         Raises:
-            TypeError: as said.
+            TypeError: an ability is missing.
         """
         require_ability(belief, CanMean, "InformationGain")
         require_ability(belief, CanInform, "InformationGain")
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: InformedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the plan; its q is reward and information together. No random number is used.
 
@@ -73,10 +78,11 @@ class InformationGain(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        worth = lambda reward: self._worth(reward, belief)  # noqa: E731
-        q, best, state = plan_for_rewards(belief, problem, worth, state, "InformationGain")
+        rewards = lambda reward: self._augmented(reward, belief)  # noqa: E731
+        q, best, state = plan_for_rewards(belief, problem, rewards, state, "InformationGain")
         return Greedy(q, problem.space.legal, best=best), state
 
-    def _worth(self, reward: Float[Array, "*H S A"], belief: CanInform) -> Float[Array, "*H S A"]:
+    def _augmented(self, reward: Float[Array, "*H S A"], belief: InformedBelief) -> Float[Array, "*H S A"]:
+        # Nats times units of reward per nat: from here on information is a reward like any other.
         information = (jnp.asarray(self.scale) * belief.expected_information()).astype(reward.dtype)
         return reward + information if self.rewards else information

@@ -1,14 +1,14 @@
 """Optimism by draws of the posterior with a pseudo state: Bayes-UCBVI (a quantile of draws), OPSRL (the best of few).
 
-Every unknown row has one more outcome, of a small pseudo count, that no transition leads to: a state in which every
-step pays the most. [TBM22a] Tiapkin et al., *From Dirichlet to Rubin: Optimistic Exploration in RL without Bonuses*,
-ICML 2022; [TBC22b] Tiapkin et al., *Optimistic Posterior Sampling for Reinforcement Learning with Few Samples and Tight
-Guarantees*, NeurIPS 2022.
+Every unknown row has one more outcome with a small pseudo-count, never observed: a state in which every step
+pays the largest reward. [TBM22a] Tiapkin et al., *From Dirichlet to Rubin: Optimistic Exploration in RL without
+Bonuses*, ICML 2022; [TBC22b] Tiapkin et al., *Optimistic Posterior Sampling for Reinforcement Learning with Few Samples
+and Tight Guarantees*, NeurIPS 2022.
 """
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -23,7 +23,13 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, CanSampleNext, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative
+
+
+@runtime_checkable
+class SampledBelief(CanMean, HasVariances, CanSampleNext, Protocol):
+    """A posterior that draws its rows layer by layer, with a mean MDP and variances of its rewards."""
 
 
 class PseudoDraws(eqx.Module):
@@ -33,13 +39,13 @@ class PseudoDraws(eqx.Module):
         num_draws: J, draws of every pair (static: it decides a shape).
         pseudo_count: n0, prior pseudo-transitions of every unknown row to the pseudo state; 0: there is none.
         pseudo_reward: r0, what a step in the pseudo state pays, units of the reward: the largest reward, or more.
-        inflation: kappa, what every concentration is divided by; None: 1, without the cost of it.
+        inflation: kappa; every concentration is divided by it. None: 1, at no cost.
     """
 
     num_draws: int = eqx.field(static=True)
-    pseudo_count: Any
-    pseudo_reward: Any
-    inflation: Any = None
+    pseudo_count: Scalar
+    pseudo_reward: Scalar
+    inflation: Scalar | None = None
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws)
@@ -51,7 +57,7 @@ class PseudoDraws(eqx.Module):
 
 def drawn_values(
     key: PRNGKeyArray,
-    belief: Any,
+    belief: SampledBelief,
     objective: Objective,
     draws: PseudoDraws,
     best: Callable[[Float[Array, "J S A"]], Float[Array, "S A"]],
@@ -59,8 +65,8 @@ def drawn_values(
 ) -> Float[Array, "H S A"]:
     """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
 
-    Rows of their own at every step are drawn afresh at every step; rows that all steps share are drawn once, J times
-    (as the authors' code does it). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
+    Where every step has its own rows they are drawn at every step; rows that all steps share are drawn once, J times
+    (as in the authors' code). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
     papers' are known, and have variance 0. Traceable.
 
     Args:
@@ -69,7 +75,7 @@ def drawn_values(
         objective: `Episodic`.
         draws: J and the pseudo state.
         best: J draws -> one optimistic value.
-        who: who asks, for the sentences.
+        who: name of the agent, for error messages.
 
     Raises:
         TypeError: an ability is missing. ValueError: another objective.
@@ -77,13 +83,16 @@ def drawn_values(
     require_ability(belief, CanSampleNext, who)
     model = mean_model(belief, objective, who)
     inflation = 1.0 if draws.inflation is None else draws.inflation
+    # Inflation divides concentrations, so it multiplies the variances of the rewards.
     deviation = jnp.sqrt(inflation * mean_reward_variance(belief)).astype(model.reward.dtype)
     key_rows, key_rewards = jax.random.split(key)
     keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        # The pseudo state pays r0 at every step that is left after this one.
         pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
         rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
+        # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
         key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
         noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
         reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
@@ -101,7 +110,7 @@ class DrawsForEpisodes(eqx.Module):
         """How many draws, and the pseudo state."""
 
     @abc.abstractmethod
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """The optimistic values."""
 
     def __check_init__(self) -> None:
@@ -116,7 +125,7 @@ class DrawsForEpisodes(eqx.Module):
         del key
         episode_length(problem, type(self).__name__)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.
 
         Raises:
@@ -126,7 +135,7 @@ class DrawsForEpisodes(eqx.Module):
             require_ability(belief, ability, type(self).__name__)
         require_variances(belief)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: SampledBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic values.
 
         Raises:
@@ -137,11 +146,11 @@ class DrawsForEpisodes(eqx.Module):
 
 
 def quantile_values(
-    key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws, quantile: Any
+    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws, quantile: Scalar
 ) -> Float[Array, "H S A"]:
     """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
 
-    By Monte Carlo, interpolated between the order statistics of J draws: the largest of them is the most it can be.
+    By Monte Carlo, interpolated between the order statistics of J draws: it cannot exceed the largest draw.
     Arguments and errors: as `drawn_values`; `quantile` between 0 and 1.
     """
     return drawn_values(
@@ -152,13 +161,14 @@ def quantile_values(
 class BayesUCBVI(DrawsForEpisodes):
     """Bayes-UCBVI ([TBM22a]): greedy for an upper quantile of the posterior of the next value (`quantile_values`).
 
-    The paper's prior is the pseudo state alone; here the belief's own prior concentrations count beside it (near 0
+    The paper's prior is the pseudo state alone; here the prior concentrations of the belief are added (near 0
     they are the paper's). Its theory lets the level of the quantile tend to 1 with the counts and the number of
-    episodes; a constant level is what Monte Carlo with few draws can serve.
+    episodes; few Monte Carlo draws allow a constant level only.
 
     Args:
         num_draws: J (16 is our default).
-        quantile: the level, between 0 and 1 (a leaf, so that sweeps vmap over it; 0.9 is our default).
+        quantile: the level, between 0 and 1 (a leaf of the pytree: parameter sweeps can vmap over it; 0.9 is our
+            default).
         pseudo_count: n0.
         pseudo_reward: r0, units of the reward; the largest reward, or more.
         replan: as in `PSRL`.
@@ -181,12 +191,14 @@ class BayesUCBVI(DrawsForEpisodes):
         """J draws and the pseudo state."""
         return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward)
 
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """`quantile_values`."""
         return quantile_values(key, belief, objective, self.draws, self.quantile)
 
 
-def best_of_draws(key: PRNGKeyArray, belief: Any, objective: Objective, draws: PseudoDraws) -> Float[Array, "H S A"]:
+def best_of_draws(
+    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws
+) -> Float[Array, "H S A"]:
     """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa), V = max_a q.
 
     With one draw and `pseudo_count` 0 it is PSRL. Arguments and errors: as `drawn_values`.
@@ -201,10 +213,10 @@ class OPSRL(DrawsForEpisodes):
     belief's own prior concentrations count beside it (near 0 they are the paper's).
 
     Args:
-        num_draws: J; the theory asks for a number of the order log(S A H / delta) (8 is our default).
+        num_draws: J; of the order log(S A H / delta) in the theory (8 is our default).
         pseudo_count: n0.
         pseudo_reward: r0, units of the reward; the largest reward.
-        inflation: kappa, which the theory makes a logarithm; None: 1, and faster.
+        inflation: kappa, a logarithm in the theory; None: 1, and faster.
         replan: as in `PSRL`.
 
     Raises:
@@ -222,6 +234,6 @@ class OPSRL(DrawsForEpisodes):
         """J draws and the pseudo state."""
         return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward, self.inflation)
 
-    def values(self, key: PRNGKeyArray, belief: Any, objective: Objective) -> Float[Array, "H S A"]:
+    def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
         """`best_of_draws`."""
         return best_of_draws(key, belief, objective, self.draws)

@@ -1,7 +1,6 @@
 """UCB-H: optimistic Q-learning with a Hoeffding bonus (Jin, Allen-Zhu, Bubeck and Jordan 2018, algorithm 1)."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from bayes_mdp.agents.common.optimism_terms import check_above_zero, check_insid
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import Numbers, Scalar
 from bayes_mdp.mdp.validation import check_count, check_not_negative
 
 
@@ -29,17 +29,20 @@ class OptimisticTable(eqx.Module):
     time: Int[Array, ""]
 
 
-def hoeffding_update(q: Any, visits: Any, target: Any, horizon: int, *, bonus_scale: Any, log_term: Any) -> Any:
+def hoeffding_update(
+    q: Numbers, visits: Numbers, target: Numbers, horizon: int, *, bonus_scale: Scalar, log_term: Scalar
+) -> Float[Array, "..."]:
     """The value of a pair after its `visits`-th visit: (1 - alpha) q + alpha (target + b) (algorithm 1).
 
     alpha = (H + 1) / (H + t) and b = bonus_scale sqrt(H^3 log_term / t), t = `visits`, from 1 on.
 
     Args:
-        q: before; it is forgotten at the first visit.
+        q: value before; it has no weight at the first visit (alpha = 1).
         target: r + V_{h+1}(s').
         bonus_scale: c; times the largest reward where that is not 1.
         log_term: iota = log(S A T / p).
     """
+    # alpha_t weighs the last visits of a pair, about a share 1 / H of them, most.
     rate = (horizon + 1.0) / (horizon + visits)
     bonus = bonus_scale * jnp.sqrt(horizon**3 * log_term / visits)
     return (1.0 - rate) * q + rate * (target + bonus)
@@ -48,8 +51,8 @@ def hoeffding_update(q: Any, visits: Any, target: Any, horizon: int, *, bonus_sc
 class UCBH(eqx.Module):
     """Optimistic Q-learning with bonus b = scale sqrt(H^3 iota / t), iota = log(S A T / delta). Episodes only.
 
-    Q starts at H `max_reward`, actions are greedy, and the value of a state is min(H max_reward, max_a Q). A pair of a
-    step is met once an episode, so a plan every episode is as good as one every step.
+    Q starts at H `max_reward`, actions are greedy, and the value of a state is min(H max_reward, max_a Q). Every (step,
+    state, action) is visited at most once an episode: replanning every episode loses nothing.
 
     Args:
         scale: c of the bonus. The theorem has an unnamed constant; 1 explores for very long in small problems (0.05 is
@@ -91,28 +94,30 @@ class UCBH(eqx.Module):
         return OptimisticTable(q if legal is None else jnp.where(legal, q, -jnp.inf), visits, jnp.zeros((), jnp.int32))
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: OptimisticTable, belief: Any = None
+        self, key: PRNGKeyArray, problem: Problem, state: OptimisticTable, belief: object = None
     ) -> tuple[Greedy, OptimisticTable]:
         """Greedy for the table."""
         del key, problem, belief
         return Greedy(state.q), state
 
     def observe(
-        self, problem: Problem, state: OptimisticTable, transition: Transitions, weight: Any = 1.0
+        self, problem: Problem, state: OptimisticTable, transition: Transitions, weight: Scalar = 1.0
     ) -> OptimisticTable:
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        horizon, seen = episode_length(problem, "UCBH"), jnp.asarray(weight) != 0
+        horizon, counted = episode_length(problem, "UCBH"), jnp.asarray(weight) != 0
         here, there, over, _ = place_of(problem, transition)
-        following = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[there]))
-        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, following)
-        old, visits, time = state.q[here], state.visits[here] + 1.0, state.time + seen
+        # V is clipped at its largest possible value; Q itself is not (algorithm 1).
+        next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[there]))
+        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, next_value)
+        old, visits, time = state.q[here], state.visits[here] + 1.0, state.time + counted
         steps = time.astype(old.dtype) if self.num_episodes is None else float(self.num_episodes * horizon)
+        # iota = log(S A T / p)
         log_term = math.log(math.prod(state.q.shape[-2:])) + jnp.log(steps / self.delta)
         new = hoeffding_update(
             old, visits, target, horizon, bonus_scale=self.scale * self.max_reward, log_term=log_term
         )
         return OptimisticTable(
-            state.q.at[here].set(jnp.where(seen, new, old)),
-            state.visits.at[here].add(seen),
+            state.q.at[here].set(jnp.where(counted, new, old)),
+            state.visits.at[here].add(counted),
             time,
         )

@@ -5,7 +5,6 @@ Azar, Osband and Munos, *Minimax Regret Bounds for Reinforcement Learning*, ICML
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,22 +24,24 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative, check_that, is_concrete, require
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
 Pairs = Float[Array, "*H S A"]
-Bonus = Callable[[Any, Float[Array, " S"]], Float[Array, "S A"]]
+Bonus = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 
 
-def log_factor(num_pairs: Any, num_steps: Any, delta: Any) -> Any:
+def log_factor(num_pairs: RealScalar, num_steps: RealScalar, delta: RealScalar) -> Float[Array, ""]:
     """L = ln(5 S A T / delta), T = K H the steps of all episodes."""
     return jnp.log(5.0 * num_pairs * num_steps / delta)
 
 
-def hoeffding_bonus(visits: Pairs, log_term: Any, span: Any) -> Pairs:
+def hoeffding_bonus(visits: Pairs, log_term: Scalar, span: Scalar) -> Pairs:
     """b = 7 H L sqrt(1 / N) (algorithm 3, UCBVI-CH).
 
     Args:
@@ -52,14 +53,20 @@ def hoeffding_bonus(visits: Pairs, log_term: Any, span: Any) -> Pairs:
 
 
 def bernstein_bonus(
-    model: MeanModel, visits: Pairs, values: Float[Array, " S"], layer: Any, *, log_term: Any, span: Any
+    model: MeanModel,
+    visits: Pairs,
+    values: Float[Array, " S"],
+    layer: IntScalar,
+    *,
+    log_term: Scalar,
+    span: Scalar,
 ) -> Float[Array, "S A"]:
     """The bonus of UCBVI-BF at one step (algorithm 4): with V the values of the next step and p the mean rows,
 
     sqrt(8 L Var_p(V) / N) + 14 H L / (3 N) + sqrt(8 / N sum_y p(y) min(100^2 H^3 S^2 A L^2 / N'(y), H^2)).
 
-    N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that steps share do
-    not tell: N' is then the visits of y over H. Nothing follows the last step, which has no third term.
+    N'(y) are the visits of y at the next step, and the minimum is H^2 where there are none. Counts that all steps share
+    are divided by H instead. The last step has no third term.
 
     Args:
         model: the mean model.
@@ -70,35 +77,36 @@ def bernstein_bonus(
         span: H times the length of the interval of rewards; the third term scales with it.
     """
     horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
-    seen = jnp.maximum(model.at(visits, layer), 1.0)
+    n = jnp.maximum(model.at(visits, layer), 1.0)
+    # Var_p(V) = E V^2 - (E V)^2, not negative up to rounding.
     mean = model.expected_next(values, layer)
     variance = jnp.maximum(model.expected_next(values**2, layer) - mean**2, 0.0)
     reached = visits.sum(-1)
     reached = reached / horizon if visits.ndim == 2 else reached[jnp.minimum(layer + 1, horizon - 1)]
+    # 100^2 H^3 S^2 A L^2 = H^2 constant: min(H^2 constant / N', H^2), scaled by the range of rewards.
     constant = 100.0**2 * horizon * num_states**2 * num_actions * log_term**2
     error = span**2 * jnp.minimum(constant / jnp.maximum(reached, 1e-30), 1.0)
     third = jnp.where(layer + 1 < horizon, model.expected_next(error, layer), 0.0)
-    return (
-        jnp.sqrt(8.0 * log_term * variance / seen)
-        + 14.0 * span * log_term / (3.0 * seen)
-        + jnp.sqrt(8.0 * third / seen)
-    )
+    return jnp.sqrt(8.0 * log_term * variance / n) + 14.0 * span * log_term / (3.0 * n) + jnp.sqrt(8.0 * third / n)
 
 
-def simplified_bonus(spread: Pairs, reward_variance: Pairs, number: Any) -> tuple[Pairs, Pairs]:
+def simplified_bonus(variance_factor: Pairs, reward_variance: Pairs, number: IntScalar) -> tuple[Pairs, Pairs]:
     """TabulaRL's bonuses in episode k: sqrt(2 log(2 + k) / tau) of a reward, sqrt(2 log(2 + k) / c0) a step to go.
 
     Args:
-        spread: 1 / (c0 + 1); zero where the row is known, which has no bonus.
+        variance_factor: 1 / (c0 + 1); zero where the row is known, which has no bonus.
         reward_variance: 1 / tau, epistemic.
         number: k.
     """
+    # 1 / c0 = f / (1 - f), f the variance factor.
     width = 2.0 * jnp.log(2.0 + number)
-    return jnp.sqrt(width * reward_variance), jnp.sqrt(width * spread / jnp.maximum(1.0 - spread, 1e-6))
+    return jnp.sqrt(width * reward_variance), jnp.sqrt(
+        width * variance_factor / jnp.maximum(1.0 - variance_factor, 1e-6)
+    )
 
 
 def clipped_values(
-    model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Any, previous: Float[Array, "H S A"]
+    model: MeanModel, visits: Pairs, bonus: Bonus, ceiling: Scalar, previous: Float[Array, "H S A"]
 ) -> Float[Array, "H S A"]:
     """q of every step: min(Q_{k-1}, H, r + p . V + b) where N > 0, else H (algorithm 2).
 
@@ -110,8 +118,9 @@ def clipped_values(
         previous: Q_{k-1}; H before any plan.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         q = model.action_values(layer, values) + bonus(layer, values)
+        # Values never rise from plan to plan: each plan is a valid upper bound, and so is their minimum.
         q = jnp.minimum(jnp.minimum(q, ceiling), previous[layer])
         return jnp.where(model.at(visits, layer) > 0, q, ceiling).astype(values.dtype)
 
@@ -130,13 +139,13 @@ class UCBVI(eqx.Module):
 
     Posterior means of rows and rewards stand for the paper's empirical ones: they are those where the concentrations
     of a Dirichlet prior go to 0. Its constants are for rows that all steps share, with known rewards; with rows of
-    their own at every step S stands for the states of one step. With the literal constants values stay at H until far
-    more has been seen than small problems need: see `bonus_scale`, or bonus="simplified".
+    their own at every step S is the number of states of one step. With the literal constants values stay at H for far
+    longer than small problems need: see `bonus_scale`, or bonus="simplified".
 
     Args:
         bonus: "bernstein" (UCBVI-BF), "hoeffding" (UCBVI-CH), or "simplified": r + p . V and the bonuses of
             `simplified_bonus`, without clipping, as in TabulaRL.
-        bonus_scale: multiplies the bonus (a leaf, so that sweeps vmap over it); 1 is the paper's.
+        bonus_scale: multiplies the bonus (a leaf of the pytree: parameter sweeps can vmap over it); 1 is the paper's.
         delta: the probability of failure, between 0 and 1.
         num_episodes: K; None: the number of the plan, so that L grows as if every episode were the last.
         min_reward, max_reward: mean rewards lie between them; the paper has 0 and 1. `min_reward` is at most 0.
@@ -175,7 +184,7 @@ class UCBVI(eqx.Module):
         shape = (horizon, *problem.space.shape[-2:])
         return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.
 
         Raises:
@@ -191,12 +200,15 @@ class UCBVI(eqx.Module):
         mean, variance, legal = reward_moments(belief)
         if is_concrete(mean, variance, self.min_reward, self.max_reward):
             reward, low, high = np.asarray(mean), np.min(self.min_reward), np.max(self.max_reward)
-            seen = (np.asarray(variance) == 0) & (True if legal is None else np.asarray(legal))
+            # Only rewards known exactly can be checked; estimates may lie outside the range.
+            known = (np.asarray(variance) == 0) & (True if legal is None else np.asarray(legal))
             outside = (reward < low - 1e-6) | (reward > high + 1e-6)
             expected = f"a mean reward from {low:g} to {high:g} (min_reward, max_reward)"
-            require(outside & seen, "reward", reward, expected)
+            require(outside & known, "reward", reward, expected)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: Any) -> tuple[Greedy, UCBVIState]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: UCBVIState, belief: CountedBelief
+    ) -> tuple[Greedy, UCBVIState]:
         """Greedy for the optimistic values, which are its q. No random number is used.
 
         Raises:
@@ -209,27 +221,30 @@ class UCBVI(eqx.Module):
         q = self._unclipped(model, belief, number) if simplified else self._clipped(model, belief, number, state.q)
         return Greedy(q, problem.space.legal), UCBVIState(q.astype(state.q.dtype), number)
 
-    def _clipped(self, model: MeanModel, belief: CanCount, number: Any, previous: Any) -> Float[Array, "H S A"]:
+    def _clipped(
+        self, model: MeanModel, belief: CanCount, number: IntScalar, previous: Float[Array, "H S A"]
+    ) -> Float[Array, "H S A"]:
         visits = jnp.asarray(belief.visit_counts(), model.reward.dtype)
         horizon, (num_states, num_actions) = model.horizon, visits.shape[-2:]
         episodes = number if self.num_episodes is None else self.num_episodes
         log_term = log_factor(num_states * num_actions, horizon * episodes, self.delta)
         span = horizon * (self.max_reward - self.min_reward)
 
-        def bonus(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        def bonus(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             if self.bonus == "hoeffding":
                 return self.bonus_scale * hoeffding_bonus(model.at(visits, layer), log_term, span)
             return self.bonus_scale * bernstein_bonus(model, visits, values, layer, log_term=log_term, span=span)
 
         return clipped_values(model, visits, bonus, horizon * self.max_reward, previous)
 
-    def _unclipped(self, model: MeanModel, belief: Any, number: Any) -> Float[Array, "H S A"]:
-        spread, variance = row_variance_factor(belief, "UCBVI"), mean_reward_variance(belief)
-        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(spread, variance, number))
+    def _unclipped(self, model: MeanModel, belief: CountedBelief, number: IntScalar) -> Float[Array, "H S A"]:
+        factor, variance = row_variance_factor(belief, "UCBVI"), mean_reward_variance(belief)
+        of_reward, of_row = (self.bonus_scale * x for x in simplified_bonus(factor, variance, number))
 
-        def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
             reward = model.at(model.reward + of_reward, layer)
             to_go = model.horizon - 1.0 - layer
+            # No clipping: an unvisited pair keeps its large bonus.
             q = reward + model.expected_next(values, layer) + to_go * model.at(of_row, layer)
             return q.astype(values.dtype)
 

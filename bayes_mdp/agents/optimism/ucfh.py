@@ -4,7 +4,6 @@ Dann and Brunskill 2015, *Sample Complexity of Episodic Fixed-Horizon Reinforcem
 """
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.optimism_terms import check_inside, check_value
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.agents.optimism.ucrl2 import (
     episode_number,
     known_pairs,
@@ -21,6 +21,7 @@ from bayes_mdp.agents.optimism.ucrl2 import (
 )
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_not_negative, check_that
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.transition_sets import Box, outcome_probs
@@ -29,7 +30,9 @@ Pairs = Float[Array, "*H S A"]
 Rows = Float[Array, "*H S A O"]
 
 
-def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, epsilon: Any = 0.1) -> Any:
+def component_delta(
+    shape: tuple[int, ...], horizon: int, delta: Scalar = 0.05, epsilon: Scalar = 0.1
+) -> Float[Array, ""]:
     """delta_1, the chance that one component leaves its interval at one update (section 3.1 of the paper).
 
     w_min = epsilon / (4 S H), U = S A log2(S H / w_min), delta_1 = delta / (2 U O).
@@ -38,7 +41,7 @@ def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, eps
         shape: (*H, S, A, O), that of the rows; a step axis multiplies U by H, for every step has pairs of its own.
         horizon: H.
         delta: chance of failure, in (0, 1).
-        epsilon: the accuracy aimed at, in (0, 1] (theorem 1).
+        epsilon: target accuracy, in (0, 1] (theorem 1).
 
     Raises:
         ValueError: `delta` or `epsilon` outside its range.
@@ -51,26 +54,31 @@ def component_delta(shape: tuple[int, ...], horizon: int, delta: Any = 0.05, eps
     return delta / (2 * updates * shape[-1])
 
 
-def component_interval(probs: Rows, visits: Pairs, component_delta: Any, *, scale: Any = 1.0) -> tuple[Rows, Rows]:
+def component_interval(
+    probs: Rows, visits: Pairs, component_delta: Scalar, *, scale: Scalar = 1.0
+) -> tuple[Rows, Rows]:
     """Lower and upper limits of every component of a row (algorithm 2 of the paper, ConfidenceSet). Traceable.
 
     With L = log(6 / delta_1): p must satisfy |p - phat| <= sqrt(2 phat (1 - phat) L / (n - 1)) + 7 L / (3 (n - 1)) and
-    |sd(p) - sd(phat)| <= sqrt(2 L / (n - 1)), sd(p) = sqrt(p (1 - p)). The second leaves out a middle piece of [0, 1]
-    where sd(phat) is small and the two end pieces where it is large. Returned is the smallest interval that holds the
+    |sd(p) - sd(phat)| <= sqrt(2 L / (n - 1)), sd(p) = sqrt(p (1 - p)). The second excludes a middle piece of [0, 1]
+    where sd(phat) is small, and two end pieces where it is large. Returned is the smallest interval that holds the
     intersection of all (TabulaRL uses the end pieces alone); phat lies in it. Where n <= 1, all of [0, 1].
 
     Args:
         probs: phat, [*H S A O].
         visits: n, [*H S A].
-        component_delta: delta_1, see there.
+        component_delta: delta_1, as `component_delta` gives it.
         scale: of both widths.
     """
+    # L / (n - 1), which both inequalities use.
     n = visits[..., None] - 1.0
-    spread = jnp.log(6.0 / component_delta) / jnp.where(n > 0, n, 1.0)
+    rate = jnp.log(6.0 / component_delta) / jnp.where(n > 0, n, 1.0)
     sd = jnp.sqrt(probs * (1.0 - probs))
-    width = scale * jnp.sqrt(2.0 * spread)
-    bernstein = sd * width + scale * 7.0 / 3.0 * spread
+    width = scale * jnp.sqrt(2.0 * rate)
+    # First inequality, empirical Bernstein.
+    bernstein = sd * width + scale * 7.0 / 3.0 * rate
     lower, upper = probs - bernstein, probs + bernstein
+    # Second inequality, on sd(p): p stays `outer` away from 0 and 1, and outside the middle piece.
     outer, inner = _root(jnp.maximum(sd - width, 0.0)), _root(jnp.minimum(sd + width, 0.5))
     lower, upper = jnp.maximum(lower, outer), jnp.minimum(upper, 1.0 - outer)
     # [inner, 1 - inner] is excluded: a limit inside it moves to its far edge.
@@ -83,19 +91,25 @@ def component_interval(probs: Rows, visits: Pairs, component_delta: Any, *, scal
     return jnp.where(n > 0, lower, 0.0), jnp.where(n > 0, upper, 1.0)
 
 
-def _root(sd: Any) -> Any:
+def _root(sd: Rows) -> Rows:
     """The p <= 1/2 with sqrt(p (1 - p)) = sd, without cancellation."""
     return 2.0 * sd**2 / (1.0 + jnp.sqrt(jnp.maximum(1.0 - 4.0 * sd**2, 0.0)))
 
 
-def _check_epsilon(epsilon: Any) -> None:
+def _check_epsilon(epsilon: Scalar) -> None:
     check_that("epsilon", epsilon, lambda x: (x > 0) & (x <= 1), "a number greater than 0 and at most 1")
 
 
 def confidence_set(
-    belief: Any, objective: Episodic, *, delta: Any, epsilon: Any, scale: Any, max_reward: Any
+    belief: CountedBelief,
+    objective: Episodic,
+    *,
+    delta: Scalar,
+    epsilon: Scalar,
+    scale: Scalar,
+    max_reward: Scalar,
 ) -> ExtendedMDP:
-    """The set over which `UCFH` plans (its arguments); estimates, counts and what is known as in `ucrl2`.
+    """The set over which `UCFH` plans (its arguments); estimates, counts and known pairs as in `ucrl2`.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `ucrl2.known_pairs`.
@@ -107,6 +121,7 @@ def confidence_set(
     known_rows, known_rewards = known_pairs(belief)
     each = component_delta(probs.shape, objective.horizon, delta, epsilon)
     lower, upper = component_interval(probs, visits, each, scale=scale)
+    # Known rows, and outcomes that are impossible under the prior, have intervals of width 0.
     fixed = known_rows[..., None] | (probs <= 0)
     rows = Box(jnp.where(fixed, probs, lower).astype(probs.dtype), jnp.where(fixed, probs, upper).astype(probs.dtype))
     time = episode_number(visits, objective.horizon)
@@ -117,14 +132,14 @@ def confidence_set(
 class UCFH(eqx.Module):
     """Greedy for the plan that is best over component-wise confidence sets (Dann and Brunskill 2015, algorithm 1).
 
-    Two departures. The paper knows the rewards; unknown ones get the interval of UCRL2 with TabulaRL's constants, as
+    Two departures. Rewards are known in the paper; unknown ones get the interval of UCRL2 with TabulaRL's constants, as
     there. The paper plans with counts that it updates when they have doubled, and no more after a number m of visits;
-    here every plan uses all visits, and `replan` says when ("doubling" is nearest to the paper).
+    here every plan uses all visits, at times set by `replan` ("doubling" is nearest to the paper).
 
     Args:
         delta: chance of failure, in (0, 1).
-        epsilon: the accuracy aimed at, in (0, 1]; it enters delta_1 alone.
-        scale: of all widths, as in `UCRL2` (a leaf).
+        epsilon: target accuracy, in (0, 1]; it enters delta_1 alone.
+        scale: multiplies all widths, as in `UCRL2` (a leaf of the pytree).
         max_reward: as in `UCRL2`.
         replan: as in `PSRL`.
 
@@ -153,7 +168,7 @@ class UCFH(eqx.Module):
         del key
         _episodic(problem.objective)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: CountedBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
         Raises:

@@ -4,8 +4,6 @@
 public code).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
@@ -14,8 +12,10 @@ from bayes_mdp.agents.common.mean_model import no_plan
 from bayes_mdp.agents.common.optimism_terms import check_inside, check_value
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
+from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
@@ -24,9 +24,11 @@ from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
 CONSTANTS = ("paper", "tabularl")
 
 Pairs = Float[Array, "*H S A"]
+Known = Bool[Array, "*H S A"] | Bool[Array, ""]
+"""What is known, pair by pair, or of all pairs."""
 
 
-def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str = "paper") -> Pairs:
+def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constants: str = "paper") -> Pairs:
     """Half-width of the confidence interval of a mean reward in [0, 1] (equation 3 of the paper). Traceable.
 
     "paper": sqrt(7 log(2 S A t / delta) / (2 max(1, N))); "tabularl": sqrt(4 log(2 S A (t + 1) / delta) / max(1, N)).
@@ -34,7 +36,7 @@ def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str
     Args:
         visits: N, [*H S A]; S and A are those of one step.
         time: t, at least 1: steps begun so far; "tabularl": episodes begun so far.
-        delta: chance of failure, in (0, 1).
+        delta: probability of failure, in (0, 1).
         constants: see above.
 
     Raises:
@@ -42,14 +44,19 @@ def reward_radius(visits: Pairs, time: Any, delta: Any = 0.05, *, constants: str
     """
     n_states, n_actions = _check(visits, delta, constants)
     if constants == "paper":
-        spread = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
+        variance = 3.5 * jnp.log(2 * n_states * n_actions * time / delta)
     else:
-        spread = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
-    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+        variance = 4.0 * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(variance / jnp.maximum(visits, 1.0))
 
 
 def transition_radius(
-    visits: Pairs, time: Any, delta: Any = 0.05, *, n_outcomes: int | None = None, constants: str = "paper"
+    visits: Pairs,
+    time: Scalar,
+    delta: Scalar = 0.05,
+    *,
+    n_outcomes: int | None = None,
+    constants: str = "paper",
 ) -> Pairs:
     """L1 radius of the confidence set of a row (equation 4 of the paper). Traceable.
 
@@ -65,21 +72,21 @@ def transition_radius(
     n_states, n_actions = _check(visits, delta, constants)
     size = n_states if n_outcomes is None else n_outcomes
     if constants == "paper":
-        spread = 14.0 * size * jnp.log(2 * n_actions * time / delta)
+        variance = 14.0 * size * jnp.log(2 * n_actions * time / delta)
     else:
-        spread = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
-    return jnp.sqrt(spread / jnp.maximum(visits, 1.0))
+        variance = 4.0 * size * jnp.log(2 * n_states * n_actions * (time + 1) / delta)
+    return jnp.sqrt(variance / jnp.maximum(visits, 1.0))
 
 
-def _check(visits: Any, delta: Any, constants: str) -> tuple[int, int]:
+def _check(visits: Pairs, delta: Scalar, constants: str) -> tuple[int, int]:
     check_inside("delta", delta)
     check_name("constants", constants, CONSTANTS)
     shape = jnp.shape(visits)
     return shape[-2], shape[-1]
 
 
-def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "*H S A"] | Any]:
-    """Which rows and which mean rewards the belief knows: they have no spread. Of a belief that cannot tell, none.
+def known_pairs(belief: object) -> tuple[Known, Known]:
+    """Which rows and which mean rewards are known: their variance is 0. Without `HasVariances`: none.
 
     Raises:
         ValueError: not inside a trace, a variance of a mean reward that does not exist.
@@ -88,25 +95,28 @@ def known_pairs(belief: Any) -> tuple[Bool[Array, "*H S A"] | Any, Bool[Array, "
         return jnp.array(False), jnp.array(False)
     rows = belief.variance_factor("ratio") == 0
     rewards = belief.expected_reward_variance() == 0
+    # A reward of (s, a, s') has a known mean only if the row that averages it is known too.
     return rows, rewards & rows if belief.rewards_by_outcome else rewards
 
 
-def optimistic_reward(reward: Pairs, radius: Pairs, known: Any, max_reward: Any) -> Pairs:
+def optimistic_reward(reward: Pairs, radius: Pairs, known: Known, max_reward: Scalar) -> Pairs:
     """The largest plausible mean reward, at most `max_reward`; where it is known, itself."""
     return jnp.where(known, reward, jnp.minimum(reward + radius, max_reward)).astype(reward.dtype)
 
 
 def episode_number(visits: Pairs, horizon: int) -> Array:
-    """The number of the present episode, from 1 on; a stationary belief: where no episode has ended early."""
+    """Number of the current episode, from 1 on; for a stationary belief exact if no episode has ended early."""
     return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
 
 
-def confidence_set(belief: Any, objective: Objective, *, delta: Any, scale: Any, max_reward: Any) -> ExtendedMDP:
+def confidence_set(
+    belief: CountedBelief, objective: Objective, *, delta: Scalar, scale: Scalar, max_reward: Scalar
+) -> ExtendedMDP:
     """The set over which `UCRL2` plans (its arguments).
 
     phat, rhat and N are the posterior means and the visit counts of `belief`, as in TabulaRL: a Dirichlet prior whose
-    concentration goes to 0 gives the paper's empirical estimates. Outcomes whose mean probability is 0 are impossible
-    under the prior, and stay so; known rows and rewards have radius 0.
+    concentration goes to 0 gives the paper's empirical estimates. Outcomes of mean probability 0 are impossible under
+    the prior and stay so; known rows and rewards have radius 0.
 
     Raises:
         TypeError: `belief` has no mean or no counts. ValueError: as `known_pairs`.
@@ -117,6 +127,7 @@ def confidence_set(belief: Any, objective: Objective, *, delta: Any, scale: Any,
     episodic = isinstance(objective, Episodic)
     time = episode_number(visits, objective.horizon) if isinstance(objective, Episodic) else 1.0 + jnp.sum(visits)
     constants = "tabularl" if episodic else "paper"
+    # The optimistic MDP has the largest plausible rewards; rows are chosen from L1 balls inside the planner.
     probs = outcome_probs(mean)
     known_rows, known_rewards = known_pairs(belief)
     slack = scale * reward_radius(visits, time, delta, constants=constants)
@@ -135,9 +146,9 @@ class UCRL2(eqx.Module):
     TabulaRL has too, makes them bind in small experiments, at the price of the guarantee.
 
     Args:
-        delta: chance that a set misses the truth, in (0, 1).
-        scale: of both radii (a leaf, so that sweeps vmap over it).
-        max_reward: what no mean reward exceeds; optimistic rewards are clipped there. The radii are those of rewards
+        delta: probability that a confidence set misses the truth, in (0, 1).
+        scale: multiplies both radii (a leaf of the pytree: parameter sweeps can vmap over it).
+        max_reward: upper bound on mean rewards; optimistic rewards are clipped there. The radii are those of rewards
             in [0, 1]: scale the rewards of other problems.
         replan: as in `PSRL`; "doubling" is the paper's. None: by the objective.
 
@@ -169,7 +180,7 @@ class UCRL2(eqx.Module):
         return no_plan(problem)
 
     def plan(
-        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: Any
+        self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CountedBelief
     ) -> tuple[Greedy, Solution | None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
 
@@ -179,6 +190,7 @@ class UCRL2(eqx.Module):
         del key
         objective = problem.objective
         plausible = confidence_set(belief, objective, delta=self.delta, scale=self.scale, max_reward=self.max_reward)
+        # The paper's accuracy of the plan: 1 / sqrt(t).
         tolerance = 1.0 / jnp.sqrt(1.0 + jnp.sum(belief.visit_counts()))
         solution = solve_extended(plausible, objective, tolerance=tolerance, start=state)
         policy = Greedy(solution.q, problem.space.legal, best=solution.policy)

@@ -1,9 +1,9 @@
 """Gaussian PSRL: Gaussian noise on the mean model in place of a draw of the posterior.
 
-The agent of that name in TabulaRL, the public code of Osband; a homogeneous cousin of RLSVI.
+The agent of that name in TabulaRL, the public code of Osband. Unlike RLSVI it adds noise to the model, not to values.
 """
 
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,9 +17,15 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanMean, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_not_negative
 
 Pairs = Float[Array, "*H S A"]
+
+
+@runtime_checkable
+class VarianceBelief(CanMean, HasVariances, Protocol):
+    """A posterior with a mean MDP and its variances in closed form."""
 
 
 def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
@@ -30,10 +36,11 @@ def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pa
     Args:
         model: the mean model.
         reward_noise: w_R, [*H S A], units of the reward.
-        transition_noise: w_P, [*H S A], without a unit: it stands for an error of E[P] V, V about the steps to go.
+        transition_noise: w_P, [*H S A], without a unit: an error of E[P] V over V, V about the steps to go.
     """
 
-    def backup(layer: Any, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+        # Noise of a row models the error of E[P] V, of the size of V: about the number of steps to go.
         ahead = model.horizon - layer - 1
         reward = model.at(model.reward, layer) + model.at(reward_noise, layer)
         return reward + model.expected_next(values, layer) + ahead * model.at(transition_noise, layer)
@@ -47,8 +54,9 @@ def noise_scales(belief: HasVariances) -> tuple[Pairs, Pairs]:
     The first is that of the mean reward under the belief; the second 1 / sqrt(c0), c0 the total of the concentrations
     of a row. A known reward or row has none.
     """
-    spread = belief.variance_factor("dirichlet")  # 1 / (c0 + 1)
-    return jnp.sqrt(belief.reward_variance()), jnp.sqrt(spread / (1.0 - spread))
+    factor = belief.variance_factor("dirichlet")  # 1 / (c0 + 1)
+    # factor / (1 - factor) = 1 / c0; a known row has factor 0, and so no noise.
+    return jnp.sqrt(belief.reward_variance()), jnp.sqrt(factor / (1.0 - factor))
 
 
 class GaussianPSRL(eqx.Module):
@@ -71,7 +79,7 @@ class GaussianPSRL(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
 
-    def check_belief(self, belief: Any) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean and variances (inside a trace: by its structure alone).
 
         Raises:
@@ -90,14 +98,15 @@ class GaussianPSRL(eqx.Module):
         del key
         episode_length(problem, "GaussianPSRL")
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: Any) -> tuple[Greedy, None]:
-        """Greedy for a fresh draw of the noise.
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: VarianceBelief) -> tuple[Greedy, None]:
+        """Greedy for a new draw of the noise.
 
         Raises:
             ValueError, TypeError: as `init` and `check_belief`.
         """
         self.check_belief(belief)
         model = mean_model(belief, problem.objective, "GaussianPSRL")
+        # One key for rewards and one for rows; one draw for every pair of the model.
         draws = zip(jax.random.split(key), noise_scales(belief), strict=True)
         noise = [self.scale * sd * jax.random.normal(k, sd.shape, sd.dtype) for k, sd in draws]
         return Greedy(perturbed_values(model, *noise), problem.space.legal), state

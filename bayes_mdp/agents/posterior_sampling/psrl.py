@@ -16,7 +16,8 @@ from bayes_mdp.planning import backward_induction, solve
 from bayes_mdp.planning.computed_once import computed_once
 from bayes_mdp.planning.solution import Solution
 
-_LAYERED_ABOVE = 4096  # probabilities of a draw; below, one pass over all layers is faster (DeepSea L = 10, not 20)
+# Number of probabilities of a draw; below it, sampling all layers at once is faster (DeepSea: L = 10 is, 20 is not).
+_LAYERED_ABOVE = 4096
 
 
 class PSRL(eqx.Module):
@@ -37,7 +38,7 @@ class PSRL(eqx.Module):
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
     ) -> tuple[Greedy, Solution | None]:
-        """Greedy for one draw. Under `Episodic`, a large belief that can is drawn layer by layer on the way.
+        """Greedy for one draw. Under `Episodic`, a large posterior with `sample_backup` is sampled layer by layer.
 
         Raises:
             TypeError: `belief` cannot be sampled.
@@ -45,6 +46,8 @@ class PSRL(eqx.Module):
         objective, space = problem.objective, problem.space
         large = math.prod(space.shape) * space.n_outcomes > _LAYERED_ABOVE
         if large and isinstance(objective, Episodic) and isinstance(belief, CanSampleBackup):
+            # Each layer is sampled inside the backward pass: the whole MDP is never in memory. A step is backed up
+            # once, so a key folded with the step makes one draw of it.
             q = backward_induction(
                 lambda values, layer: belief.sample_backup(jax.random.fold_in(key, layer), values, layer),
                 objective.horizon,
@@ -55,6 +58,7 @@ class PSRL(eqx.Module):
         require_ability(belief, CanSample, "PSRL")
         if isinstance(objective, Episodic):
             return Greedy(solve(belief.sample(key), objective).q, space.legal), None
+        # Iterative planners read the draw many times: keep it in memory, and start from the last plan.
         solution = solve(computed_once(belief.sample(key)), objective, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
@@ -62,9 +66,9 @@ class PSRL(eqx.Module):
 class BayesianDP(PSRL):
     """Bayesian DP (Strens 2000): `PSRL` where the possible successors of every pair are given, as in [OIM08].
 
-    The rows are Dirichlet on the support of the space alone: a prior of the package honours it, a program of your own
-    should (`models.supported_dirichlet`). A space with its support goes to a run as `RunOptions(space=...)`. What
-    Strens prints of intervals and discount is not known to us: both are yours to choose.
+    Rows are Dirichlet on the support of the space: the priors of the package respect it, a program of your own should
+    (`models.supported_dirichlet`). Pass a space with its support to a run as `RunOptions(space=...)`. The interval
+    and the discount of the original experiments were not available; choose both.
 
     Args:
         replan: when to draw anew, `resample_every`: a number of steps, "episode", or as in `PSRL`.
@@ -79,6 +83,6 @@ class BayesianDP(PSRL):
         if problem.space.support is None:
             raise ValueError(
                 "space.support is None, expected the possible successors of every pair (Bool[S A O]) for BayesianDP; "
-                "PSRL asks for none"
+                "PSRL needs none"
             )
         return super().init(key, problem)

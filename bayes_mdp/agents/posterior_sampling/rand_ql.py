@@ -5,8 +5,6 @@ via Learning Rate Randomization*, NeurIPS 2023. RandQL and Sampled-RandQL, as in
 the staged variant, for which the regret bound is proven, is not here.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,13 +14,20 @@ from bayes_mdp.agents.common.learner import episode_length, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import Scalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
 
 
 def learning_rates(
-    key: PRNGKeyArray, visits: Any, horizon: int, num: int, *, inflation: Any = 1.0, prior_transitions: Any
+    key: PRNGKeyArray,
+    visits: Scalar,
+    horizon: int,
+    num: int,
+    *,
+    inflation: Scalar = 1.0,
+    prior_transitions: Scalar,
 ) -> tuple[Float[Array, " J"], Float[Array, " J"]]:
-    """The random numbers of one update: learning rates, and the weights of what was seen against the prior.
+    """The random numbers of one update: learning rates, and the weights of the observed target against the prior.
 
     rate ~ Beta((H + 1) / inflation, (n + n0) / inflation), weight ~ Beta(n + n0, n0 / inflation). Traceable.
 
@@ -31,7 +36,7 @@ def learning_rates(
         horizon: H.
         num: J.
         inflation: kappa.
-        prior_transitions: n0, how many optimistic transitions stand for the prior.
+        prior_transitions: n0, number of optimistic prior transitions.
     """
     total = visits + prior_transitions
     rate_key, weight_key = jax.random.split(key)
@@ -40,7 +45,11 @@ def learning_rates(
 
 
 def randomized_update(
-    temporary: Float[Array, " J"], target: Any, rate: Float[Array, " J"], weight: Float[Array, " J"], ceiling: Any
+    temporary: Float[Array, " J"],
+    target: Scalar,
+    rate: Float[Array, " J"],
+    weight: Float[Array, " J"],
+    ceiling: Scalar,
 ) -> Float[Array, " J"]:
     """The temporary values of a pair after a visit: (1 - rate) q + rate (weight target + (1 - weight) ceiling).
 
@@ -49,6 +58,7 @@ def randomized_update(
         rate, weight: as `learning_rates`.
         ceiling: the optimistic value of the prior transition.
     """
+    # The prior transition leads to the ceiling: `weight` is the share of the observed target.
     return (1.0 - rate) * temporary + rate * (weight * target + (1.0 - weight) * ceiling)
 
 
@@ -57,10 +67,10 @@ class Ensemble(eqx.Module):
 
     Args:
         temporary: Float[H S A J], the ensemble; -inf where an action is illegal.
-        acting: Float[H S A], what the greedy policy and the targets use: the least that the maximum of the ensemble
-            has been.
+        acting: Float[H S A], what the greedy policy and the targets use: the smallest value
+            that the maximum of the ensemble has had.
         visits: Float[H S A].
-        words: of the key of the learning rates.
+        words: the key of the learning rates, as two integers.
         time: updates so far.
     """
 
@@ -76,11 +86,11 @@ class RandQL(eqx.Module):
 
     After (s, a, r, s') at step h, every one of J tables takes `randomized_update` with target r + V_{h+1}(s'), V the
     best acting value, with rates of its own; the ceiling is (H - h) `max_reward`, which is also where all tables start.
-    A pair of a step is met once an episode, so a plan every episode is as good as one every step.
+    Every (step, state, action) is visited at most once an episode: replanning every episode loses nothing.
 
     Args:
         num_tables: J.
-        inflation: kappa, of the spread of the learning rates.
+        inflation: kappa; larger values spread the learning rates more.
         prior_transitions: n0 (that of the public code is n0 / kappa); None: 1 / S.
         max_reward: rewards lie in [0, max_reward]; r0 of the prior transitions.
         sampled: Sampled-RandQL: greedy for one table, drawn for every plan, and every table learns from its own values.
@@ -121,23 +131,27 @@ class RandQL(eqx.Module):
         words = jax.random.bits(key, (2,), jnp.uint32)
         return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
 
-    def _ceiling(self, horizon: int, step: Any) -> Any:
+    def _ceiling(self, horizon: int, step: Int[Array, "..."]) -> Float[Array, "..."]:
         return (horizon - step) * jnp.asarray(self.max_reward, float)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: Any = None) -> tuple[Greedy, Ensemble]:
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: object = None
+    ) -> tuple[Greedy, Ensemble]:
         """Greedy for the acting values, or for a table drawn at random."""
         del problem, belief
         if not self.sampled:
             return Greedy(state.acting), state
         return Greedy(state.temporary[..., jax.random.randint(key, (), 0, self.num_tables)]), state
 
-    def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Any = 1.0) -> Ensemble:
+    def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:
         """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        horizon, seen = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
+        horizon, counted = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
         here, there, over, _ = place_of(problem, transition)
-        following = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
-        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, following)
+        # Sampled-RandQL: every table bootstraps from its own values [J]; RandQL: all from the acting values.
+        next_value = jnp.max(state.temporary[there], 0) if self.sampled else jnp.max(state.acting[there])
+        target = jnp.asarray(transition.reward) + jnp.where(over, 0.0, next_value)
         prior = 1.0 / problem.space.n_states if self.prior_transitions is None else self.prior_transitions
+        # Time folded into the key makes every update independent of the others.
         rates = learning_rates(
             jax.random.fold_in(jax.random.wrap_key_data(state.words, impl="threefry2x32"), state.time),
             state.visits[here] + 1.0,
@@ -146,12 +160,13 @@ class RandQL(eqx.Module):
             inflation=self.inflation,
             prior_transitions=prior,
         )
+        # Acting values only fall: min over time of the maximum of the ensemble.
         old, acting = state.temporary[here], state.acting[here]
         new = randomized_update(old, target, *rates, self._ceiling(horizon, here[0]))
         return Ensemble(
-            state.temporary.at[here].set(jnp.where(seen, new, old)),
-            state.acting.at[here].set(jnp.where(seen, jnp.minimum(acting, jnp.max(new)), acting)),
-            state.visits.at[here].add(seen),
+            state.temporary.at[here].set(jnp.where(counted, new, old)),
+            state.acting.at[here].set(jnp.where(counted, jnp.minimum(acting, jnp.max(new)), acting)),
+            state.visits.at[here].add(counted),
             state.words,
-            state.time + seen,
+            state.time + counted,
         )

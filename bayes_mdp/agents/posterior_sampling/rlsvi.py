@@ -1,25 +1,24 @@
 """RLSVI: randomized least-squares value iteration, tabular (Osband, Van Roy and Wen 2016; Osband et al. 2019)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.optimism_terms import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 from bayes_mdp.planning import backward_induction
 
 
-class Seen(eqx.Module):
-    """What was seen of every pair; H where the space has a horizon, else all steps share their data.
+class RegressionData(eqx.Module):
+    """Data statistics of every pair; with axis H where the space has a horizon, else all steps share their data.
 
     Args:
-        successors: Float[*H S A S], how often each next state followed (an end is none of them).
+        successors: Float[*H S A S], count of each next state (ends excluded).
         visits: Float[*H S A].
         reward: Float[*H S A], the sum of the rewards.
     """
@@ -29,13 +28,19 @@ class Seen(eqx.Module):
     reward: Float[Array, "*H S A"]
 
     @classmethod
-    def nothing(cls, shape: tuple[int, ...]) -> "Seen":
+    def empty(cls, shape: tuple[int, ...]) -> "RegressionData":
         """No data yet; `shape` is [*H S A]."""
         return cls(jnp.zeros((*shape, shape[-2])), jnp.zeros(shape), jnp.zeros(shape))
 
 
 def randomized_values(
-    key: PRNGKeyArray, seen: Seen, horizon: int, *, noise: Any = 1.0, regularization: Any = 1.0, legal: Any = None
+    key: PRNGKeyArray,
+    data: RegressionData,
+    horizon: int,
+    *,
+    noise: Scalar = 1.0,
+    regularization: Scalar = 1.0,
+    legal: Bool[AnyArray, "S A"] | None = None,
 ) -> Float[Array, "H S A"]:
     """One draw of the values of RLSVI, from the last step of an episode to the first. Traceable.
 
@@ -44,26 +49,29 @@ def randomized_values(
     per pair. Nothing follows an end or the last step.
 
     Args:
-        seen: the data.
+        data: its statistics.
         horizon: H.
         noise: standard deviation that the regression assumes of y given its mean, in units of the reward.
         regularization: precision of the prior N(0, 1 / regularization) of every value.
         legal: Bool[S A], or None; the others get -inf.
     """
-    layered, mask = seen.visits.ndim == 3, None if legal is None else jnp.asarray(legal)
+    layered, mask = data.visits.ndim == 3, None if legal is None else jnp.asarray(legal)
 
-    def backup(values: Float[Array, " S"], layer: Any) -> Float[Array, "S A"]:
-        now = jax.tree.map(lambda x: x[layer], seen) if layered else seen
+    # One feature per pair: the regression is diagonal, so the posterior of each Q(s, a) is a scalar normal law.
+    def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
+        now = jax.tree.map(lambda x: x[layer], data) if layered else data
+        # sum_i y_i, from sufficient statistics: sum of rewards + sum_s' count(s') V(s').
         total = now.reward + now.successors @ values
+        # Mean and variance, both multiplied by noise^2 / noise^2: weight = n + regularization noise^2.
         weight = now.visits + regularization * noise**2
         z = jax.random.normal(jax.random.fold_in(key, layer), total.shape, total.dtype)
         return total / weight + noise / jnp.sqrt(weight) * z
 
-    return backward_induction(backup, horizon, seen.visits.shape[-2], legal=mask)
+    return backward_induction(backup, horizon, data.visits.shape[-2], legal=mask)
 
 
 class RLSVI(eqx.Module):
-    """Greedy for one draw of `randomized_values`, drawn anew for every plan. It keeps the statistics of its own data.
+    """Greedy for one draw of `randomized_values`, drawn anew for every plan. The agent keeps its own data statistics.
 
     Args:
         noise, regularization: as in `randomized_values`. The prior is N(0, 1 / regularization): it makes an unseen pair
@@ -82,7 +90,7 @@ class RLSVI(eqx.Module):
         for name in ("noise", "regularization"):
             check_above_zero(name, getattr(self, name))
 
-    def init(self, key: PRNGKeyArray, problem: Problem) -> Seen:
+    def init(self, key: PRNGKeyArray, problem: Problem) -> RegressionData:
         """No data.
 
         Raises:
@@ -90,10 +98,12 @@ class RLSVI(eqx.Module):
         """
         del key
         episode_length(problem, "RLSVI")
-        return Seen.nothing(problem.space.shape)
+        return RegressionData.empty(problem.space.shape)
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: Seen, belief: Any = None) -> tuple[Greedy, Seen]:
-        """Greedy for a fresh draw; the data stay as they are."""
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: RegressionData, belief: object = None
+    ) -> tuple[Greedy, RegressionData]:
+        """Greedy for a new draw; the data are unchanged."""
         del belief
         q = randomized_values(
             key,
@@ -105,12 +115,14 @@ class RLSVI(eqx.Module):
         )
         return Greedy(q), state
 
-    def observe(self, problem: Problem, state: Seen, transition: Transitions, weight: Any = 1.0) -> Seen:
+    def observe(
+        self, problem: Problem, state: RegressionData, transition: Transitions, weight: Scalar = 1.0
+    ) -> RegressionData:
         """The data with one transition more; unchanged where `weight` is 0."""
-        cell, seen = transition.cell(problem.space), jnp.asarray(weight) != 0
-        goes_on = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
-        return Seen(
-            state.successors.at[(*cell, transition.next_state)].add(goes_on),
+        cell, counted = transition.cell(problem.space), jnp.asarray(weight) != 0
+        continues = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
+        return RegressionData(
+            state.successors.at[(*cell, transition.next_state)].add(continues),
             state.visits.at[cell].add(weight),
-            state.reward.at[cell].add(jnp.where(seen, weight * jnp.asarray(transition.reward), 0.0)),
+            state.reward.at[cell].add(jnp.where(counted, weight * jnp.asarray(transition.reward), 0.0)),
         )

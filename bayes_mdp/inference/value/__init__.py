@@ -1,4 +1,4 @@
-"""Beliefs about Q as plain arrays; nothing here imports the rest of the package."""
+"""Beliefs about Q as plain arrays; independent of the rest of the package."""
 
 from bayes_mdp.inference.value.last_layer_laplace import LaplaceFit, LastLayerLaplace, LastLayerLaplacePrior
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Gaussian, Likelihood, Poisson

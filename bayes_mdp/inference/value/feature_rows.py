@@ -1,13 +1,18 @@
-"""Checks of what a person enters about a last layer: one sentence each. Values are looked into where they are known."""
+"""Checks of the inputs of a belief about a last layer. Values are checked where they are not traced."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+from jax import Array
 from jax.core import Tracer
 
+AnyArray = Array | np.ndarray
 
-def check_rows(features: Any, action: Any, target: Any, weight: Any, shape: tuple[int, ...]) -> None:
-    """Shapes of K rows for a belief of `shape` (A, D): static, so that it costs nothing in a compiled loop."""
+
+def check_rows(
+    features: AnyArray, action: AnyArray, target: AnyArray | None, weight: AnyArray | None, shape: tuple[int, ...]
+) -> None:
+    """Shapes of K rows for a belief of `shape` (A, D): static, at no cost in a compiled loop."""
     n_actions, width = shape
     if features.ndim != 2 or features.shape[1] != width:
         raise ValueError(
@@ -18,7 +23,9 @@ def check_rows(features: Any, action: Any, target: Any, weight: Any, shape: tupl
             raise ValueError(f"{name} has shape {values.shape}, expected {features.shape[:1]} (row)")
 
 
-def check_row_values(features: Any, action: Any, target: Any, weight: Any, n_actions: int) -> None:
+def check_row_values(
+    features: AnyArray, action: AnyArray, target: AnyArray | None, weight: AnyArray | None, n_actions: int
+) -> None:
     """Entries of those rows."""
     for name, values in (("features", features), ("target", target)):
         require(name, values, np.isfinite, "a finite number")
@@ -26,12 +33,12 @@ def check_row_values(features: Any, action: Any, target: Any, weight: Any, n_act
     require("weight", weight, lambda w: np.isfinite(w) & (w >= 0), "a finite number, zero or greater")
 
 
-def check_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: object) -> None:
     """Finite and greater than zero."""
     require(name, value, lambda x: np.isfinite(x) & (x > 0), "a finite number greater than zero")
 
 
-def check_sizes(**sizes: Any) -> None:
+def check_sizes(**sizes: int) -> None:
     """Each is an integer of at least 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
@@ -40,7 +47,7 @@ def check_sizes(**sizes: Any) -> None:
             raise ValueError(f"{name} is {size}, expected an integer of at least 1")
 
 
-def require(name: str, values: Any, holds: Any, expected: str) -> None:
+def require(name: str, values: object, holds: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
     """Raise a ValueError that names the first entry for which `holds` is false. Tracers and None pass."""
     if values is None or isinstance(values, Tracer):
         return

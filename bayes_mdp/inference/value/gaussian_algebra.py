@@ -1,8 +1,7 @@
-"""What beliefs about a last layer share: matrices of A actions, [A D D], after rows of features."""
+"""Linear algebra shared by beliefs about a last layer: matrices of A actions, [A D D], updated by rows of features."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
 Block = Callable[[Array, Array, Array], tuple[Array, Array]]
 Matrices = Float[Array, "A D D"]
+Rows = tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None]
+"""K rows: features, action, target."""
+Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None]
 
 
 def shrink_one(
@@ -18,8 +20,9 @@ def shrink_one(
 ) -> tuple[Matrices, Float[Array, " D"]]:
     """Sigma - v v' / (1 + n) with v = Sigma row, n = row' v, of this action ([UBE18] eq. 5), and the gain v / (1 + n).
 
-    What is subtracted is symmetric to the last bit: v (v / (1 + n))' is not, and its rounding grows without bound.
-    `masked`: the other actions are computed too and not changed, which is cheaper than to pick where there are two.
+    The subtracted matrix g g' is symmetric to the last bit; v (v / (1 + n))' is not, and its rounding errors grow
+    without bound. `masked`: all actions are computed and the others not changed, cheaper than indexing where there are
+    two.
     """
     if masked:
         rows = jnp.where(jnp.arange(len(covariance))[:, None] == action, row, 0.0)
@@ -38,12 +41,13 @@ def shrink_block(
 ) -> tuple[Matrices, Float[Array, "A K D"]]:
     """The same for K rows at once (Woodbury), and the gain of every row, zero for the other actions."""
     rows = _of_action(rows, action, len(covariance))
-    spread = rows @ covariance
-    root = _cholesky_with_eye(spread @ rows.swapaxes(1, 2))
-    half = jax.scipy.linalg.solve_triangular(root, spread, lower=True)
+    # L L' = I + F Sigma F'; Sigma F' L^-T = half', so Sigma - half' half is the posterior covariance.
+    projected = rows @ covariance
+    root = _cholesky_with_eye(projected @ rows.swapaxes(1, 2))
+    half = jax.scipy.linalg.solve_triangular(root, projected, lower=True)
     gain = jax.scipy.linalg.solve_triangular(root, half, lower=True, trans=1)
     later = covariance - half.swapaxes(1, 2) @ half
-    return 0.5 * (later + later.swapaxes(1, 2)), gain
+    return 0.5 * (later + later.swapaxes(1, 2)), gain  # symmetric in spite of rounding
 
 
 def shrink_root_one(
@@ -92,6 +96,7 @@ def learn(
 ) -> tuple[Matrices, Float[Array, "A D"]]:
     """Matrix and mean after K rows: features, action, target, weight. `shrinks`: for a row, for a block."""
     features, action, target, weight = rows
+    # A row of weight w counts as sqrt(w) times the row and its target.
     if weight is not None:
         root = jnp.sqrt(weight)
         features = features * root[:, None]
@@ -100,7 +105,7 @@ def learn(
     if len(action) == 1:
         return one((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
     one = partial(_learn_one, shrinks[0], masked=False)
-    # On a CPU rows in turn take a tenth to the whole of a block's time (D from 84 to 512, K from 10 to 512).
+    # On a CPU one row after the other takes a tenth to the whole of a block's time (D 84 to 512, K 10 to 512).
     return jax.lax.platform_dependent(
         (matrix, mean),
         (features, action, target),
@@ -109,7 +114,7 @@ def learn(
     )
 
 
-def learn_block(block: Block, now: tuple[Array, Array], rows: Any) -> tuple[Matrices, Float[Array, "A D"]]:
+def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
     """Matrix and mean after K rows (features, action, target or None) at once."""
     (matrix, mean), (features, action, target) = now, rows
     matrix, gain = block(matrix, features, action)
@@ -119,7 +124,7 @@ def learn_block(block: Block, now: tuple[Array, Array], rows: Any) -> tuple[Matr
     return matrix, mean + jnp.einsum("akd,k->ad", gain, miss)
 
 
-def _learn_one(shrink: One, now: tuple[Array, Array], row: Any, masked: bool) -> tuple[Array, Array]:
+def _learn_one(shrink: One, now: tuple[Array, Array], row: Row, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
     return matrix, mean if target is None else mean.at[action].add(gain * (target - x @ mean[action]))
@@ -132,8 +137,8 @@ def posterior_root(
 ) -> tuple[Matrices, Float[Array, "A D"]]:
     """A square root of (I / prior_variance + Phi_a' W Phi_a)^-1, and the mean, from K rows.
 
-    R' R, the Cholesky factorisation of the precision, comes from the QR of the rows: the precision itself is never
-    formed, it would square the condition number.
+    R' R = precision, R from the QR factorisation of the rows: forming the precision itself would square the condition
+    number.
     """
     features, action, target, weight = rows
     root = jnp.ones(len(action), features.dtype) if weight is None else jnp.sqrt(weight)
@@ -142,6 +147,7 @@ def posterior_root(
 
     def of(a: Array) -> tuple[Array, Array]:
         scale = jnp.where(action == a, root, 0.0)
+        # The prior is D more rows: I / sqrt(prior_variance), with target 0.
         stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
         goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
         q, r = jnp.linalg.qr(stacked)
@@ -159,8 +165,8 @@ def predictive(
     target: Float[Array, " K"],
 ) -> Float[Array, " K"]:
     """Log-density of targets under N(mean, variance + noise) of their action."""
-    loc, spread = (jnp.take_along_axis(x, action[:, None], 1)[:, 0] for x in (mean, variance))
-    return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(spread + noise))
+    loc, epistemic = (jnp.take_along_axis(x, action[:, None], 1)[:, 0] for x in (mean, variance))
+    return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(epistemic + noise))
 
 
 def coloured(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:

@@ -1,7 +1,7 @@
 """Laplace's approximation on a last layer where targets are not Gaussian: successes, counts."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,16 +13,18 @@ from bayes_mdp.inference.value.gaussian_algebra import coloured, posterior_root,
 from bayes_mdp.inference.value.likelihoods import Bernoulli, Likelihood
 
 _HALVINGS, _BISECTIONS = 20, 60
+Row = tuple[Float[Array, " D"], Int[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
+"""Features, action, target, weight / dispersion."""
 
 
 class LastLayerLaplace(eqx.Module):
     """w_a ~ N(mean_a, root_a root_a'), independent between actions; a target has mean b'(phi . w_a).
 
-    Speaks as `LinearGaussian` does: `NeuralUBE` takes either, and `DeepUBE` with `shrink=False`. Those give no
-    targets: then the rows count with b'' at the mean of now.
+    Same interface as `LinearGaussian`: `NeuralUBE` accepts either, and so does `DeepUBE` with `shrink=False`. They give
+    no targets: rows are then weighted by b'' at the current mean.
 
     Args:
-        mean: the most probable weights after `fit`; after `update` what the last rows made of them.
+        mean: the most probable weights after `fit`; an approximation of them after `update`.
         root: any square root of the inverse Hessian.
         prior_variance: of every weight before data.
         likelihood: of a target given phi . w_a.
@@ -42,14 +44,14 @@ class LastLayerLaplace(eqx.Module):
         return self.root @ self.root.swapaxes(1, 2)
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
-        """Of what `value` says: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
-        spread = jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
-        return self.likelihood.slope(features @ self.mean.T) ** 2 * spread if self.of_response else spread
+        """Variance of `value`: phi' Sigma_a phi, for the expected target times b''(phi . mean_a)^2."""
+        variance = jnp.sum(jnp.einsum("bd,ade->bae", features, self.root) ** 2, -1)
+        return self.likelihood.curvature(features @ self.mean.T) ** 2 * variance if self.of_response else variance
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
-        spread = self.prior_variance * jnp.sum(features**2, -1)
-        return self.likelihood.slope(jnp.zeros_like(spread)) ** 2 * spread if self.of_response else spread
+        variance = self.prior_variance * jnp.sum(features**2, -1)
+        return self.likelihood.curvature(jnp.zeros_like(variance)) ** 2 * variance if self.of_response else variance
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """Expected target of every action at the mean weights; phi . mean_a if not `of_response`."""
@@ -67,16 +69,16 @@ class LastLayerLaplace(eqx.Module):
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
     ) -> "LastLayerLaplace":
-        """After K targets, one after the other: each time Laplace's approximation of belief times likelihood.
+        """The belief after K targets, one by one: each time Laplace's approximation of belief times likelihood.
 
-        Earlier rows are not looked at again, so that the order matters a little and the mean is not quite the most
-        probable one of all data (`fit`). Without `target` the mean stays as it is.
+        Earlier rows are not used again, so the order matters slightly and the mean is only near the most probable one
+        of all data (`fit`). Without `target` the mean is unchanged.
 
         Args:
-            features: where the targets were seen; a row of zeros changes nothing.
+            features: of the inputs; a row of zeros changes nothing.
             action: of each.
-            target: what was seen.
-            weight: how often; 0 leaves a row out; default 1.
+            target: observed.
+            weight: multiplicity of a row; 0 leaves a row out; default 1.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
@@ -87,15 +89,16 @@ class LastLayerLaplace(eqx.Module):
             mean, root = jax.lax.scan(lambda now, row: (self._learn(now, row), None), (self.mean, self.root), rows)[0]
         return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
 
-    def _learn(self, now: tuple[Array, Array], row: Any) -> tuple[Array, Array]:
+    def _learn(self, now: tuple[Array, Array], row: Row) -> tuple[Array, Array]:
         (mean, root), (x, action, target, scale) = now, row
         eta = x @ mean[action]
         if target is not None:
-            spread = jnp.sum((x @ root[action]) ** 2)
-            eta = most_probable(self.likelihood, eta, spread * scale, target)
-            push = scale * (target - self.likelihood.mean(eta))
-            mean = mean.at[action].add(push * (root[action] @ (x @ root[action])))
-        curvature = scale * self.likelihood.slope(eta)
+            # One target depends on the scalar eta = x . w alone: find its mode, then move w along Sigma x.
+            variance = jnp.sum((x @ root[action]) ** 2)
+            eta = most_probable(self.likelihood, eta, variance * scale, target)
+            gradient = scale * (target - self.likelihood.mean(eta))
+            mean = mean.at[action].add(gradient * (root[action] @ (x @ root[action])))
+        curvature = scale * self.likelihood.curvature(eta)
         return mean, shrink_root_one(root, jnp.sqrt(curvature) * x, action)[0]
 
     def fit(
@@ -111,16 +114,16 @@ class LastLayerLaplace(eqx.Module):
         """The belief from the prior and these rows alone: most probable weights by Newton's method, inverse Hessian.
 
         Args:
-            features: where the targets were seen.
+            features: of the inputs.
             action: of each.
-            target: what was seen.
-            weight: how often; 0 leaves a row out; default 1.
-            max_iterations: Newton steps an action; each is halved until the posterior rises.
+            target: observed.
+            weight: multiplicity of a row; 0 leaves a row out; default 1.
+            max_iterations: Newton steps an action; each is halved until the posterior increases.
             tolerance: of the last Newton step, in posterior standard deviations.
 
         Raises:
-            ValueError: a wrong shape, an action that does not exist, a target that the likelihood cannot give, an entry
-                that is not finite, a negative weight.
+            ValueError: a wrong shape, an action that does not exist, a target outside the range of the likelihood, an
+                entry that is not finite, a negative weight.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
@@ -130,8 +133,8 @@ class LastLayerLaplace(eqx.Module):
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
         scales = jnp.where(action == jnp.arange(len(self.mean))[:, None], count, 0.0) / self.likelihood.dispersion
         of_action = partial(_newton, self.likelihood, features, target, self.prior_variance, max_iterations, tolerance)
-        mean, root, *told = jax.lax.map(of_action, scales)
-        return LaplaceFit(eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root)), *told)
+        mean, root, *diagnostics = jax.lax.map(of_action, scales)
+        return LaplaceFit(eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root)), *diagnostics)
 
     def rebuild(
         self,
@@ -146,13 +149,13 @@ class LastLayerLaplace(eqx.Module):
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
-        count = count * self.likelihood.slope(jnp.zeros(())) / self.likelihood.dispersion
+        count = count * self.likelihood.curvature(jnp.zeros(())) / self.likelihood.dispersion
         root, mean = posterior_root((features, action, None, count), len(self.mean), self.prior_variance)
         return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
 
 
 class LaplaceFit(NamedTuple):
-    """What `LastLayerLaplace.fit` found, per action.
+    """The result of `LastLayerLaplace.fit`, per action.
 
     Args:
         belief: mode and inverse Hessian.
@@ -180,7 +183,7 @@ class LastLayerLaplacePrior(eqx.Module):
     """
 
     likelihood: Likelihood = Bernoulli()
-    variance: Any = 1.0
+    variance: float | Float[Array, ""] = 1.0
     of_response: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:
@@ -197,30 +200,31 @@ class LastLayerLaplacePrior(eqx.Module):
 
 
 def most_probable(
-    likelihood: Likelihood, loc: Float[Array, ""], spread: Float[Array, ""], target: Float[Array, ""]
+    likelihood: Likelihood, loc: Float[Array, ""], variance: Float[Array, ""], target: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """eta of largest N(eta; loc, spread) p(target | eta), dispersion 1: Newton's steps in a bracket or its middle."""
-    far = loc + spread * (target - likelihood.mean(loc))  # the solution lies between
+    """eta of largest N(eta; loc, variance) p(target | eta), dispersion 1: Newton's steps in a bracket or its middle."""
+    far = loc + variance * (target - likelihood.mean(loc))  # the solution is between `loc` and this
 
-    def look(eta: Array) -> Array:
-        return eta - loc - spread * (target - likelihood.mean(eta))  # rises in eta
+    def residual(eta: Array) -> Array:
+        return eta - loc - variance * (target - likelihood.mean(eta))  # increasing in eta
 
-    def going(now: tuple[Array, ...]) -> Array:
+    def continues(now: tuple[Array, ...]) -> Array:
         *_, eta, _, moved, i = now
         return (i < _BISECTIONS) & (moved > 4 * jnp.finfo(eta.dtype).eps * (1 + jnp.abs(eta)))
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, eta, before, _, i = now
-        miss = look(eta)
+        miss = residual(eta)
         low, high = jnp.where(miss < 0, eta, low), jnp.where(miss < 0, high, eta)
-        newton, middle = eta - miss / (1 + spread * likelihood.slope(eta)), 0.5 * (low + high)
+        newton, middle = eta - miss / (1 + variance * likelihood.curvature(eta)), 0.5 * (low + high)
+        # Newton's step if it stays in the bracket and halves the residual, else bisection.
         good = (newton >= low) & (newton <= high) & (jnp.abs(miss) <= 0.5 * before)
         later = jnp.where(good, newton, middle)
         return low, high, later, jnp.abs(miss), jnp.abs(later - eta), i + 1
 
     wide = jnp.full_like(loc, jnp.inf)
     start = jnp.minimum(loc, far), jnp.maximum(loc, far), loc, wide, wide, jnp.zeros((), jnp.int32)
-    return jax.lax.while_loop(going, step, start)[2]
+    return jax.lax.while_loop(continues, step, start)[2]
 
 
 def _newton(
@@ -240,33 +244,34 @@ def _newton(
             jnp.sum(scale * (target * eta - likelihood.potential(eta)), -1) - 0.5 * jnp.sum(w**2, -1) / prior_variance
         )
 
-    def look(w: Array) -> tuple[Array, Array, Array]:
+    def newton(w: Array) -> tuple[Array, Array, Array]:
         """Gradient, root of the inverse Hessian, Newton's direction."""
         eta = features @ w
         miss = jnp.where(counts, scale * (target - likelihood.mean(eta)), 0.0)
-        slope = features.T @ miss - w / prior_variance
-        weight = jnp.where(counts, scale * likelihood.slope(eta), 0.0)
+        gradient = features.T @ miss - w / prior_variance
+        weight = jnp.where(counts, scale * likelihood.curvature(eta), 0.0)
         rows = features, jnp.zeros(len(eta), jnp.int32), None, weight
         root = posterior_root(rows, 1, prior_variance)[0][0]
-        return slope, root, root @ (root.T @ slope)
+        return gradient, root, root @ (root.T @ gradient)
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         w, i, _, _, direction, decrement = now
         tries, eta, along = w + halves[:, None] * direction, features @ w, features @ direction
-        risen = log_posterior(tries, eta + halves[:, None] * along)
-        enough = risen >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
-        # Near the top a rise drowns in rounding: there Newton's whole step is the best that is known.
+        # All halvings at once: features @ (w + t d) = eta + t (features @ d). Armijo's rule picks the longest.
+        increased = log_posterior(tries, eta + halves[:, None] * along)
+        enough = increased >= log_posterior(w, eta) + 1e-4 * halves * decrement**2
+        # Near the mode an increase is below rounding: take Newton's full step there.
         w = jnp.where(jnp.any(enough) & (decrement > 1e-2), tries[jnp.argmax(enough)], tries[0])
-        return (w, i + 1, *_with_decrement(look(w)))
+        return (w, i + 1, *_with_decrement(newton(w)))
 
     start = jnp.zeros(features.shape[1], features.dtype)
-    now = (start, jnp.zeros((), jnp.int32), *_with_decrement(look(start)))
-    w, i, slope, root, _, decrement = jax.lax.while_loop(
+    now = (start, jnp.zeros((), jnp.int32), *_with_decrement(newton(start)))
+    w, i, gradient, root, _, decrement = jax.lax.while_loop(
         lambda x: (x[1] < max_iterations) & (x[-1] > tolerance), step, now
     )
-    return w, root, decrement <= tolerance, i, prior_variance * jnp.linalg.norm(slope), decrement
+    return w, root, decrement <= tolerance, i, prior_variance * jnp.linalg.norm(gradient), decrement
 
 
-def _with_decrement(seen: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-    slope, root, direction = seen
-    return slope, root, direction, jnp.linalg.norm(root.T @ slope)
+def _with_decrement(newton: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    gradient, root, direction = newton
+    return gradient, root, direction, jnp.linalg.norm(root.T @ gradient)

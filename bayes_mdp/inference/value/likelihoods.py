@@ -1,6 +1,6 @@
 """Laws of a target y given eta = phi . w, canonical link: log p(y) = (y eta - b(eta)) / dispersion + constant."""
 
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -11,11 +11,12 @@ from jaxtyping import Array, Float
 from bayes_mdp.inference.value.feature_rows import check_positive, require
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """b with two derivatives, elementwise; b is convex."""
 
     @property
-    def dispersion(self) -> Any:
+    def dispersion(self) -> float | Float[Array, ""]:
         """The target's variance is dispersion b''(eta)."""
         ...
 
@@ -27,12 +28,12 @@ class Likelihood(Protocol):
         """b', the expected target."""
         ...
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """b''."""
         ...
 
-    def check(self, target: Any) -> None:
-        """Raise a ValueError that names the first target that cannot be."""
+    def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
+        """Raise a ValueError that names the first impossible target."""
         ...
 
 
@@ -52,11 +53,11 @@ class Bernoulli(eqx.Module):
         """The probability of 1."""
         return jax.nn.sigmoid(eta)
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """p (1 - p)."""
         return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
 
-    def check(self, target: Any) -> None:
+    def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """From 0 to 1."""
         require("target", target, lambda y: (y >= 0) & (y <= 1), "a number from 0 to 1 (Bernoulli)")
 
@@ -77,11 +78,11 @@ class Poisson(eqx.Module):
         """The rate."""
         return jnp.exp(eta)
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """The rate."""
         return jnp.exp(eta)
 
-    def check(self, target: Any) -> None:
+    def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Zero or more."""
         require("target", target, lambda y: np.isfinite(y) & (y >= 0), "a count, zero or greater (Poisson)")
 
@@ -93,7 +94,7 @@ class Gaussian(eqx.Module):
         dispersion: that variance.
     """
 
-    dispersion: Any = 1.0
+    dispersion: float | Float[Array, ""] = 1.0
 
     def __check_init__(self) -> None:
         check_positive("dispersion", self.dispersion)
@@ -106,10 +107,10 @@ class Gaussian(eqx.Module):
         """Eta itself."""
         return eta
 
-    def slope(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
+    def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """One."""
         return jnp.ones_like(eta)
 
-    def check(self, target: Any) -> None:
+    def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
         """Any finite number."""
         require("target", target, np.isfinite, "a finite number")

@@ -5,7 +5,7 @@ units of the noise: a square root of it (`LinearGaussian`), or the matrix itself
 """
 
 import abc
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class LastLayerGaussian(eqx.Module):
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
-    shrinks: eqx.AbstractClassVar[tuple[One, Block]]
+    shrinks: ClassVar[tuple[One, Block]]
 
     @property
     @abc.abstractmethod
@@ -85,10 +85,10 @@ class LastLayerGaussian(eqx.Module):
         """After K targets: one by Sherman-Morrison ([UBE18] eq. 5), more by Woodbury (on a CPU in turn).
 
         Args:
-            features: where the targets were seen; a row of zeros changes nothing.
+            features: of the inputs; a row of zeros changes nothing.
             action: of each.
-            target: what was seen; None: the mean stays as it is, only the covariance shrinks.
-            weight: how often each was seen; 0 leaves a row out; default 1.
+            target: observed; None: the mean is unchanged, only the covariance shrinks.
+            weight: multiplicity of each row; 0 leaves a row out; default 1.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         matrix, mean = learn(self.shrinks, self.matrix, self.mean, (features, action, target, weight))
@@ -101,11 +101,11 @@ class LastLayerGaussian(eqx.Module):
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
     ) -> Self:
-        """The belief from the prior and these rows alone: what was learnt before is dropped.
+        """The belief from the prior and these rows alone; earlier data are dropped.
 
-        For when the features have drifted: rows of the replay under the features of now. Costs about 2 K D^2 an action:
-        Cholesky's factor of the precision by the QR of the rows, so that nothing is squared. Without `target` the mean
-        is that before data, zero. K rows drawn from N steps weigh N / K each.
+        For use when the features have changed: rows of the replay under the current features. Costs about 2 K D^2 an
+        action: Cholesky's factor of the precision by the QR of the rows, so that the condition number is not squared.
+        Without `target` the mean is that before data, zero. K rows drawn from N steps weigh N / K each.
 
         Args:
             features, action, target, weight: as in `update`.
@@ -123,9 +123,9 @@ class LastLayerGaussian(eqx.Module):
 class LinearGaussian(LastLayerGaussian):
     """w_a ~ N(mean_a, noise_variance root_a root_a'), independent between actions; `matrix` is `root`.
 
-    A square root is kept, any S_a with S_a S_a' = Sigma_a and no triangle: no variance falls below zero, and in float32
-    the error of phi' Sigma_a phi is relative to itself: after 10^5 rows below 1e-4 for features of good condition, 4e-3
-    for nearly collinear ones (condition of Sigma_a 10^7), 7e-2 after 4 x 10^6 rows of those.
+    A square root is stored, any S_a with S_a S_a' = Sigma_a (not triangular): no variance is negative, and in float32
+    the error of phi' Sigma_a phi is relative: after 10^5 rows below 1e-4 for features of good condition, 4e-3 for
+    nearly collinear ones (condition of Sigma_a 10^7), 7e-2 after 4 x 10^6 rows of those.
     """
 
     shrinks: ClassVar[tuple[One, Block]] = (shrink_root_one, shrink_root_block)
@@ -151,9 +151,9 @@ class LinearGaussian(LastLayerGaussian):
 class CovarianceGaussian(LastLayerGaussian):
     """w_a ~ N(mean_a, noise_variance covariance_a), independent between actions; `matrix` is `covariance`.
 
-    By the formulas of [UBE18]. In float32 the error of phi' Sigma_a phi is not relative to itself, but 1e-6 to 1e-4 of
-    |phi|^2 times the largest variance left. With nearly collinear features smaller variances are noise, Sigma_a becomes
-    indefinite, and then it grows: with a prior variance of 100 and |phi| = 1 it was NaN between 2 x 10^5 and 10^6 rows.
+    By the formulas of [UBE18]. In float32 the error of phi' Sigma_a phi is not relative, but 1e-6 to 1e-4 of |phi|^2
+    times the largest remaining variance. With nearly collinear features smaller variances are noise, Sigma_a becomes
+    indefinite, and errors grow: with a prior variance of 100 and |phi| = 1 it was NaN between 2 x 10^5 and 10^6 rows.
     Rebuild before that, or keep the square root.
     """
 
@@ -174,8 +174,8 @@ class CovarianceGaussian(LastLayerGaussian):
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, not below zero."""
-        spread = jnp.einsum("bd,ade->abe", features, self.matrix)
-        return self.noise_variance * jnp.maximum(jnp.einsum("abe,be->ba", spread, features), 0.0)
+        projected = jnp.einsum("bd,ade->abe", features, self.matrix)
+        return self.noise_variance * jnp.maximum(jnp.einsum("abe,be->ba", projected, features), 0.0)
 
 
 class LinearGaussianPrior(eqx.Module):
@@ -188,8 +188,8 @@ class LinearGaussianPrior(eqx.Module):
             to a third cheaper and is less exact.
     """
 
-    variance: Any = 1.0
-    noise_variance: Any = 1.0
+    variance: float | Float[Array, ""] = 1.0
+    noise_variance: float | Float[Array, ""] = 1.0
     square_root: bool = eqx.field(default=True, static=True)
 
     def __check_init__(self) -> None:

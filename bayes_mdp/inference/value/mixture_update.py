@@ -1,6 +1,6 @@
 """Mixture updating of a belief about returns (Dearden et al. 1998, section 5.2), by deterministic quadrature.
 
-Were the return x known, the belief would stay normal-gamma; x is not known, so the posterior is a mixture over x, and
+If the return x were known, the belief would stay normal-gamma; as it is not, the posterior is a mixture over x, and
 the update is the normal-gamma law p that minimises KL(mixture || p). Given x every moment is closed form, which leaves
 one integral, here in units of the own belief: y = (x - loc) / w with w^2 = 2 rate (1 + 1 / pseudo_count), so that the
 rate given x is rate (1 + y^2); and y = d + k u, u of density proportional to (1 + u^2)^(-(dof + 1) / 2).
@@ -9,17 +9,19 @@ rate given x is rate (1 + y^2); and y = d + k u, u of density proportional to (1
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.inference.value.returns import ReturnBelief
 from bayes_mdp.inference.value.special import inverse_log_minus_digamma, log_minus_digamma
 from bayes_mdp.inference.value.student_t import StudentT
 
+AnyArray = Array | np.ndarray
 LEAST_CONCENTRATION = 1.001
 
 
 class Quadrature(NamedTuple):
-    """How fine: the number of nodes, and -log of the mass of the target that is left out."""
+    """Accuracy: the number of nodes, and -log of the mass of the target that is left out."""
 
     num_nodes: int
     tail: float
@@ -35,11 +37,11 @@ _NEGLIGIBLE = 1e-9
 
 
 class _Moments(NamedTuple):
-    """Under the law of y: E[g], E[y g] / E[g], the spread of y under g, log E[g] - E[log g]; g = 1 / (1 + y^2)."""
+    """Under the law of y: E[g], E[y g] / E[g], the variance of y under g, log E[g] - E[log g]; g = 1 / (1 + y^2)."""
 
     weight: Array
     centre: Array
-    spread: Array
+    variance: Array
     jensen: Array
 
 
@@ -62,22 +64,27 @@ def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature =
     """
     pseudo, shape = own.pseudo_count, own.concentration + 0.5
     unit = jnp.sqrt(2.0 * own.rate * (1.0 + 1.0 / pseudo))
+    # Symmetry: only |d| matters, the sign returns with the mean.
     d = (target.loc - own.loc) / unit
     m = _moments(jnp.abs(d), target.scale / unit * jnp.sqrt(target.dof), target.dof, quadrature)
+    # log E[tau] - E[log tau] of the mixture determines the concentration.
     concentration = inverse_log_minus_digamma(log_minus_digamma(shape) + m.jensen)
     concentration = jnp.maximum(concentration, LEAST_CONCENTRATION)
     return ReturnBelief(
         own.loc + unit * jnp.sign(d) * m.centre / (pseudo + 1.0),
-        (pseudo + 1.0) / (1.0 + 2.0 * shape / pseudo * m.spread),
+        (pseudo + 1.0) / (1.0 + 2.0 * shape / pseudo * m.variance),
         concentration,
         concentration / shape * own.rate / m.weight,
     )
 
 
 def _moments(
-    d: Float[Array, "*shape"], k: Float[Array, "*shape"], dof: Float[Array, "*shape"], quadrature: Quadrature
+    d: Float[Array | np.ndarray, "*shape"],
+    k: Float[Array | np.ndarray, "*shape"],
+    dof: Float[Array | np.ndarray, "*shape"],
+    quadrature: Quadrature,
 ) -> _Moments:
-    """The four numbers that the projection needs, d >= 0, k >= 0; differences are formed before sums, not after."""
+    """The four numbers of the projection, d >= 0, k >= 0; differences are formed before sums, against cancellation."""
     weight, v = _nodes(d, k, dof, quadrature)
     d = d[..., None]
     unit = 1.0 + d * d
@@ -90,7 +97,7 @@ def _moments(
 
     inner, lost, logs = mean(g), mean(r * g), mean(jnp.log1p(r) - r * g)
     first, second = mean(v * g), mean(v * v * g)
-    # log E[g] = log(1 - lost), and log(1 - lost) + lost is what is left of it beside the terms of `logs`
+    # log E[g] = log(1 - lost), and log(1 - lost) + lost is its remainder beside the terms of `logs`
     log_inner = jnp.where(lost < 0.5, jnp.log1p(-jnp.minimum(lost, 0.5)), jnp.log(inner))
     unit = unit[..., 0]
     return _Moments(
@@ -101,7 +108,7 @@ def _moments(
     )
 
 
-def _nodes(d: Array, k: Array, dof: Array, quadrature: Quadrature) -> _Nodes:
+def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> _Nodes:
     """Nodes [*shape N] of a midpoint rule that resolves both centres, u = 0 and y = 0, however narrow either is.
 
     With u in units of `sharp` (about the width of its density), t = asinh(u) + asinh(d + k u) is a sinh substitution
@@ -128,7 +135,7 @@ def _nodes(d: Array, k: Array, dof: Array, quadrature: Quadrature) -> _Nodes:
     return _Nodes((grow + 1.0 / grow) * (a * b / (b + k * a)) * density, v)
 
 
-def _edge(d: Array, k: Array, dof: Array, tail: float) -> Array:
+def _edge(d: AnyArray, k: AnyArray, dof: AnyArray, tail: float) -> Array:
     """Where the density of u is cut: further out where the target is so narrow that its moments live on its tails."""
     far = (1.0 + d * d) / jnp.maximum(k * k, _NEGLIGIBLE * (1.0 + d * d))
     decay = (tail + 2.0 * jnp.log(jnp.maximum(far, 1.0))) / dof

@@ -4,13 +4,15 @@ With it: the law of a one-step target, moment updating (section 5.1 of the paper
 the myopic value of perfect information (section 4.3).
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 
 from bayes_mdp.inference.value.student_t import StudentT, expected_excess
+
+Number = float | Real[Array, "..."]
+Flag = bool | Bool[Array, "..."]
 
 
 class ReturnBelief(eqx.Module):
@@ -20,10 +22,10 @@ class ReturnBelief(eqx.Module):
     but `loc` positive. An illegal action has loc -inf.
     """
 
-    loc: Float[Array, "*shape"]
-    pseudo_count: Float[Array, "*shape"]
-    concentration: Float[Array, "*shape"]
-    rate: Float[Array, "*shape"]
+    loc: Float[Array | np.ndarray, "*shape"]
+    pseudo_count: Float[Array | np.ndarray, "*shape"]
+    concentration: Float[Array | np.ndarray, "*shape"]
+    rate: Float[Array | np.ndarray, "*shape"]
 
     def of_mean(self) -> StudentT:
         """The law of the mean return."""
@@ -35,7 +37,7 @@ class ReturnBelief(eqx.Module):
         law = self.of_mean()
         return StudentT(law.loc, law.scale * jnp.sqrt(self.pseudo_count + 1.0), law.dof)
 
-    def mean(self) -> Float[Array, "*shape"]:
+    def mean(self) -> Float[Array | np.ndarray, "*shape"]:
         """Expected mean return."""
         return self.loc
 
@@ -48,12 +50,13 @@ class ReturnBelief(eqx.Module):
         return self.of_mean().sample(key)
 
 
-def target(reward: Any, discount: Any, following: ReturnBelief, over: Any = False) -> StudentT:
-    """The law of reward + discount (next return), elementwise; `following`: the pair that comes next.
+def target(reward: Number, discount: Number, next_belief: ReturnBelief, over: Flag = False) -> StudentT:
+    """The law of reward + discount (next return), elementwise; `next_belief`: of the next pair.
 
     Where `over`, nothing follows: the reward itself, with scale 0.
     """
-    law, discount = following.of_next(), jnp.where(over, 0.0, discount)
+    law, discount = next_belief.of_next(), jnp.where(over, 0.0, discount)
+    # loc may be -inf where nothing follows: masked before the product, 0 * inf is nan.
     loc = reward + jnp.where(over, 0.0, discount * jnp.where(over, 0.0, law.loc))
     return StudentT(loc, discount * law.scale, law.dof)
 
@@ -61,7 +64,7 @@ def target(reward: Any, discount: Any, following: ReturnBelief, over: Any = Fals
 def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
     """`own` after one return whose first two moments are those of `target`.
 
-    The expected return counts as if it had been seen, so the precision grows too quickly (a known flaw of the rule).
+    The expected return counts as an observation, so the precision grows too quickly (a known flaw of the rule).
     The rate is inf where the target has no variance (its dof <= 2: the next belief has concentration <= 1).
     """
     count = own.pseudo_count + 1.0
@@ -71,7 +74,7 @@ def moment_update(own: ReturnBelief, target: StudentT) -> ReturnBelief:
 
 
 def value_of_perfect_information(belief: ReturnBelief) -> Float[Array, "*lead A"]:
-    """What it would be worth to know the mean return of an action, and only of it, before choosing, per decision.
+    """Expected gain per decision from knowing the mean return of one action exactly before choosing.
 
     Actions are the last axis. With a1, a2 the best and the second best by loc: E[(mu_a - loc(a1))^+] for a other than
     a1, E[(loc(a2) - mu_a1)^+] for a1. Never negative; unchanged when all loc are shifted. inf where concentration is at
@@ -81,5 +84,6 @@ def value_of_perfect_information(belief: ReturnBelief) -> Float[Array, "*lead A"
     best = jnp.arange(loc.shape[-1]) == jnp.argmax(loc, -1, keepdims=True)
     largest = jnp.max(loc, -1, keepdims=True)
     second = jnp.max(jnp.where(best, -jnp.inf, loc), -1, keepdims=True)
+    # Knowledge helps if another action turns out better than a1, or a1 worse than a2.
     gap = largest - jnp.where(best, second, loc)
     return expected_excess(gap, belief.of_mean())

@@ -39,6 +39,7 @@ def log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     square, series = z**-1 * z**-1, jnp.zeros_like(z)
     for coefficient in reversed(_BERNOULLI):
         series = series * square + coefficient
+    # digamma(x) = digamma(x + 8) - sum_j 1 / (x + j), j = 0 .. 7, the terms in pairs j and 7 - j
     safe = jnp.where(low, x, 1.0)
     pairs = sum(1.0 / (safe * (safe + 7.0) + pair) for pair in _PAIRS)
     recurrence = (2.0 * safe + 7.0) * pairs - jnp.log1p(_SHIFT / safe)
@@ -55,9 +56,11 @@ def inverse_log_minus_digamma(y: Float[Array, "*shape"]) -> Float[Array, "*shape
     # sqrt((y - 3)^2 + 24 y), no square of y; of the two forms of the root, the one that does not cancel
     root = (y + 9.0) * jnp.sqrt(1.0 - (72.0 / (y + 9.0)) / (y + 9.0))
     start = jnp.where(y < 3.0, (3.0 - y + root) / (12.0 * jnp.minimum(y, 3.0)), 2.0 / (root + y - 3.0))
-    middle = (y > _RANGE[0]) & (y < _RANGE[1])  # beyond, the start is exact, and the slope leaves the range of float32
+    middle = (y > _RANGE[0]) & (
+        y < _RANGE[1]
+    )  # beyond, the start is exact, and the derivative leaves the range of float32
     x = jnp.where(middle, start, 1.0)
     for _ in range(3):
-        value, slope = jax.jvp(log_minus_digamma, (x,), (jnp.ones_like(x),))
-        x = x / (1.0 + (value - y) / (slope * x))
+        value, derivative = jax.jvp(log_minus_digamma, (x,), (jnp.ones_like(x),))
+        x = x / (1.0 + (value - y) / (derivative * x))
     return jnp.where(middle, x, start)

@@ -1,26 +1,29 @@
-"""Student-t laws with a location and a scale: what a normal-gamma belief says about a mean or about the next number."""
+"""Student-t laws with location and scale: the marginal laws of a normal-gamma belief."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import betainc, ndtr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 # log Gamma(a + 1/2) - log Gamma(a) = log(w) / 2 - sum_k E_k / (2 k (4 w)^k), w = a - 1/4, E_k Euler's numbers, k even
 _EULER = tuple(-e / (2 * k * 4**k) for k, e in ((2, -1), (4, 5), (6, -61), (8, 1385), (10, -50521), (12, 2702765)))
 _SHIFT = 8
+Broadcasts = Float[Array | np.ndarray, "*#shape"]
+"""Arrays of the host or of the device, of shapes that broadcast."""
 
 
 class StudentT(eqx.Module):
-    """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0 is a number that is known.
+    """loc + scale t, t a Student-t of `dof` degrees of freedom; scale 0: a known number.
 
     Args:
         loc, scale, dof: Float[*shape]; `scale` not negative, `dof` positive.
     """
 
-    loc: Float[Array, "*shape"]
-    scale: Float[Array, "*shape"]
-    dof: Float[Array, "*shape"]
+    loc: Float[Array | np.ndarray, "*shape"]
+    scale: Float[Array | np.ndarray, "*shape"]
+    dof: Float[Array | np.ndarray, "*shape"]
 
     def variance(self) -> Float[Array, "*shape"]:
         """Variance; inf where dof <= 2, and 0 wherever the scale is 0."""
@@ -33,7 +36,7 @@ class StudentT(eqx.Module):
         return self.loc + self.scale * standard_draws(key, self.dof)
 
 
-def standard_draws(key: PRNGKeyArray, dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def standard_draws(key: PRNGKeyArray, dof: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
     """One standard Student-t draw for each `dof`, without rejection: the polar method of Bailey (1994).
 
     It saturates where the dtype ends (dof far below 1).
@@ -46,14 +49,15 @@ def standard_draws(key: PRNGKeyArray, dof: Float[Array, "*shape"]) -> Float[Arra
     return jnp.sqrt(square) * jnp.cos(2.0 * jnp.pi * angle)
 
 
-def standard_pdf(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def standard_pdf(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """Density of a standard Student-t at `z`."""
     log_factor = _log_gamma_step(0.5 * dof) - 0.5 * jnp.log(jnp.pi * dof)
     return jnp.exp(log_factor - 0.5 * (dof + 1.0) * jnp.log1p(z * z / dof))
 
 
-def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _log_gamma_step(a: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
     """log Gamma(a + 1/2) - log Gamma(a), without the cancellation of the literal difference."""
+    # Gamma recurrence up to a + 8, then the asymptotic series.
     product = jnp.ones_like(a)
     for j in range(_SHIFT):
         product = product * ((a + j) / (a + (j + 0.5)))
@@ -64,13 +68,13 @@ def _log_gamma_step(a: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.log(product) + 0.5 * jnp.log(w) + series
 
 
-def standard_cdf(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def standard_cdf(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """P(t <= z) of a standard Student-t: absolute error below 1e-12 in float64, 2e-6 in float32."""
     tail = upper_tail(jnp.abs(z), dof)
     return jnp.where(z < 0, tail, 1.0 - tail)
 
 
-def upper_tail(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def upper_tail(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     """P(t > z) for z >= 0.
 
     The incomplete beta function; for many degrees of freedom, where it loses digits, the normalising transformation of
@@ -82,7 +86,7 @@ def upper_tail(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[
     return jnp.where(many, _hill(z, jnp.where(many, dof, 64.0)), beta)
 
 
-def _hill(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _hill(z: Broadcasts, dof: Broadcasts) -> Float[Array, "*#shape"]:
     a = dof - 0.5
     b = 48.0 * a * a
     s = a * jnp.log1p(z * z / dof)
@@ -90,7 +94,7 @@ def _hill(z: Float[Array, "*shape"], dof: Float[Array, "*shape"]) -> Float[Array
     return ndtr(-jnp.sqrt(s) * (1.0 + (s + 3.0 - second) / b))
 
 
-def expected_excess(gap: Float[Array, "*shape"], law: StudentT) -> Float[Array, "*shape"]:
+def expected_excess(gap: Float[Array | np.ndarray, "*shape"], law: StudentT) -> Float[Array, "*shape"]:
     """E[(X - loc - gap)^+] for gap >= 0, X ~ `law`; inf where dof <= 1, and 0 for an infinite gap.
 
     s E[(t - z)^+] with z = gap / s: s ((nu + z^2) / (nu - 1) f(z) - z P(t > z)) (Dearden et al. 1998, with the z^2 that

@@ -32,7 +32,7 @@ LEGAL = [[True, True, True], [True, False, True]]
 SPACE = StateActionSpace(2, 3, ends=True, legal=LEGAL)
 QUIET = RunOptions(progress=False)
 KEY = jax.random.key(0)
-CHOICES = ("thompson", "held", "vpi", "greedy")
+CHOICES = ("thompson", "per_plan", "vpi", "greedy")
 UPDATES = {"mixture": mixture_update, "moment": moment_update}
 
 
@@ -162,10 +162,10 @@ def test_policies_show_what_they_know(key):
 
 
 def test_the_choice_decides_the_policy(key):
-    """Four words, three policies; "held" holds one draw for every pair."""
+    """Four words, three policies; "per_plan" keeps one draw for every pair."""
     plans = {word: BQL(choose=word).plan(key, _problem(FirstExit()), BELIEF)[0] for word in CHOICES}
     assert [type(p) for p in plans.values()] == [StudentTThompson, StudentTThompson, MyopicVPI, GreedyReturn]
-    assert plans["thompson"].noise is None and plans["held"].noise.shape == (2, 3)
+    assert plans["thompson"].noise is None and plans["per_plan"].noise.shape == (2, 3)
 
 
 def test_prior_registry_and_bad_input():
@@ -240,7 +240,7 @@ def test_runs_episodes_that_end(update, choose):
 
     Greedy explores only where it is too hopeful: before it has seen a reward, it would stay where it is.
     """
-    agent = BQL(update, choose, loc=float(choose == "greedy"), replan=4 if choose == "held" else 1)
+    agent = BQL(update, choose, loc=float(choose == "greedy"), replan=4 if choose == "per_plan" else 1)
     result = run(agent, walk_that_ends(), objective=Episodic(6), num_episodes=300, num_seeds=4, key=KEY, options=QUIET)
     assert result["reward"].values[:, -100:].mean() > 0.6
     result = run(agent, walk_that_ends(), objective=FirstExit(), num_steps=60, num_seeds=4, key=KEY, options=QUIET)

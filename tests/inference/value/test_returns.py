@@ -82,8 +82,9 @@ def test_the_example_of_the_specification(x64):
 
 def test_the_oracle_against_adaptive_quadrature():
     """The pieces of the oracle, and SciPy on the literal expectations of the specification."""
-    own = ReturnBelief(*OWN)  # pyright: ignore[reportArgumentType]
-    law = StudentT(REWARD + DISCOUNT * 1.2, DISCOUNT * np.sqrt(2.0 * 2.5 / (2.5 * 1.5)), 5.0)  # pyright: ignore
+    own = ReturnBelief(*map(np.asarray, OWN))
+    scale = DISCOUNT * np.sqrt(2.0 * 2.5 / (2.5 * 1.5))
+    law = StudentT(*map(np.asarray, (REWARD + DISCOUNT * 1.2, scale, 5.0)))
     frozen: Any = stats.t(law.dof, law.loc, law.scale)
     density = frozen.pdf
 
