@@ -26,10 +26,10 @@ from beartype import BeartypeConf, beartype  # noqa: E402
 
 random.getrandbits = _getrandbits
 
-CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning")
+CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning", "bayes_mdp.envs")
 """The sub-packages that are checked, until the annotations of all are mended."""
 
-FOLDERS = ("tests/mdp/", "tests/planning/")
+FOLDERS = ("tests/mdp/", "tests/planning/", "tests/envs/")
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
 # As static checkers read it, an int is a float.
