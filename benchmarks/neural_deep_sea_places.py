@@ -45,14 +45,14 @@ class Places(eqx.Module):
     def reset(self, key: Any) -> tuple[Any, Any]:
         """Cell 0."""
         state = self.env.reset(key)[0]
-        return state, self._seen(state)
+        return state, self._observation(state)
 
     def step(self, key: Any, state: Any, action: Any) -> TimeStep:
         """As the environment does."""
         step = self.env.step(key, state, action)
-        return step._replace(observation=self._seen(step.state))
+        return step._replace(observation=self._observation(step.state))
 
-    def _seen(self, state: Any) -> Any:
+    def _observation(self, state: Any) -> Any:
         return (state.row * self.env.size + state.column)[None]
 
 

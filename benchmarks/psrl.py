@@ -143,8 +143,8 @@ def ours(case: RunConfig, repeats: int) -> tuple[float, float]:
 
 
 def _compile(p: Prepared) -> None:
-    carry = jax.eval_shape(lambda: start_all(p.layout, (p.own_world, False), p.setting, p.keys, p.belief))
-    play_chunk.lower(p.layout, p.own_world, p.setting, p.keys, carry, np.int32(0), np.int32(1)).compile()
+    carry = jax.eval_shape(lambda: start_all(p.layout, (p.own_env, False), p.setting, p.keys, p.belief))
+    play_chunk.lower(p.layout, p.own_env, p.setting, p.keys, carry, np.int32(0), np.int32(1)).compile()
 
 
 def cpu_seconds(action: Callable[[], Any], repeats: int) -> float:

@@ -117,8 +117,8 @@ def by_numba(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner) -> tuple
 def by_run(prepared: Prepared) -> tuple[int, float]:
     """The same of the compiled loop of `run`."""
     log = np.asarray(play_all(prepared, Progress(1, 1, show=False), Snapshots(None, {})).log, np.float64)
-    tenth = prepared.trials.num_rows // 10
-    return int(log[..., 1].sum()), float(log[:, -tenth:, 0].sum(1).mean() / (tenth * prepared.trials.per_row))
+    tenth = prepared.layout.num_rows // 10
+    return int(log[..., 1].sum()), float(log[:, -tenth:, 0].sum(1).mean() / (tenth * prepared.layout.per_row))
 
 
 def speed(play: Callable[[], tuple[int, float]]) -> tuple[float, float]:

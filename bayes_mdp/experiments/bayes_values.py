@@ -1,20 +1,23 @@
-"""`bayes_values`: what agents earn in an episode whose MDP is drawn from the prior, beside the best possible.
+"""`bayes_values`: the expected return of agents in an episode whose MDP is drawn from the prior, and the optimum.
 
 Every seed has an MDP of its own, and the agent learns within the one episode: the mean reward is the agent's Bayes
 value, and `bayes_mdp.bayes_optimal` is the largest there is.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import RunOptions, check_agent
+from bayes_mdp.experiments.run_config import PriorProgram, RunnableAgent, RunOptions, check_agent
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
+from bayes_mdp.models.mdp_spec import MDPSpec
 from bayes_mdp.models.tracing import traced_alone
 
 if TYPE_CHECKING:
@@ -24,12 +27,12 @@ if TYPE_CHECKING:
 
 
 def bayes_values(
-    agents: dict[str, Any],
-    prior: Any,
+    agents: Mapping[str, RunnableAgent],
+    prior: PriorProgram,
     space: StateActionSpace,
     objective: Episodic,
     *,
-    initial: Float[Array, " S"] | Float[np.ndarray, " S"],
+    initial: ArrayLike,
     key: PRNGKeyArray,
     num_seeds: int = 20_000,
     optimum: "BayesOptimal | None" = None,
@@ -41,19 +44,19 @@ def bayes_values(
 
     Args:
         agents: name -> agent.
-        prior: a NumPyro program; every seed draws its MDP from it, and agents believe it.
+        prior: a NumPyro program; every seed draws its MDP from it, and it is the prior of the agents.
         space: of the program.
         objective: `Episodic(horizon)`.
         initial: Float[S], distribution of the first state.
         key: a typed key.
         num_seeds: how many MDPs, at least 2.
-        optimum: what `bayes_optimal` gave for this problem; None: it is not known, and there are no shares.
+        optimum: the result of `bayes_optimal` for this problem; None: it is not known, and there are no shares.
 
     Returns:
-        A Dataset, agents in the order given. `reward` [agent, seed]; `value` [agent], its mean; `behind` [agent], what
-        is lost against the agent with the largest mean, seed by seed; with an optimum, `share` [agent] of it. Each with
-        its 95 % interval, `value_interval` [agent, bound] and so on; the attributes hold `num_seeds`, `horizon` and
-        `optimum`. `describe_bayes_values` shows it in words.
+        A Dataset, agents in the order given. `reward` [agent, seed]; `value` [agent], its mean; `behind` [agent], the
+        mean difference to the agent with the largest mean, seed by seed; with an optimum, `share` [agent] of it. Each
+        with its 95 % interval, `value_interval` [agent, bound] and so on; the attributes hold `num_seeds`, `horizon`
+        and `optimum`. `describe_bayes_values` is a summary in words.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used, by `run` with the name of the agent;
@@ -121,7 +124,7 @@ def _show(result: "xr.Dataset", name: str, agent: int, form: str, unit: float = 
     return f"{unit * result[name].values[agent]:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def _check_optimum(optimum: Any, horizon: int, start: Float[np.ndarray, " S"]) -> None:
+def _check_optimum(optimum: object, horizon: int, start: Float[np.ndarray, " S"]) -> None:
     from bayes_mdp.decisions import BayesOptimal
 
     if optimum is None:
@@ -135,26 +138,30 @@ def _check_optimum(optimum: Any, horizon: int, start: Float[np.ndarray, " S"]) -
 
 
 @traced_alone
-def outline_of(prior: Any, space: StateActionSpace, initial: Any) -> Environment:
-    """An environment of the sizes of the problem: `run` draws those that are played itself."""
+def outline_of(prior: PriorProgram, space: StateActionSpace, initial: ArrayLike) -> Environment:
+    """An environment with the sizes of the problem: `run` draws the environments of the seeds itself."""
     from numpyro import handlers
 
     from bayes_mdp.models import environment
 
     if not callable(prior):
         raise TypeError(f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec to draw MDPs from")
-    world: Any = handlers.seed(prior, rng_seed=0)(space)
-    return environment(world, space, initial, name="drawn from the prior")
+    spec = handlers.seed(prior, rng_seed=0)(space)
+    assert isinstance(spec, MDPSpec)
+    return environment(spec, space, initial, name="drawn from the prior")
 
 
-def _to_dataset(names: list[str], rewards: np.ndarray, horizon: int, optimum: "BayesOptimal | None") -> "xr.Dataset":
+def _to_dataset(
+    names: list[str], rewards: Float[np.ndarray, "A N"], horizon: int, optimum: "BayesOptimal | None"
+) -> "xr.Dataset":
     """Means and intervals of `rewards` [agent, seed]."""
     import xarray as xr
 
+    # Differences seed by seed: all agents met the same MDPs, so most of the variance cancels.
     value = rewards.mean(1)
     behind = rewards[value.argmax()] - rewards
     found = {"value": (value, half_width(rewards.T)), "behind": (behind.mean(1), half_width(behind.T))}
-    attrs: dict[str, Any] = {"num_seeds": rewards.shape[1], "horizon": horizon}
+    attrs: dict[str, int | float] = {"num_seeds": rewards.shape[1], "horizon": horizon}
     if optimum is not None:
         found["share"] = (optimum.share(value), optimum.share(half_width(rewards.T)))
         attrs["optimum"] = optimum.value

@@ -1,14 +1,14 @@
-"""`bayes-mdp demo`: the whole sentence on Gymnasium's FrozenLake, from a log to a regret curve, in about a minute.
+"""`bayes-mdp demo`: the whole workflow on Gymnasium's FrozenLake, from a log to a regret curve, in about a minute.
 
-A log of random play is read; a flat prior and a prior of six lines are inferred from it; a policy is judged
-under both, beside the truth, which a person with a log does not have; then agents explore with both beliefs.
+A log of random play is read; posteriors are inferred from it under a flat prior and under a prior of six lines; a
+policy is evaluated under both, and compared with the true value, which is not known in practice; then agents explore
+with both beliefs.
 """
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,9 @@ from bayes_mdp.envs import from_gymnasium, read_log
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
+from bayes_mdp.experiments.run_config import PriorProgram
 from bayes_mdp.inference import infer, save
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
 from bayes_mdp.mdp.files import new_folder, write_beside
 from bayes_mdp.models import MDPSpec
@@ -41,7 +43,7 @@ POLICIES = {
     "shortest way": np.array([1, 2, 1, 0, 1, 0, 1, 0, 2, 1, 1, 0, 0, 2, 2, 0]),
     "careful": np.array([0, 3, 3, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]),
 }
-JUDGED = "careful"
+EVALUATED = "careful"
 
 
 def flat(space: StateActionSpace) -> MDPSpec:
@@ -61,7 +63,7 @@ def neighbours(space: StateActionSpace) -> MDPSpec:
     return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
-PRIORS: dict[str, Callable[[StateActionSpace], MDPSpec]] = {"flat": flat, "neighbours": neighbours}
+PRIORS: dict[str, PriorProgram] = {"flat": flat, "neighbours": neighbours}
 
 
 def _adjacent_or_end() -> np.ndarray:
@@ -72,14 +74,14 @@ def _adjacent_or_end() -> np.ndarray:
 
 
 class Study(NamedTuple):
-    """What was learnt from the log under one prior."""
+    """A posterior after the log under one prior, and the policies compared under it."""
 
-    posterior: Any
+    posterior: ConjugatePosterior
     comparison: PolicyComparison
 
 
 def demo(folder: str | Path, *, seed: int = 0) -> None:
-    """Run the demonstration, print what it finds, write a log, posteriors, results and a figure into `folder`."""
+    """Run the demonstration, print the results, write a log, posteriors, results and a figure into `folder`."""
     with new_folder(folder):
         _demo(Path(folder), seed)
 
@@ -99,7 +101,7 @@ def _demo(folder: Path, seed: int) -> None:
         print(studies[name].comparison)
         save(studies[name].posterior, folder / f"posterior-{name}.bmdp")
     truth = _truth(env)
-    _judge(studies, truth, log, folder, key_study)
+    _compare_priors(studies, truth, log, folder, key_study)
     results = _explore(env, folder, key_run)
     _figure(studies, truth, results, folder / "demo.png")
     print(f"\nWritten to {folder}/: " + ", ".join(sorted(path.name for path in folder.iterdir())))
@@ -110,7 +112,7 @@ def _title(text: str) -> None:
 
 
 def _log(path: Path, seed: int) -> Log:
-    """Play at random, write a CSV file as a person's system would, and read it back."""
+    """Play at random, write a CSV file, and read it back."""
     import gymnasium
 
     env, rng = gymnasium.make(ENV), np.random.default_rng(seed)
@@ -142,24 +144,24 @@ def _log(path: Path, seed: int) -> Log:
     return log
 
 
-def _study(key: PRNGKeyArray, prior: Callable[..., Any], log: Log, env: Environment) -> Study:
-    """Infer, and judge both policies."""
+def _study(key: PRNGKeyArray, prior: PriorProgram, log: Log, env: Environment) -> Study:
+    """Infer, and evaluate both policies."""
     posterior = infer(key, prior, log, space=StateActionSpace.from_log(log))
     start = np.asarray(env.mdp.initial, np.float64)
     return Study(posterior, compare_policies(key, posterior, POLICIES, Discounted(DISCOUNT), initial=start))
 
 
 def _truth(env: Environment) -> float:
-    """The true value of the judged policy, from Gymnasium's table."""
-    value = evaluate(env.mdp, POLICIES[JUDGED], Discounted(DISCOUNT)).v
+    """The true value of the policy, from Gymnasium's table."""
+    value = evaluate(env.mdp, POLICIES[EVALUATED], Discounted(DISCOUNT)).v
     return float(np.asarray(env.mdp.initial) @ np.asarray(value))
 
 
-def _judge(studies: dict[str, Study], truth: float, log: Log, folder: Path, key: PRNGKeyArray) -> None:
-    """Truth against intervals, and what a person without the truth can see: evidence, prediction, diagnostics."""
-    _title(f"4. Which belief to trust? The true value of {JUDGED!r} is {truth:.4f}")
+def _compare_priors(studies: dict[str, Study], truth: float, log: Log, folder: Path, key: PRNGKeyArray) -> None:
+    """Intervals and the true value, and what is known without it: evidence, prediction, diagnostics."""
+    _title(f"4. Which belief to trust? The true value of {EVALUATED!r} is {truth:.4f}")
     for name, study in studies.items():
-        low, high = study.comparison.values[JUDGED].interval
+        low, high = study.comparison.values[EVALUATED].interval
         verdict = "holds the truth" if low <= truth <= high else "MISSES the truth"
         print(
             f"  {name:<12} 95 % interval [{low:.3f}, {high:.3f}] {verdict}; without the truth: "
@@ -211,12 +213,12 @@ def _figure(studies: dict[str, Study], truth: float, results: dict[str, xr.Datas
 
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    draws = np.stack([study.comparison.values[JUDGED].draws for study in studies.values()], axis=1)
+    draws = np.stack([study.comparison.values[EVALUATED].draws for study in studies.values()], axis=1)
     names = [f"prior {name}" for name in studies]
     plot_values(draws, truth=[truth] * len(names), names=names, axes=left)
     left.set_xlabel("")
     left.set_xlim(-0.6, len(names) - 0.4)
-    left.set_title(f"How good is the policy {JUDGED!r}, after {NUM_EPISODES} logged episodes?")
+    left.set_title(f"How good is the policy {EVALUATED!r}, after {NUM_EPISODES} logged episodes?")
     plot_regret(results, axes=right)
     right.set_title("Agents that start from the same beliefs")
     write_beside(path, lambda beside: figure.savefig(beside, dpi=150))

@@ -1,17 +1,19 @@
-"""A run in JSON: what was run, with which versions and which key."""
+"""A run in JSON: its configuration, versions and key."""
 
 import dataclasses
 import hashlib
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray, PyTree
 
 import bayes_mdp
-from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
 from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
 
@@ -19,12 +21,15 @@ PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
 UNIDENTIFIED = "unidentified"
 _SHORT = 16
 
+Json: TypeAlias = PyTree
+"""A JSON value: a tree of dicts and lists of strings, numbers, True, False and None."""
 
-def describe(value: Any, name: str = "value") -> Any:
+
+def describe(value: object, name: str = "value") -> Json:
     """JSON values for a record, array, function, number or container; long arrays by shape, dtype and SHA-256.
 
     Functions and objects of the user are described by name and by `identity`, their code and all that it reaches;
-    what has none says why under "unidentified". `name` is that of the value, for this sentence.
+    where there is no identity, "unidentified" gives the reason. `name` is that of the value, for this sentence.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -49,26 +54,26 @@ def describe(value: Any, name: str = "value") -> Any:
     return described(value, name)
 
 
-def described(value: Any, name: str, *, without: tuple[type, ...] = ()) -> dict[str, str]:
+def described(value: object, name: str, *, without: tuple[type, ...] = ()) -> dict[str, str]:
     """A function or an object by name and identity (see `identity` for the arguments)."""
     named = value if hasattr(value, "__qualname__") else type(value)
     return {"name": _name(named), **_identified(value, name, without)}
 
 
-def _own(value: Any, name: str) -> dict[str, str]:
-    """What else decides what a record or container does, where its class is not of a package."""
+def _own(value: object, name: str) -> dict[str, str]:
+    """The identity of the class of a record or container, where it is not of a package."""
     return {} if package_name(type(value)) is not None else _identified(value, name)
 
 
-def _identified(value: Any, name: str, without: tuple[type, ...] = ()) -> dict[str, str]:
+def _identified(value: object, name: str, without: tuple[type, ...] = ()) -> dict[str, str]:
     try:
         return {"sha256": identity(value, name, without=without)}
     except UnidentifiedError as error:
         return {UNIDENTIFIED: str(error)}
 
 
-def unidentified(description: Any) -> str | None:
-    """Why what was described cannot be told from another; None: it can."""
+def unidentified(description: Json) -> str | None:
+    """Why a description does not identify its object; None: it does."""
     if isinstance(description, dict) and isinstance(description.get(UNIDENTIFIED), str):
         return description[UNIDENTIFIED]
     inner = description.values() if isinstance(description, dict) else description
@@ -76,7 +81,7 @@ def unidentified(description: Any) -> str | None:
     return next((why for why in map(unidentified, parts) if why is not None), None)
 
 
-def fingerprint(tree: Any) -> str:
+def fingerprint(tree: PyTree) -> str:
     """SHA-256 over the arrays of a tree, in order."""
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
@@ -85,12 +90,12 @@ def fingerprint(tree: Any) -> str:
     return digest.hexdigest()
 
 
-def describe_key(key: Any) -> dict[str, Any]:
+def describe_key(key: PRNGKeyArray) -> dict[str, Json]:
     """The implementation and the words of a key; `key_from` gives it back."""
     return {"impl": str(jax.random.key_impl(key)), "words": np.asarray(jax.random.key_data(key)).tolist()}
 
 
-def key_from(description: dict[str, Any]) -> Any:
+def key_from(description: Mapping[str, Json]) -> PRNGKeyArray:
     """The key that `describe_key` described."""
     words = jnp.asarray(np.asarray(description["words"], np.uint32))
     return jax.random.wrap_key_data(words, impl=description["impl"])
@@ -105,7 +110,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def first_difference(there: Any, here: Any, path: str = "") -> str | None:
+def first_difference(there: Json, here: Json, path: str = "") -> str | None:
     """A sentence part about the first entry in which two JSON values differ, or None."""
     if isinstance(there, dict) and isinstance(here, dict):
         for name in sorted({*there, *here}):
@@ -120,26 +125,35 @@ def first_difference(there: Any, here: Any, path: str = "") -> str | None:
     return f"{path} is {there!r} there and {here!r} here"
 
 
-def _array(array: np.ndarray) -> Any:
+def _array(array: np.ndarray) -> Json:
     if array.size <= _SHORT:
         return array.tolist()
     return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": fingerprint(array)}
 
 
-def _name(thing: Any) -> str:
-    return f"{getattr(thing, '__module__', '')}.{thing.__qualname__}"
+def _name(thing: object) -> str:
+    """Module and qualified name of a class or function."""
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__')}"  # noqa: B009 - not every object has one
 
 
-def describe_case(case: RunConfig, *, environment: Any, space: StateActionSpace, belief: Any) -> dict[str, Any]:
+def describe_case(
+    case: RunConfig,
+    *,
+    environment: Json,
+    space: StateActionSpace,
+    belief: BeliefTree,
+    more: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
     """The attributes of a result: configuration, versions, key.
 
     Args:
-        case: what was asked for.
+        case: the arguments of the run.
         environment: JSON values.
-        space: what the agent knows of the environment.
+        space: the sizes and masks that the agent is given.
         belief: before any data.
+        more: further entries of the configuration.
     """
-    configuration = {
+    configuration: dict[str, Json] = {
         "agent": describe(case.agent, "agent"),
         "replan": describe(case.rule, "replan"),
         "environment": environment,
@@ -152,10 +166,11 @@ def describe_case(case: RunConfig, *, environment: Any, space: StateActionSpace,
         "num_seeds": case.num_seeds,
         "num_checkpoints": case.options.num_checkpoints,
         "regret": case.regret,
-        "worlds": describe(case.options.worlds, "worlds"),
+        "env_prior": describe(case.options.env_prior, "env_prior"),
         "method": describe(case.options.method, "method"),
         "num_particles": case.options.num_particles,
         "refit_every": case.options.refit_every,
         "target": describe(case.options.target),
+        **(more or {}),
     }
     return {"configuration": configuration, "versions": versions(), "key": describe_key(case.key)}

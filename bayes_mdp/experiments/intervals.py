@@ -1,13 +1,14 @@
-"""How sure a mean over seeds is."""
-
-from typing import Any
+"""Confidence intervals of means over seeds."""
 
 import numpy as np
+from jaxtyping import Float, Real
+
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 NORMAL_QUANTILE = {0.9: 1.6448536, 0.95: 1.959964, 0.99: 2.5758293}
 
 
-def half_width(samples: Any, level: float = 0.95) -> Any:
+def half_width(samples: Real[AnyArray, "N *shape"], level: float = 0.95) -> RealScalar | Float[np.ndarray, "*shape"]:
     """Half the width of the normal interval of the mean over the first axis, of at least two samples.
 
     Args:

@@ -1,7 +1,10 @@
 """A progress bar with rate and time left: on a terminal, and only for what takes longer than two seconds."""
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 DELAY = 2.0
 
@@ -18,7 +21,7 @@ class Progress:
 
     def __init__(self, steps_per_row: int, num_rows: int, *, show: bool = True, unit: str = " steps") -> None:
         self._steps, self._rows, self._show, self._unit = steps_per_row, num_rows, show, unit
-        self._bar: Any = None
+        self._bar: tqdm | None = None
         self._done = 0
 
     def __enter__(self) -> "Progress":
@@ -36,13 +39,18 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.close()
+        self._tqdm.close()
 
     def describe(self, text: str) -> None:
-        """Show what is being done, before the bar."""
-        self._bar.set_description(text, refresh=False)
+        """Show a text before the bar."""
+        self._tqdm.set_description(text, refresh=False)
 
     def advance(self, rows_done: int) -> None:
-        """Tell how many rows are done."""
-        self._bar.update((rows_done - self._done) * self._steps)
+        """Set how many rows are done."""
+        self._tqdm.update((rows_done - self._done) * self._steps)
         self._done = rows_done
+
+    @property
+    def _tqdm(self) -> "tqdm":
+        assert self._bar is not None, "not inside the `with` statement"
+        return self._bar

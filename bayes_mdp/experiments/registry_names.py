@@ -1,11 +1,10 @@
-"""What a person names on the command line: agents, environments and priors, by registry name or import path."""
+"""The names of the command line: agents, environments and priors, by registry name or import path."""
 
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
-from typing import Any
 
 import equinox as eqx
 
@@ -13,14 +12,15 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
 from bayes_mdp.envs.papers.tracks import TRACKS
+from bayes_mdp.experiments.run_config import PriorProgram, RunnableAgent
 from bayes_mdp.mdp import Environment, SimulatedEnvironment
 from bayes_mdp.mdp.validation import check_name
 
 _COUNTS = ("size", "n_states", "width", "depth", "seed")
 
 
-def find_prior(name: str) -> Callable[..., Any]:
-    """A ready prior with its default hyper-parameters, or the function of "module:function" (also of this folder).
+def find_prior(name: str) -> PriorProgram:
+    """A ready prior with its default hyperparameters, or the function of "module:function" (also of this folder).
 
     Raises:
         ValueError: no such prior, module or function.
@@ -45,7 +45,7 @@ def find_prior(name: str) -> Callable[..., Any]:
     return prior
 
 
-def find_agent(name: str, replan: str | None = None) -> Any:
+def find_agent(name: str, replan: str | None = None) -> RunnableAgent:
     """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
 
     Raises:
@@ -63,7 +63,7 @@ def find_environment(name: str) -> Environment | SimulatedEnvironment:
     """An environment of a registry, "name:argument", or a Gymnasium id whose environment has a table P.
 
     The argument is the first one of the factory: a size, a seed, or the name of a track. An id "module:Env-v0" imports
-    the module: whoever names it means it.
+    the module, which runs its code.
 
     Raises:
         ValueError: no such environment, or an argument that the factory does not take.
@@ -77,8 +77,10 @@ def find_environment(name: str) -> Environment | SimulatedEnvironment:
     return from_gymnasium(name, import_module=True)
 
 
-def _arguments(name: str, base: str, argument: str, factory: Callable[..., Any]) -> tuple[Any, ...]:
-    """The first argument of a factory of environments from what follows the colon; nothing where nothing does."""
+def _arguments(
+    name: str, base: str, argument: str, factory: Callable[..., Environment | SimulatedEnvironment]
+) -> tuple[str | int, ...]:
+    """The first argument of a factory of environments from the text after the colon; empty where there is none."""
     if not argument:
         return ()
     first = next(iter(signature(factory).parameters), None)

@@ -1,11 +1,14 @@
 """The result of a run: an `xarray.Dataset`, and its NetCDF file."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
+from bayes_mdp.experiments.describe import Json
 from bayes_mdp.experiments.rollout.execute import Outcome
 from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.mdp import StateActionSpace
@@ -26,16 +29,27 @@ _FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATIO
 
 
 def to_dataset(
-    outcome: Outcome, regret: np.ndarray, layout: Layout, space: StateActionSpace, attributes: dict[str, Any]
+    outcome: Outcome,
+    regret: Float[np.ndarray, "N rows"],
+    layout: Layout,
+    space: StateActionSpace,
+    attributes: Mapping[str, Json],
 ) -> "xr.Dataset":
     """The Dataset of a run.
 
     Variables: `reward` [seed, checkpoint | episode], the sum of the rewards since the checkpoint before (of the
     episode); `regret`, same dims, cumulative; `visits` [seed, *step, state, action]. Coordinate `time` of a checkpoint:
-    steps so far. `attributes` are kept as JSON.
+    steps so far.
 
-    Where the belief is refitted: `refits` [seed], how often; the attribute `refit_cost`, what that
-    took in this process: seconds, calls, and compilations. Where pairs are a target: `target_visits`, dims as `reward`.
+    Where the belief is refitted: `refits` [seed], how often; the attribute `refit_cost`, the seconds, calls and
+    compilations of that in this process. Where pairs are a target: `target_visits`, dims as `reward`.
+
+    Args:
+        outcome: rewards and visits.
+        regret: cumulative, [seed, row].
+        layout: the static shape of the run.
+        space: names of states and actions.
+        attributes: kept as JSON.
     """
     import xarray as xr
 
@@ -76,7 +90,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read what `run`, `compare`, `train`, `evaluate_agent`, a reproduction or a scorecard left, as it was written.
+    """Read a result of `run`, `compare`, `train`, `evaluate_agent`, a reproduction or a scorecard, as it was written.
 
     Raises:
         ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.

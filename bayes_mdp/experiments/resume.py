@@ -1,9 +1,9 @@
-"""Resuming: what is killed at any moment goes on from what it last wrote, in the same bits.
+"""Resuming: what is killed at any time is resumed from its last file, with the same result bit by bit.
 
 Runs, comparisons and trainings do the same three things:
 
 1. Identity: the configuration (see `describe`) is kept as JSON. Work of another configuration is refused, and so is
-   work whose configuration cannot be told from another (`refuse_another`).
+   work whose configuration cannot be distinguished from another (`refuse_another`).
 2. Atomic writes: a file is written beside its place and renamed, so that it is there whole or not at all.
 3. Checksum: every file ends with the SHA-256 of its content; a file that is cut or altered is refused.
 
@@ -17,29 +17,32 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
-from bayes_mdp.experiments.describe import first_difference, unidentified
+from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 
 Values = dict[str, np.ndarray]
+Tree = TypeVar("Tree")
 _NOTE = "configuration.json"
 _KEPT = 2  # checkpoints
 
 
-def refuse_another(there: Any, here: Any, place: Any, what: str) -> None:
-    """Refuse to go on from what was kept of another configuration, or of one that cannot be told from another.
+def refuse_another(there: Json, here: Json, place: str | Path, what: str) -> None:
+    """Refuse to resume work of another configuration, or of one that cannot be distinguished from another.
 
     Args:
-        there, here: JSON values, of what was kept and of this call.
-        place: where it was kept.
-        what: of what it would be: "a snapshot of another run".
+        there, here: configurations, of the file and of this call.
+        place: of the file.
+        what: for the message: "a snapshot of another run".
 
     Raises:
         ValueError: one sentence.
@@ -52,17 +55,17 @@ def refuse_another(there: Any, here: Any, place: Any, what: str) -> None:
         raise ValueError(f"{place} may hold {what}, as {why}; remove it or choose another path")
 
 
-def note_configuration(folder: Path, configuration: Mapping[str, Any], expected: str, what: str) -> None:
-    """Write the configuration into a folder, or refuse a folder that has the note of another one.
+def note_configuration(folder: Path, configuration: Mapping[str, Json], expected: str, what: str) -> None:
+    """Write the configuration into a folder, or refuse a folder with the file of another one.
 
     Args:
         folder: where `configuration.json` is.
         configuration: JSON values.
-        expected: what the note should be, for the message about a damaged one.
+        expected: description of the file, for the message about a damaged one.
         what: see `refuse_another`.
 
     Raises:
-        ValueError: a damaged note, or another configuration.
+        ValueError: a damaged file, or another configuration.
     """
     wanted = json.loads(json.dumps(dict(configuration)))
     if (folder / _NOTE).exists():
@@ -71,11 +74,11 @@ def note_configuration(folder: Path, configuration: Mapping[str, Any], expected:
         write_json(folder / _NOTE, wanted)
 
 
-def read_configuration(folder: str | Path) -> dict[str, Any]:
+def read_configuration(folder: str | Path) -> dict[str, Json]:
     """The configuration of the training in a folder.
 
     Raises:
-        FileNotFoundError: there is none. ValueError: the note of it is altered, or of another version.
+        FileNotFoundError: there is none. ValueError: its file is altered, or of another version.
     """
     note = Path(folder) / _NOTE
     if not note.is_file():
@@ -83,7 +86,7 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
     return read_json(note, "what was trained there, as this version writes it")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
     """Write an npz file, whole or not at all, with its checksum."""
 
     def write(beside: Path) -> None:
@@ -108,20 +111,20 @@ def read_arrays(path: Path, expected: str) -> Values:
         raise ValueError(f"path is {str(path)!r}, expected {expected}") from error
 
 
-def named_arrays(tree: Any) -> dict[str, Any]:
+def named_arrays(tree: PyTree) -> dict[str, AnyArray]:
     """The arrays of a tree by their place in it; typed keys as their words."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
 
 
-def fill(tree: Any, arrays: Mapping[str, Any], where: str) -> Any:
+def fill(tree: Tree, arrays: Mapping[str, np.ndarray], where: str) -> Tree:
     """`tree` (arrays, or shapes and types) with the arrays that `named_arrays` gave, in buffers of their own.
 
     Raises:
         ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
     """
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: tuple[object, ...], leaf: Array | jax.ShapeDtypeStruct) -> Array:
         name = jax.tree_util.keystr(path)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
@@ -132,13 +135,13 @@ def fill(tree: Any, arrays: Mapping[str, Any], where: str) -> Any:
                 f"{where} is a checkpoint of another architecture: {name} is {there} there, "
                 f"expected {like.dtype}{list(like.shape)}"
             )
-        array = jnp.array(found)  # a copy: compiled loops are given their state to write into
+        array = jnp.array(found)  # a copy: compiled loops donate their state
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else array
 
     return jax.tree_util.tree_map_with_path(one, tree)
 
 
-def _words(leaf: Any) -> Any:
+def _words(leaf: ArrayLike) -> AnyArray:
     leaf = jnp.asarray(leaf) if not isinstance(leaf, (jax.Array, np.ndarray)) else leaf
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
@@ -147,7 +150,7 @@ class Snapshots:
     """The file `<path>.partial` of a run in progress; a context manager around its loop over chunks.
 
     It keeps the newest state, writes it at most every `seconds` and when the loop is interrupted, and removes the file
-    when the loop has ended.
+    at the end of the loop.
 
     Args:
         path: of the result; None: nothing is written.
@@ -156,12 +159,12 @@ class Snapshots:
     """
 
     def __init__(
-        self, path: str | Path | None, configuration: dict[str, Any], *, seconds: float = SNAPSHOT_SECONDS
+        self, path: str | Path | None, configuration: Mapping[str, Json], *, seconds: float = SNAPSHOT_SECONDS
     ) -> None:
         self._path = None if path is None else check_file(Path(f"{path}.partial"))
         self._configuration, self._seconds = configuration, seconds
         self._written = time.monotonic()
-        self._newest: tuple[int, Any, Callable[[], Mapping[str, Any]]] | None = None
+        self._newest: tuple[int, PyTree, Callable[[], Mapping[str, ArrayLike]]] | None = None
 
     def __enter__(self) -> "Snapshots":
         return self
@@ -174,7 +177,7 @@ class Snapshots:
         elif self._newest is not None and not any(x.is_deleted() for x in jax.tree.leaves(self._newest[1])):
             self._write()  # a state that a failed call has already written into cannot be kept
 
-    def keep(self, done: int, carry: Any, rows: Callable[[], Mapping[str, Any]] = dict) -> None:
+    def keep(self, done: int, carry: PyTree, rows: Callable[[], Mapping[str, ArrayLike]] = dict) -> None:
         """Remember the newest state (it may still be computed).
 
         Args:
@@ -185,11 +188,11 @@ class Snapshots:
         self._newest = (done, carry, rows)
 
     def write_if_old(self) -> None:
-        """Write what is remembered if the last snapshot is old enough."""
+        """Write the newest state if the last snapshot is old enough."""
         if time.monotonic() - self._written >= self._seconds:
             self._write()
 
-    def restore(self, carry: Any) -> tuple[int, Any, Values]:
+    def restore(self, carry: Tree) -> tuple[int, Tree, Values]:
         """(how much is done, state, recorded arrays) of the snapshot; where there is none, (0, carry, {}).
 
         Raises:
@@ -213,7 +216,7 @@ class Snapshots:
         self._written = time.monotonic()
 
 
-def read_snapshot(path: Path) -> tuple[dict[str, Any], Values]:
+def read_snapshot(path: Path) -> tuple[dict[str, Json], Values]:
     """(configuration, arrays) of a snapshot.
 
     Raises:
@@ -242,7 +245,7 @@ class Cells:
         ValueError: the folder holds cells of another configuration, or is none; a damaged cell (of `get`).
     """
 
-    def __init__(self, folder: str | Path | None = None, configuration: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, configuration: Mapping[str, Json] | None = None) -> None:
         self._folder = None if folder is None else check_folder(folder)
         self._bar: Progress | None = None
         self._done = 0
@@ -268,8 +271,8 @@ class Cells:
         self._bar.__exit__(kind, error, trace)
         self._bar = None
 
-    def get(self, name: str, compute: Callable[[Path | None], Mapping[str, Any]]) -> Values:
-        """What `compute` returned for this name, in this run or in one before it.
+    def get(self, name: str, compute: Callable[[Path | None], Mapping[str, ArrayLike]]) -> Values:
+        """The result of `compute` for this name, from this run or from an earlier one.
 
         Args:
             name: of the cell and of its file.
@@ -290,7 +293,7 @@ class Cells:
         return values
 
     def remove(self) -> None:
-        """Remove the folder: for whoever has the whole result on the disk."""
+        """Remove the folder, once the whole result is written."""
         if self._folder is not None:
             shutil.rmtree(self._folder)
 
@@ -306,7 +309,7 @@ class Checkpoints:
         ValueError: the folder holds a training of another configuration.
     """
 
-    def __init__(self, folder: str | Path, configuration: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str | Path, configuration: Mapping[str, Json]) -> None:
         check_folder(folder)
         self._folder = Path(folder).absolute() / "checkpoints"
         check_folder(self._folder).mkdir(parents=True, exist_ok=True)
@@ -319,7 +322,7 @@ class Checkpoints:
         """Iterations that were done at the newest checkpoint; None: there is none."""
         return max(finished(self._folder), default=None)
 
-    def save(self, iteration: int, arrays: Mapping[str, Any]) -> None:
+    def save(self, iteration: int, arrays: Mapping[str, ArrayLike]) -> None:
         """Keep the arrays as the newest checkpoint.
 
         Raises:

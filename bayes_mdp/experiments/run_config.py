@@ -1,10 +1,11 @@
 """The arguments of `run` as one record, and the checks of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import ReplanRule, rule_for
@@ -12,6 +13,7 @@ from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
+    Agent,
     AverageReward,
     CanUpdate,
     Discounted,
@@ -19,10 +21,12 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     Objective,
+    SimulatedEnvironment,
     StateActionSpace,
 )
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import (
     check_bool,
     check_count,
@@ -32,6 +36,40 @@ from bayes_mdp.mdp.validation import (
     check_type,
     described,
 )
+from bayes_mdp.models.mdp_spec import MDPSpec
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.vector import VectorEnv
+
+    GymnasiumEnv: TypeAlias = gymnasium.Env | VectorEnv
+    GymnasiumSource: TypeAlias = str | Callable[[], GymnasiumEnv] | GymnasiumEnv
+    RunEnvironment: TypeAlias = Environment | SimulatedEnvironment | GymnasiumSource
+
+P_contra = TypeVar("P_contra", contravariant=True)
+
+
+@runtime_checkable
+class RunnableAgent(Agent[P_contra], Protocol[P_contra]):
+    """An agent that the experiments can run: `init`, `plan`, and when it plans."""
+
+    @property
+    def replan(self) -> ReplanRule | None:
+        """Its replanning rule; None: the default of the objective (`rule_for`)."""
+        ...
+
+
+PriorProgram: TypeAlias = Callable[[StateActionSpace], MDPSpec]
+"""A prior: a NumPyro program."""
+
+PriorLike: TypeAlias = PriorProgram | CanUpdate | None
+"""The prior of `run`: a program, a posterior that can `update`, or None for agents with a belief of their own."""
+
+AgentState: TypeAlias = PyTree
+"""The state of an agent, opaque to the loops."""
+
+BeliefTree: TypeAlias = PyTree
+"""A posterior as a tree of arrays, or a part of one: None in place of the leaves of the other part."""
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
 SNAPSHOT_SECONDS = 10.0
@@ -41,25 +79,25 @@ _MOST_STEPS = 2**31 - 1
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of `run` that seldom change.
+    """Options of `run` with defaults that seldom change.
 
     Args:
-        space: what the agent knows of the environment; None: the space of the posterior that is the prior, or the
+        space: the sizes and masks that the agent is given; None: the space of the posterior that is the prior, or the
             sizes of the environment, its legal actions, and whether it can end.
-        num_checkpoints: about so many times are kept of a run without episodes (each a whole number of plans, or of
-            trials).
+        num_checkpoints: approximate number of checkpoints of a run that is not measured under `Episodic` (each a whole
+            number of plans, or of episodes).
         progress: show a progress bar where the output is a terminal and the run takes more than two seconds.
-        snapshot_seconds: at least so long between two snapshots.
-        worlds: a NumPyro program from which regret="bayes" draws the environments; None: `prior`. With another one,
-            what the agent believes is not how its environments came about.
+        snapshot_seconds: least time between two snapshots.
+        env_prior: a NumPyro program from which regret="bayes" draws the environments; None: `prior`. With another
+            program, the prior of the agent is misspecified.
         method: how a prior program is inferred, as for `infer`.
-        num_particles: weighted draws in the belief of a seed, where a prior program is inferred by draws.
-        refit_every: rows (episodes or checkpoints) from one check of the effective sample size of a belief by weighted
-            draws to the next; None: about a hundred checks in a run. All seeds where it is low get a new belief from
-            all their data, in one compiled call.
+        num_particles: number of weighted draws in the belief of a seed, where a prior program is inferred by draws.
+        refit_every: rows (episodes or checkpoints) between two checks of the effective sample size of a belief by
+            weighted draws; None: about a hundred checks in a run. All seeds with a low effective sample size get a new
+            belief from all their data, in one compiled call.
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
-        table_rows: rows of the table in which an agent keeps what it learns of an environment whose states are not
-            listed (`SimulatedEnvironment`).
+        table_rows: rows of the table of values for an environment whose states are not listed
+            (`SimulatedEnvironment`).
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -69,11 +107,11 @@ class RunOptions:
     num_checkpoints: int = 100
     progress: bool = True
     snapshot_seconds: float = SNAPSHOT_SECONDS
-    worlds: Any = None
+    env_prior: "PriorProgram | None" = None  # quoted: checked by `check_case`, with the prior
     method: str | Method = "auto"
     num_particles: int = NUM_PARTICLES
     refit_every: int | None = None
-    target: Any = None
+    target: ArrayLike | None = None
     table_rows: int = 2**18
 
     def __post_init__(self) -> None:
@@ -90,22 +128,37 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The arguments of `run`."""
+    """The arguments of `run`.
 
-    agent: Any
-    env: Environment
-    objective: Objective
-    key: PRNGKeyArray
-    prior: Any
-    num_steps: int | None
-    num_episodes: int | None
-    num_seeds: int
-    asked_regret: str | None
-    options: RunOptions
+    The annotations are quoted, for static checkers alone: `run` makes the record first and checks it then
+    (`check_request`), so that until then a field may hold anything.
+    """
+
+    agent: "RunnableAgent"
+    env: "RunEnvironment"
+    objective: "Objective"
+    key: "PRNGKeyArray"
+    prior: "PriorLike"
+    num_steps: "int | None"
+    num_episodes: "int | None"
+    num_seeds: "int"
+    asked_regret: "str | None"
+    options: "RunOptions"
+
+    @property
+    def environment(self) -> Environment:
+        """`env`, where its states are listed.
+
+        Raises:
+            TypeError: it is no `Environment`.
+        """
+        if not isinstance(self.env, Environment):
+            raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
+        return self.env
 
     @property
     def regret(self) -> str:
-        """The definition asked for, or the default: "objective" for episodes, "average" for runs without an end."""
+        """The definition that was chosen, or the default: "objective" under `Episodic`, else "average"."""
         return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
 
     @property
@@ -116,23 +169,23 @@ class RunConfig:
     @property
     def length(self) -> int:
         """Number of episodes, or of steps (once checked)."""
-        return int((self.num_episodes if self.horizon or self.in_trials else self.num_steps) or 0)
+        return int((self.num_episodes if self.horizon or self.in_episodes else self.num_steps) or 0)
 
     @property
-    def in_trials(self) -> bool:
-        """Whether the run is measured in trials: episodes without a horizon."""
+    def in_episodes(self) -> bool:
+        """Whether the run is measured in episodes without a horizon."""
         goes_on = isinstance(self.objective, (Discounted, FirstExit))
         return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, LearnsFromEpisodes))
 
     @property
-    def own_world(self) -> bool:
+    def own_env(self) -> bool:
         """Whether every seed has an environment of its own."""
         return self.regret == "bayes"
 
     @property
-    def worlds(self) -> Any:
-        """What the environments of `own_world` are drawn from."""
-        return self.prior if self.options.worlds is None else self.options.worlds
+    def env_prior(self) -> PriorLike:
+        """What the environments of `own_env` are drawn from."""
+        return self.prior if self.options.env_prior is None else self.options.env_prior
 
     @property
     def rule(self) -> ReplanRule:
@@ -141,47 +194,46 @@ class RunConfig:
 
     @property
     def space(self) -> StateActionSpace:
-        """What the agent knows of the environment."""
+        """The sizes and masks that the agent is given."""
         if self.options.space is not None:
             return self.options.space
         own = getattr(self.prior, "space", None)
         if isinstance(own, StateActionSpace):
             return own
-        mdp = self.env.mdp
+        mdp = self.environment.mdp
         legal = None if mdp.legal is None else np.asarray(mdp.legal)
         ends = mdp.end_probs is not None
         return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
 
 
 def check_case(case: RunConfig) -> None:
-    """Refuse what `run` cannot do.
+    """Refuse a run that the compiled loop cannot play.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
     """
-    if not isinstance(case.env, Environment):
-        raise TypeError(f"env is a {type(case.env).__name__}, expected an Environment")
+    _ = case.environment
     check_request(case)
     check_sizes(case)
     if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
         # The value of a policy that never ends is minus infinity.
         raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")
-    if case.own_world and (not callable(case.worlds) or isinstance(case.worlds, CanUpdate)):
-        name = "prior" if case.options.worlds is None else "options.worlds"
+    if case.own_env and (not callable(case.env_prior) or isinstance(case.env_prior, CanUpdate)):
+        name = "prior" if case.options.env_prior is None else "options.env_prior"
         raise ValueError(f"{name} is no NumPyro program, expected one to draw environments from (regret='bayes')")
-    if case.options.worlds is not None and not case.own_world:
-        raise ValueError(f"options.worlds is given for regret={case.regret!r}, expected regret='bayes'")
+    if case.options.env_prior is not None and not case.own_env:
+        raise ValueError(f"options.env_prior is given for regret={case.regret!r}, expected regret='bayes'")
     _check_target(case)
 
 
-def check_agent(agent: Any, name: str = "agent") -> None:
+def check_agent(agent: object, name: str = "agent") -> None:
     """Raise a TypeError unless it is an agent."""
     if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
         raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
 
 
 def check_request(case: RunConfig) -> None:
-    """Refuse what no environment could do.
+    """Refuse arguments that fit no environment.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
@@ -199,11 +251,11 @@ def check_request(case: RunConfig) -> None:
 
 def _check_length(case: RunConfig) -> None:
     names = ("num_steps", "num_episodes")
-    name, other = names[::-1] if case.horizon or case.in_trials else names
+    name, other = names[::-1] if case.horizon or case.in_episodes else names
     if getattr(case, other) is not None or getattr(case, name) is None:
-        kind, trials = type(case.objective).__name__, other == "num_episodes" and case.num_episodes is not None
-        why = f" (only agents that learn from trials count them, unlike {type(case.agent).__name__})"
-        why = why if trials and not isinstance(case.agent, LearnsFromEpisodes) else ""
+        kind, given = type(case.objective).__name__, other == "num_episodes" and case.num_episodes is not None
+        why = f" (only agents that learn from whole episodes count them, unlike {type(case.agent).__name__})"
+        why = why if given and not isinstance(case.agent, LearnsFromEpisodes) else ""
         raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other}{why}")
     check_count(name, getattr(case, name))
     steps = case.length * (case.horizon or 1)
@@ -225,9 +277,9 @@ def check_sizes(case: RunConfig) -> None:
     """Refuse an environment, a space and a prior that do not fit each other.
 
     Raises:
-        ValueError: one sentence about the argument at fault.
+        ValueError, TypeError: one sentence about the argument at fault.
     """
-    mdp, space, objective = case.env.mdp, case.space, case.objective
+    mdp, space, objective = case.environment.mdp, case.space, case.objective
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
         if owned is not None and owned != case.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")

@@ -1,9 +1,10 @@
-"""`run` measured in trials: an agent that learns from whole trials, in a world with listed states or without."""
+"""`run` measured in episodes of any length: an agent that learns from whole episodes, states listed or not."""
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bayes_mdp.agents.common.replan import EveryEpisode
-from bayes_mdp.experiments.describe import describe, describe_case
+from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
@@ -21,10 +22,11 @@ from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.sweep_loop import (
     FINISHED,
-    Lane,
+    EpisodeContext,
+    EpisodeLayout,
+    SeedState,
+    SweepLearner,
     TabularStates,
-    TrialContext,
-    Trials,
     begin_all,
     play,
 )
@@ -36,19 +38,19 @@ from bayes_mdp.random import fused_key
 if TYPE_CHECKING:
     import xarray as xr
 
-CHUNKS = 64  # of a call of `play`, each `trial_loop.CHUNK` iterations
+CHUNKS = 64  # of a call of `play`, each `sweep_loop.CHUNK` iterations
 
 
 class Prepared(NamedTuple):
-    """A run in trials, ready to be played."""
+    """A run in whole episodes, ready to be played."""
 
-    trials: Trials
-    setting: TrialContext
+    layout: EpisodeLayout
+    setting: EpisodeContext
     keys: Key[Array, " N"]
 
 
-def run_trials(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
-    """What `run` does where it is measured in trials (see there).
+def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
+    """`run` where it is measured in whole episodes (see there).
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
@@ -57,60 +59,66 @@ def run_trials(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     _check(case)
     prepared = prepare(case)
     space = prepared.setting.problem.space
-    attributes = describe_case(case, environment=describe(case.env, "env"), space=space, belief=None)
-    if not isinstance(case.env, Environment):
-        attributes["configuration"]["table_rows"] = case.options.table_rows
+    rows = {} if isinstance(case.env, Environment) else {"table_rows": case.options.table_rows}
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=space, belief=None, more=rows)
     optimum, why = _optimum(case)
     number, options = case.num_seeds * case.length, case.options
-    progress = Progress(1, number, show=options.progress, unit=" trials")
-    lanes = play_all(prepared, progress, Snapshots(path, attributes, seconds=options.snapshot_seconds))
+    progress = Progress(1, number, show=options.progress, unit=" episodes")
+    seeds = play_all(prepared, progress, Snapshots(path, attributes, seconds=options.snapshot_seconds))
     if why:
         attributes["regret_unknown"] = why
-    log = np.asarray(lanes.log, np.float64)
-    if isinstance(lanes.index, HashIndex):  # the share of all steps that were taken from a state without a row
-        attributes["overflow"] = float(np.asarray(lanes.index.lost, np.float64).sum() / log[..., 1].sum())
-    return trials_dataset(prepared.trials, log, optimum, attributes)
+    log = np.asarray(seeds.log, np.float64)
+    if isinstance(seeds.index, HashIndex):  # the share of all steps that were taken from a state without a row
+        attributes["overflow"] = float(np.asarray(seeds.index.lost, np.float64).sum() / log[..., 1].sum())
+    return episodes_dataset(prepared.layout, log, optimum, attributes)
 
 
 def prepare(case: RunConfig) -> Prepared:
-    """Make everything that a run in trials needs."""
-    number, env, agent = case.length, case.env, case.agent
+    """Make everything that a run in whole episodes needs."""
+    number, env, agent = case.length, case.env, _learner(case)
     per_row = math.ceil(number / case.options.num_checkpoints)
     if isinstance(env, Environment):
-        world, space, initial = TabularStates(simulator(env)), case.space, env.mdp.initial
-    else:
-        world, initial = _hashed(case), None
-        space = StateActionSpace(world.num_rows, env.n_actions, ends=True)
-    trials = Trials(
+        rows, space, initial = TabularStates(simulator(env)), case.space, env.mdp.initial
+    else:  # the states of the problem are then the rows of the hash table
+        rows, initial = _hashed(case), None
+        space = StateActionSpace(rows.num_rows, rows.env.n_actions, ends=True)
+    layout = EpisodeLayout(
         number, per_row, math.ceil(number / per_row), agent.trial_steps, space.n_actions, space.legal is not None
     )
-    key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `prepare.prepare`
+    key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `execute.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    return Prepared(trials, on_device(TrialContext(agent, world, Problem(space, case.objective, initial))), keys)
+    return Prepared(layout, on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial))), keys)
+
+
+def _learner(case: RunConfig) -> SweepLearner:
+    if not isinstance(case.agent, SweepLearner):
+        raise TypeError(f"agent is a {type(case.agent).__name__}, expected one that learns from whole episodes")
+    return case.agent
 
 
 def _hashed(case: RunConfig) -> HashedStates:
-    env: Any = case.env
+    if not isinstance(case.env, SimulatedEnvironment):
+        raise TypeError(f"env is a {type(case.env).__name__}, expected a SimulatedEnvironment")
     try:
-        return HashedStates(env, case.options.table_rows)
+        return HashedStates(case.env, case.options.table_rows)
     except ValueError as error:
         raise ValueError(f"options.table_rows: {error}") from error
 
 
-def trials_dataset(
-    trials: Trials, log: Float[np.ndarray, "N rows 4"], optimum: float, attributes: dict[str, Any]
+def episodes_dataset(
+    layout: EpisodeLayout, log: Float[np.ndarray, "N rows 4"], optimum: float, attributes: Mapping[str, Json]
 ) -> "xr.Dataset":
-    """The Dataset of a run in trials, from the sums of every checkpoint (see `run`).
+    """The Dataset of a run in whole episodes, from the sums of every checkpoint (see `run`).
 
     Args:
-        trials: the shape of the run.
-        log: sums of `trial_loop.MEASURES`.
-        optimum: optimal value of a trial; nan: not known.
+        layout: the shape of the run.
+        log: sums of `sweep_loop.MEASURES`.
+        optimum: optimal value of an episode; nan: not known.
         attributes: kept as JSON.
     """
     import xarray as xr
 
-    ends = np.minimum(trials.per_row * np.arange(1, trials.num_rows + 1), trials.num_trials)
+    ends = np.minimum(layout.per_row * np.arange(1, layout.num_rows + 1), layout.num_episodes)
     number = np.diff(ends, prepend=0)
     reward, length, decays, mixed = np.moveaxis(log, -1, 0)
     regret = np.cumsum(optimum * number - reward, axis=1)
@@ -118,40 +126,43 @@ def trials_dataset(
     dims = ("seed", "checkpoint")
     return xr.Dataset(
         {
-            "reward": (dims, reward / number, {"long_name": "mean return of a trial"}),
-            "length": (dims, length / number, {"long_name": "mean steps of a trial"}),
+            "reward": (dims, reward / number, {"long_name": "mean return of an episode"}),
+            "length": (dims, length / number, {"long_name": "mean steps of an episode"}),
             "trace_decay": (dims, decay, {"long_name": "mean weight lambda"}),
             "regret": (dims, regret, {"long_name": "cumulative regret"}),
         },
         coords={
             "seed": np.arange(log.shape[0]),
-            "checkpoint": np.arange(trials.num_rows),
-            "episode": ("checkpoint", ends, {"long_name": "trials so far"}),
+            "checkpoint": np.arange(layout.num_rows),
+            "episode": ("checkpoint", ends, {"long_name": "episodes so far"}),
         },
         attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
     )
 
 
 def _check(case: RunConfig) -> None:
-    """What a run in trials cannot do, beyond what no run can."""
+    """Refuse arguments that fit other runs, but none in whole episodes."""
     name, options = type(case.env).__name__, case.options
+    replan = case.agent.replan
     if isinstance(case.env, Environment):
         check_sizes(case)
     elif not isinstance(case.env, SimulatedEnvironment):
-        raise TypeError(f"env is a {name}, expected an Environment or a SimulatedEnvironment for a run in trials")
+        raise TypeError(
+            f"env is a {name}, expected an Environment or a SimulatedEnvironment for a run in whole episodes"
+        )
     elif options.space is not None:
         raise ValueError(f"options.space is given, expected None: the states of {name} are not listed")
     if case.regret != "average":
-        raise ValueError(f"regret is {case.regret!r}, expected 'average' or None for a run in trials")
-    for part in ("target", "worlds"):
+        raise ValueError(f"regret is {case.regret!r}, expected 'average' or None for a run in whole episodes")
+    for part in ("target", "env_prior"):
         if getattr(options, part) is not None:
-            raise ValueError(f"options.{part} is given, expected None for a run in trials")
-    if case.agent.replan is not None and not isinstance(case.agent.replan, EveryEpisode):
-        raise ValueError(f"replan is {case.agent.replan}, expected EveryLearnedEpisode() for a run in trials")
+            raise ValueError(f"options.{part} is given, expected None for a run in whole episodes")
+    if replan is not None and not isinstance(replan, EveryEpisode):
+        raise ValueError(f"replan is {replan}, expected EveryLearnedEpisode() for a run in whole episodes")
 
 
 def _optimum(case: RunConfig) -> tuple[float, str]:
-    """The optimal value of a trial; where it is not known, nan and why."""
+    """The optimal value of an episode; where it is not known, nan and why."""
     if not isinstance(case.env, Environment):
         return math.nan, "the states of the environment are not listed"
     if not isinstance(case.objective, FirstExit):
@@ -165,16 +176,16 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
     return float(np.asarray(mdp.initial, np.float64) @ plan.v), ""
 
 
-def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Lane:
-    """All lanes until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
-    trials, setting, keys = prepared
-    done, lanes, _ = snapshots.restore(begin_all(trials, setting, keys))
+def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> SeedState:
+    """All seeds until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
+    layout, setting, keys = prepared
+    done, seeds, _ = snapshots.restore(begin_all(layout, setting, keys))
     with progress as bar, snapshots as saved:
-        while not np.all(np.asarray(lanes.phase) == FINISHED):
-            lanes = play(trials, setting, keys, lanes, jnp.asarray([done, done + CHUNKS], jnp.int32))
+        while not np.all(np.asarray(seeds.phase) == FINISHED):
+            seeds = play(layout, setting, keys, seeds, jnp.asarray([done, done + CHUNKS], jnp.int32))
             done += CHUNKS
-            saved.keep(done, lanes)
-            jax.block_until_ready(lanes)
+            saved.keep(done, seeds)
+            jax.block_until_ready(seeds)
             saved.write_if_old()
-            bar.advance(int(np.sum(np.asarray(lanes.trial, np.int64))))
-    return lanes
+            bar.advance(int(np.sum(np.asarray(seeds.episode, np.int64))))
+    return seeds

@@ -36,12 +36,12 @@ def played(prepared: Prepared, *, watch: bool = False) -> tuple[Float[np.ndarray
     """
     layout = replace(prepared.layout, chunk_rows=1)
     setting, keys = prepared.setting, prepared.keys
-    carry = start_all(layout, (prepared.own_world, prepared.own_belief), setting, keys, prepared.belief)
+    carry = start_all(layout, (prepared.own_env, prepared.own_belief), setting, keys, prepared.belief)
     reward, recorded = np.zeros(len(keys)), []
     for row in range(layout.num_rows):
         if watch:
             recorded.append(_first_seed(carry))
-        carry, rows = play_chunk(layout, prepared.own_world, setting, keys, carry, jnp.int32(row), jnp.int32(1))
+        carry, rows = play_chunk(layout, prepared.own_env, setting, keys, carry, jnp.int32(row), jnp.int32(1))
         reward += np.asarray(rows.reward, np.float64).sum(1)
     if watch:
         recorded.append(_first_seed(carry))

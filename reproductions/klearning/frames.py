@@ -50,10 +50,10 @@ def frames(case: RunConfig, times: Sequence[int]) -> Frames:
     prepared = prepare(case)
     layout = replace(prepared.layout, chunk_rows=int(gaps.max()))
     setting, keys = prepared.setting, prepared.keys
-    carry = start_all(layout, (prepared.own_world, prepared.own_belief), setting, keys, prepared.belief)
+    carry = start_all(layout, (prepared.own_env, prepared.own_belief), setting, keys, prepared.belief)
     done, policies, visits, hits = 0, [], [], []
     for time, count in zip(times, gaps.tolist(), strict=True):
-        carry, rows = play_chunk(layout, prepared.own_world, setting, keys, carry, jnp.int32(done), jnp.int32(count))
+        carry, rows = play_chunk(layout, prepared.own_env, setting, keys, carry, jnp.int32(done), jnp.int32(count))
         hits.append(np.asarray(rows.target)[:, :count] > 0)
         visits.append(np.asarray(carry.visits))
         policies.append(jax.device_get(_plan(setting, keys, carry, jnp.int32(time * layout.row_length))))

@@ -147,7 +147,7 @@ def test_states_that_are_not_listed():
 
 
 BAD = [
-    ({"agent": PSRL()}, "measured in num_steps.*only agents that learn from trials count them, unlike PSRL"),
+    ({"agent": PSRL()}, "measured in num_steps.*only agents that learn from whole episodes count them, unlike PSRL"),
     ({"objective": AverageReward()}, "AverageReward runs are measured in num_steps"),
     ({"num_steps": 5}, "measured in num_episodes, expected it and not num_steps$"),
     ({"num_episodes": 0}, "num_episodes is 0"),
@@ -160,7 +160,7 @@ BAD = [
         "options.table_rows: num_rows is 100, expected a power",
     ),
     ({"env": mail_robot(), "agent": PSRL(), "num_episodes": None, "num_steps": 5}, "env is a MailRobot, whose states"),
-    ({"options": RunOptions(worlds=walk_that_ends)}, "options.worlds is given"),
+    ({"options": RunOptions(env_prior=walk_that_ends)}, "options.env_prior is given"),
     ({"options": RunOptions(target=np.ones((3, 2), bool))}, "options.target is given"),
     ({"options": RunOptions(space=StateActionSpace(4, 2, ends=True))}, r"space has \(4, 2\)"),
 ]
@@ -178,7 +178,7 @@ def test_parallel_environments_are_refused():
     """Trials of several would be mixed."""
     space = StateActionSpace(3, 2, ends=True)
     actor = Actor(AGENT, space, objective=FirstExit(), key=KEY)
-    with pytest.raises(ValueError, match="has 2 parallel environments, expected one: TDBMA learns from whole trials"):
+    with pytest.raises(ValueError, match="has 2 parallel environments, expected one: TDBMA learns from whole episodes"):
         actor.reset([0, 1])
 
 

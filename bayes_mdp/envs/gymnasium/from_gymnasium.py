@@ -121,7 +121,7 @@ def _entry(where: str, entry: object, n_states: int) -> tuple[float, int, float,
     if not isinstance(next_state, (int, np.integer)) or not 0 <= next_state < n_states:
         raise ValueError(f"{where} lists next state {next_state!r}, expected 0 to {n_states - 1}")
     check_number(f"{where}: reward", reward, np.isfinite, "a finite number")
-    return p, next_state, reward, as_mask(f"{where}: terminated", terminated)
+    return float(p), int(next_state), float(reward), bool(as_mask(f"{where}: terminated", terminated))
 
 
 def _mdp(

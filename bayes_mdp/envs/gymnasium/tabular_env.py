@@ -87,10 +87,10 @@ class TabularEnv(gymnasium.Env):
         self._step += 1
         terminated = outcome == self._n_states or self._step == self._horizon
         truncated = not terminated and self._step == self._limit
-        following = state if outcome == self._n_states else outcome
-        info = self._info(following)
-        self._state = -1 if terminated or truncated else following
-        return following, reward, terminated, truncated, info
+        next_state = state if outcome == self._n_states else outcome
+        info = self._info(next_state)
+        self._state = -1 if terminated or truncated else next_state
+        return next_state, reward, terminated, truncated, info
 
     def _action(self, action: object) -> int:
         try:

@@ -116,7 +116,7 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
 
 
 def _header(path: Path) -> list[Hashable]:
-    """The names of the header line as they stand there (pandas would number repeated ones); the rest as pandas does."""
+    """The names of the header line unchanged (pandas would number repeated ones); the rest as pandas does."""
     named = list(_parsed(path, nrows=0).columns)
     lines = _parsed(path, nrows=1, header=None, dtype=str, keep_default_na=False)
     given = [] if lines.empty else lines.iloc[0].tolist()
@@ -148,7 +148,7 @@ def _separator(path: Path) -> str:
 
 
 def _line(path: Path, row: int) -> int | None:
-    """Line on which a row (0-based) begins: blank lines are no rows, quoted cells span lines. None: not to be told."""
+    """Line on which a row (0-based) begins: blank lines are no rows, quoted cells span lines. None: unknown."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.reader(file, delimiter=_separator(path))

@@ -99,12 +99,12 @@ def _follow(
     if episodes is None:
         assert next_state is not None  # `read_log` refuses a log with neither
         return next_state, cut, None, keep
-    following, place, last = _episode_order(episodes)
+    next_row, place, last = _episode_order(episodes)
     if next_state is not None:
         return next_state, last if cut is None and ends is None else cut, place, keep
     keep = ~last if ends is None else ~last | ends
-    leads_out = ~keep[following]  # its next row is left out: the episode is cut there
-    return state[following], leads_out if cut is None else cut | leads_out, place, keep
+    leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
+    return state[next_row], leads_out if cut is None else cut | leads_out, place, keep
 
 
 def _episode_order(episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -112,8 +112,8 @@ def _episode_order(episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     order = np.argsort(episodes, kind="stable")
     is_last = np.append(np.diff(episodes[order]) != 0, True)
     start = np.flatnonzero(np.append(True, is_last[:-1]))
-    following, place, last = (np.empty(len(order), dtype) for dtype in (np.intp, np.int32, bool))
-    following[order] = np.where(is_last, order, np.roll(order, -1))
+    next_row, place, last = (np.empty(len(order), dtype) for dtype in (np.intp, np.int32, bool))
+    next_row[order] = np.where(is_last, order, np.roll(order, -1))
     place[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
     last[order] = is_last
-    return following, place, last
+    return next_row, place, last

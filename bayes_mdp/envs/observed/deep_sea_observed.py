@@ -1,4 +1,4 @@
-"""DeepSea of bsuite as an `ObservedEnvironment`: the position is seen as a plane of zeros and a one."""
+"""DeepSea of bsuite as an `ObservedEnvironment`: the observation is a plane of zeros with a one at the position."""
 
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ class DeepSeaObserved(eqx.Module):
         """The top left corner."""
         del key
         state = DeepSeaState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        return state, self._seen(state)
+        return state, self._observation(state)
 
     def step(self, key: PRNGKeyArray, state: DeepSeaState, action: Int[Array, ""]) -> TimeStep:
         """Down a row, and left or right. `score`: 1 where the treasure is found, else 0 (bsuite's good episode)."""
@@ -84,14 +84,14 @@ class DeepSeaObserved(eqx.Module):
         if self.stochastic:
             noisy = over & ((column == 0) | (column == last))
             reward = reward + jnp.where(noisy, jax.random.normal(key_noise), 0.0)
-        following = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(over, column, moved))
+        next_state = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(over, column, moved))
         cut = jnp.zeros((), bool)
-        return TimeStep(following, self._seen(following), reward, over, cut, treasure.astype(reward.dtype))
+        return TimeStep(next_state, self._observation(next_state), reward, over, cut, treasure.astype(reward.dtype))
 
     def _slips(self, key: PRNGKeyArray) -> Bool[Array, ""]:
         return jax.random.uniform(key) < 1 / self.size if self.stochastic else jnp.zeros((), bool)
 
-    def _seen(self, state: DeepSeaState) -> UInt8[Array, "N N"]:
+    def _observation(self, state: DeepSeaState) -> UInt8[Array, "N N"]:
         cells = jnp.arange(self.size)
         return ((cells[:, None] == state.row) & (cells == state.column)).astype(jnp.uint8)
 

@@ -21,7 +21,7 @@ class GymnaxEnv(eqx.Module):
     Args:
         env: of gymnax.
         params: its parameters.
-        observation_shape, observation_dtype: of what is seen.
+        observation_shape, observation_dtype: of an observation.
     """
 
     env: Any = eqx.field(static=True)
@@ -44,25 +44,25 @@ class GymnaxEnv(eqx.Module):
         observation, state = self.env.reset_env(key, self.params)
         # Python numbers among the state have a type that changes with the first step: a compiled loop needs it fixed.
         state = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), state)
-        return state, self._seen(observation)
+        return state, self._observation(observation)
 
     def step(self, key: PRNGKeyArray, state: PyTree, action: Int[Array, ""]) -> TimeStep:
         """The environment's own, without its autoreset; a step that ends the episode and its time is terminated."""
-        observation, following, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
+        observation, next_state, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
         terminated = jnp.asarray(terminated, bool)
-        truncated = jnp.asarray(self.env.is_truncated(following, self.params), bool) & ~terminated
-        following = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.result_type(old)), following, state)
+        truncated = jnp.asarray(self.env.is_truncated(next_state, self.params), bool) & ~terminated
+        next_state = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.result_type(old)), next_state, state)
         reward = jnp.asarray(reward, jnp.float32)
-        return TimeStep(following, self._seen(observation), reward, terminated, truncated, reward)
+        return TimeStep(next_state, self._observation(observation), reward, terminated, truncated, reward)
 
-    def _seen(self, observation: Array) -> Array:
+    def _observation(self, observation: Array) -> Array:
         return jnp.asarray(observation, self.observation_dtype)
 
 
 def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
     """An environment of gymnax, 1.0 or later, for deep agents.
 
-    Episodes are not restarted, so that the last observation of an episode is seen; a time limit
+    Episodes are not restarted, so that the last observation of an episode is kept; a time limit
     (`params.max_steps_in_episode`) truncates. MinAtar's planes of zeros and ones are kept as bytes.
 
     Args:
@@ -82,11 +82,11 @@ def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
     actions = env.action_space(params)
     if type(actions).__name__ != "Discrete":
         raise TypeError(f"the actions of {env.name} are {actions!r}, expected a Discrete space")
-    seen, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
-    if not isinstance(seen, jax.ShapeDtypeStruct):
-        raise TypeError(f"an observation of {env.name} is a {type(seen).__name__}, expected one array")
-    kind = np.uint8 if env.name.endswith(_MINATAR) else seen.dtype
-    return GymnaxEnv(env, params, tuple(seen.shape), np.dtype(kind))
+    shaped, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
+    if not isinstance(shaped, jax.ShapeDtypeStruct):
+        raise TypeError(f"an observation of {env.name} is a {type(shaped).__name__}, expected one array")
+    kind = np.uint8 if env.name.endswith(_MINATAR) else shaped.dtype
+    return GymnaxEnv(env, params, tuple(shaped.shape), np.dtype(kind))
 
 
 @lru_cache(maxsize=64)  # the same object each time: a program that was compiled for it is found again

@@ -63,7 +63,7 @@ class MountainCar(eqx.Module):
         """At rest, position uniform in [-0.6, -0.4]."""
         position = jax.random.uniform(key, (), jnp.float32, -0.6, -0.4)
         state = MountainCarState(position, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
-        return state, _seen(state)
+        return state, _observation(state)
 
     def step(self, key: PRNGKeyArray, state: MountainCarState, action: Int[Array, ""]) -> TimeStep:
         """Reward -1 until the goal is reached."""
@@ -75,12 +75,12 @@ class MountainCar(eqx.Module):
         time = state.time + 1
         terminated = (position >= GOAL) & (velocity >= 0)
         truncated = (time >= self.max_steps) & ~terminated
-        following = MountainCarState(position, velocity, time)
+        next_state = MountainCarState(position, velocity, time)
         cost = -jnp.ones((), jnp.float32)
-        return TimeStep(following, _seen(following), cost, terminated, truncated, cost)
+        return TimeStep(next_state, _observation(next_state), cost, terminated, truncated, cost)
 
 
-def _seen(state: MountainCarState) -> Float[Array, "2"]:
+def _observation(state: MountainCarState) -> Float[Array, "2"]:
     return jnp.stack([state.position, state.velocity])
 
 

@@ -1,4 +1,4 @@
-"""A tabular environment as an `ObservedEnvironment`: the state is seen as a one among zeros."""
+"""A tabular environment as an `ObservedEnvironment`: the observation is one-hot."""
 
 from typing import NamedTuple
 
@@ -47,18 +47,18 @@ class OneHotObserved(eqx.Module):
     def reset(self, key: PRNGKeyArray) -> tuple[OneHotState, UInt8[Array, " O"]]:
         """The first state of an episode."""
         state = OneHotState(self.env.reset(key), jnp.zeros((), jnp.int32))
-        return state, self._seen(state)
+        return state, self._observation(state)
 
     def step(self, key: PRNGKeyArray, state: OneHotState, action: Int[Array, ""]) -> TimeStep:
         """One transition; the last step of a table with a step axis ends, that of another is cut off."""
-        following, reward, ends = self.env.step(key, state.state, action, state.step)
+        next_state, reward, ends = self.env.step(key, state.state, action, state.step)
         over = state.step + 1 >= self.num_steps
         inhomogeneous = self.env.mdp.horizon is not None
         terminated, truncated = (ends | over, ends & False) if inhomogeneous else (ends, over & ~ends)
-        later = OneHotState(following, state.step + 1)
-        return TimeStep(later, self._seen(later), reward, terminated, truncated, reward)
+        later = OneHotState(next_state, state.step + 1)
+        return TimeStep(later, self._observation(later), reward, terminated, truncated, reward)
 
-    def _seen(self, state: OneHotState) -> UInt8[Array, " O"]:
+    def _observation(self, state: OneHotState) -> UInt8[Array, " O"]:
         place = state.state
         if self.env.mdp.horizon is not None:
             place = place + self.env.mdp.n_states * jnp.minimum(state.step, self.env.mdp.horizon - 1)
@@ -69,7 +69,7 @@ def one_hot(env: Environment, num_steps: int | None = None) -> OneHotObserved:
     """A tabular environment as a deep agent sees it.
 
     Args:
-        env: of `bayes_mdp.envs`, or your own. Where its table has a step axis [H S A], the step is seen too.
+        env: of `bayes_mdp.envs`, or your own. Where its table has a step axis [H S A], the step is observed too.
         num_steps: length of an episode: H there; else episodes are cut off (`truncated`) after so many, default 1000.
 
     Raises:

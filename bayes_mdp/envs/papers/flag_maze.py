@@ -34,9 +34,9 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
     restores all flags. All else pays 0; continuing.
 
     State 2^F i + b is the i-th cell that is no wall, in reading order, with the flags of the bits of b (bit j: the j-th
-    flag in reading order). Some of them never occur, 20 of the 264: at the goal, or where a flag stands, without it.
+    flag in reading order). Some of them never occur, 20 of the 264: at the goal, or at the cell of a flag, without it.
     They are kept, as in the literature. `optimum` is the optimal gain of the paper's maze at its slip 0.1, .0942184
-    (1884.4 per phase of 20,000 steps; [OIM08] says about 1890), otherwise None.
+    (1884.4 per phase of 20,000 steps; [OIM08]: about 1890), otherwise None.
 
     Args:
         slip: probability of a move to the side.

@@ -11,7 +11,7 @@ def moves(free: np.ndarray) -> np.ndarray:
     """Int[R C 4]: the cell that each action leads to, as row * C + column; the cell itself where the way is barred.
 
     Args:
-        free: Bool[R C], where one can stand; beyond the border one cannot.
+        free: Bool[R C], free cells; those beyond the border are not.
     """
     here = np.moveaxis(np.indices(free.shape), 0, -1)
     there = here[:, :, None] + STEPS

@@ -15,7 +15,7 @@ def loop() -> Environment:
     Action 0 enters the right loop, 1, 2, 3, 4, which leads back to state 0 whatever is done and pays 1 on the way from
     4. Action 1 enters the left loop, 5, 6, 7, 8: in 5, 6 and 7 action 1 goes on, action 0 falls back to state 0,
     unpaid; from 8 both actions lead to state 0 and pay 2. The first state is 0. `optimum` is the optimal gain, 0.4 (400
-    per phase of 1000 steps). Source: SPEC of [OIM08], checked against three public implementations.
+    per phase of 1000 steps). Source: [OIM08], checked against three public implementations.
     """
     after = np.zeros((N_STATES, 2), int)
     after[0] = 1, 5

@@ -38,7 +38,7 @@ MOST_CODES = 2**31 - 1
 
 
 class RobotState(NamedTuple):
-    """What a Mail Robot sees, as three numbers (`MailRobot` has what they stand for).
+    """The state of a Mail Robot, as three numbers (see `MailRobot`).
 
     Args:
         car: cell and velocity, a row of `MailRobot.cars`.
@@ -61,8 +61,8 @@ class MailRobot(eqx.Module):
         loads: Int[L D], pieces for every destination: holders are alike, so that it does not matter which holds what.
         start: the first car.
         moved: Int[C A], the car after a move.
-        pickup: Int[C], the bit of the pickup that a car stands on, 0: none.
-        destination: Int[C], the destination that it stands on, D: none.
+        pickup: Int[C], the bit of the pickup at the cell of a car, 0: none.
+        destination: Int[C], the destination there, D: none.
         taken: Int[L D], the load with one more piece; -1: no holder is free.
         left: Int[L D+1], the load after delivery to a destination.
         pieces: Int[L D+1], how many are delivered.
@@ -159,7 +159,7 @@ def mail_robot(
     How long mail will take to arrive cannot be seen either, but it does not depend on the past: the states are Markov.
 
     [TDBMA10] gives neither map nor cap of the speed, and of the arrivals only their mean interval: these are ours, and
-    so are 2 to 4 where the paper says that mail is taken and delivered, and gray squares are encountered.
+    so are 2 to 4 where, by the paper, mail is taken and delivered, and gray squares are encountered.
 
     Args:
         layout: a map, as text or a file: `#` wall, `x` gray, `.` free, `P` pickup, `D` destination, `S` the start;
@@ -192,9 +192,9 @@ def mail_robot(
     start = int(np.flatnonzero((cars == (*cells_with(cells, START)[0], 0, 0)).all(-1))[0])
     _check_reach(f"layout {name!r}", cells, cars, moved, start)
     numbers = {place: 1 << i for i, place in enumerate(pickups)} | {p: i for i, p in enumerate(destinations)}
-    stands = [(cells[row][column], numbers.get((row, column), 0)) for row, column in cars[:, :2].tolist()]
-    pickup = [number if kind == PICKUP else 0 for kind, number in stands]
-    destination = [number if kind == DESTINATION else len(destinations) for kind, number in stands]
+    cells_of_cars = [(cells[row][column], numbers.get((row, column), 0)) for row, column in cars[:, :2].tolist()]
+    pickup = [number if kind == PICKUP else 0 for kind, number in cells_of_cars]
+    destination = [number if kind == DESTINATION else len(destinations) for kind, number in cells_of_cars]
     integers = (cars, loads, start, moved, pickup, destination, *_holders(loads))
     return MailRobot(
         *(jnp.asarray(np.asarray(x, np.int32)) for x in integers),

@@ -1,4 +1,4 @@
-"""Text maps of grids: cells that mean the same in every one, and a reader that says what is wrong and where."""
+"""Text maps of grids: characters with the same meaning in every map, and a reader with precise errors."""
 
 import os
 from collections.abc import Iterable

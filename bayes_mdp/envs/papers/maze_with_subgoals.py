@@ -28,7 +28,7 @@ def maze_with_subgoals(
     500; each is at once a new start (the reset costs no step). A blocked cell bars the way, which costs 2; entering a
     punishing cell costs 10, any other 1. [OIM08] counts cells from 1 and takes shares of .2.
 
-    Our completions, where neither the paper nor a public program says it: the outer ring is blocked, the two kinds of
+    Our completions, where neither paper nor public program defines it: the outer ring is blocked, the two kinds of
     cells are drawn from the inner ones but start and goals, without overlap, an exact share of each; the maze is drawn
     again until a way leads to each of the three goals. The optimal way has 94 steps or more: at a discount of .98 a
     near goal is the better one in 7 of the first 8 mazes, so that .995 is meant. `optimum` is None (see

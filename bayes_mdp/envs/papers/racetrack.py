@@ -116,7 +116,7 @@ class _Moves(NamedTuple):
     def end(self) -> int:
         return len(self.car) + 1
 
-    def worth(self, values: np.ndarray) -> np.ndarray:
+    def next_values(self, values: np.ndarray) -> np.ndarray:
         """[S 9], values of where a move leads."""
         return np.append(values, (values[: self.num_starts].mean(), 0.0))[self.landing]
 
@@ -165,7 +165,7 @@ def _padded(track: Track) -> np.ndarray:
 def trace_moves(grid: np.ndarray, cars: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """One move of every car [N 4] with every acceleration: the car after it [N 9 4], and what stopped it [N 9].
 
-    The car after it stands in the last free cell; what did not stop is `FREE`, what met a wall has velocity zero.
+    After it the car is in the last free cell; a car that did not stop is `FREE`, one that met a wall has velocity zero.
     `grid` has a border of walls, which is not counted in the positions of cars.
     """
     velocity = np.clip(cars[:, None, 2:] + np.array(ACCELERATIONS), -limit, limit)
@@ -253,7 +253,7 @@ def _optimum(moves: _Moves, slip: float) -> float | None:
     """
     least, values = -moves.reward.max(), np.zeros(len(moves.car))
     for _ in range(MAX_SWEEPS):
-        q = np.sum([p * x for x, p in _parts(moves.reward + moves.worth(values), slip)], 0)
+        q = np.sum([p * x for x, p in _parts(moves.reward + moves.next_values(values), slip)], 0)
         new = np.max(q, -1)
         if np.max(np.abs(new - values)) <= 1e-9 * least:
             return float(new[: moves.num_starts].mean())

@@ -15,7 +15,7 @@ def riverswim() -> Environment:
 
     Rewards are paid on (state, action, next state): 5 for staying at the left bank by swimming left, 10000 for
     staying at the right end by swimming right. The first state is 1 or 2. `optimum` is the optimal gain, 668.807
-    (always right); the expected total of 5000 steps is 3.3365e6. Source: SPEC of [OIM08], checked against four
+    (always right); the expected total of 5000 steps is 3.3365e6. Source: [OIM08], checked against four
     public implementations.
     """
     rows = _rows(first=(0.7, 0.3), middle=(0.1, 0.6, 0.3), last=(0.7, 0.3))

@@ -135,7 +135,7 @@ def read_track(source: "str | os.PathLike[str]", *, name: str | None = None) -> 
 
     The built-in maps (`TRACKS`) are "cliff", "corner" and "curves" [TDBMA10], as drawn for this package: the paper's
     are a figure without numbers; and "barto_l" and "barto_r", the two tracks of Barto, Bradtke and Singh (1995), after
-    a transcription that was not checked against the paper. `Track` says what the characters mean. Blank lines around a
+    a transcription that was not checked against the paper. `Track` documents the characters. Blank lines around a
     map, common indentation and blanks at the end of a line are dropped; lines and columns in messages are counted
     from 1 in what is left.
 

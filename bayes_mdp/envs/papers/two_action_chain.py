@@ -25,7 +25,7 @@ def two_action_chain(
     `depth` independent rewards N(mean_chain, scale^2 (1 - discount^2)) and leads to state 1; states 1 .. depth - 1 pay
     one each by their only legal action 0 and lead to the next state, the last one ends. Transitions are deterministic.
 
-    For `Discounted(discount)`, one trial of the chain has the variance sum_h discount^(2 h) scale^2 (1 - discount^2) =
+    For `Discounted(discount)`, an episode of the chain has the variance sum_h discount^(2 h) scale^2 (1 - discount^2) =
     scale^2 (1 - discount^(2 depth)): that of action 0 but for the truncation, which is never a self-loop, because the
     rewards of a state that is met again are not independent. `optimum` is the optimal value of an episode under
     `Episodic(depth)`, without discount.

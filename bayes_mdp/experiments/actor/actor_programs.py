@@ -1,46 +1,64 @@
 """The compiled half of an `Actor`: learn from a buffer, plan, write the actions of the next steps into a table.
 
-A table holds one action for every state and every step until the next plan, `policy.act(key of the step, state, step)`.
-Only one state of a row is ever met, and rows have keys of their own: the actions that are taken have the exact law of
+A table has one action for every state and every step until the next plan, `policy.act(key of the step, state, step)`.
+Only one state of a row is visited, and rows have keys of their own: the actions that are taken have the exact law of
 the policy, whatever it is, and no random number is drawn on the host. The keys are those of a compiled run.
 
-Everything goes in as flat leaves: to walk a tree of records would cost more than the call.
+All arguments are flat lists of leaves: to flatten a tree of records at every call would cost more than the call.
 """
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Int, Key, UInt32
+from jax.tree_util import PyTreeDef
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunnableAgent
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp import CanUpdate, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.random import fused_key
 
 MOST_BUFFERED = 256
 MOST_ACTIONS = 65_536  # of a table
+
+Leaves: TypeAlias = list[PyTree]
+"""The leaves of a tree: arrays, and keys."""
+
+Structure: TypeAlias = PyTreeDef
+"""The structure of a tree: `Leaves` and `Structure` are the tree."""
+
+Words: TypeAlias = UInt32[AnyArray, "2"]
+"""The words of a key."""
+
+Clock: TypeAlias = Int[AnyArray, " B1"]
+"""Time of the rule, then that of each of the environments (one or more)."""
+
+Table: TypeAlias = Int[AnyArray, "*num_envs K S"]
+"""Actions of K steps, in every state."""
 
 
 class Buffer(NamedTuple):
     """A buffer of transitions; those from `count` on are masked.
 
     Args:
-        columns: Int[4 N]: step of the episode, state, action, outcome (S: the end).
+        columns: Int[4 N], step of the episode, state, action, outcome (S: the end).
         reward: Float[N].
-        count: how many there are.
+        count: number of transitions.
     """
 
-    columns: Any
-    reward: Any
-    count: Any
+    columns: Int[AnyArray, "4 N"]
+    reward: Float[AnyArray, " N"]
+    count: IntScalar
 
 
 class Programs(NamedTuple):
@@ -54,22 +72,22 @@ class Programs(NamedTuple):
         num_fixed: the leaves from this one on change: belief and state of the agent.
     """
 
-    plan: Callable[..., Any]
-    learn: Callable[..., Any]
-    act: Callable[..., Any]
+    plan: Callable[[Leaves, Buffer, Words, Clock], tuple[Leaves, Policy, Table]]
+    learn: Callable[[Leaves, Buffer], Leaves]
+    act: Callable[[Leaves, Policy, Words, Clock], Table]
     num_fixed: int
 
 
 @partial(jax.jit, static_argnums=0)
-def begin(structure: Any, leaves: list[Any], words: UInt32[Array, "2"]) -> Any:
+def begin(structure: Structure, leaves: Leaves, words: Words) -> AgentState:
     """The state of an agent before any plan; `leaves` are those of (agent, problem)."""
     agent, problem = jax.tree.unflatten(structure, leaves)
     return agent.init(_streams(words).init, problem)
 
 
 @lru_cache(maxsize=128)
-def programs(structure: Any, num_fixed: int, num_envs: int | None, num_rows: int) -> Programs:
-    """The programs for trees (agent, problem, belief, state) of one structure.
+def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_rows: int) -> Programs:
+    """The programs for trees (agent, problem, belief, state) of one structure; cached, so that they are compiled once.
 
     Args:
         structure: of the tree.
@@ -78,17 +96,18 @@ def programs(structure: Any, num_fixed: int, num_envs: int | None, num_rows: int
         num_rows: K, rows of a table [K S] or [num_envs K S].
     """
 
-    def changed(belief: Any, state: Any) -> list[Any]:
+    def changed(belief: BeliefTree, state: AgentState) -> Leaves:
         return jax.tree.leaves((belief, state))
 
-    def learn(leaves: list[Any], buffer: Buffer) -> list[Any]:
+    def learn(leaves: Leaves, buffer: Buffer) -> Leaves:
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         return changed(*_learn(agent, problem, belief, state, buffer))
 
-    def act(leaves: list[Any], policy: Any, words: Any, clock: Any) -> Array:
+    def act(leaves: Leaves, policy: Policy, words: Words, clock: Clock) -> Table:
         return _table(policy, jax.tree.unflatten(structure, leaves)[1], words, clock, num_envs, num_rows)
 
-    def plan(leaves: list[Any], buffer: Buffer, words: Any, clock: Any) -> tuple[list[Any], Any, Array]:
+    # One program learns from the buffer, plans and fills the table: the belief never leaves the device in between.
+    def plan(leaves: Leaves, buffer: Buffer, words: Words, clock: Clock) -> tuple[Leaves, Policy, Table]:
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
@@ -100,55 +119,63 @@ def programs(structure: Any, num_fixed: int, num_envs: int | None, num_rows: int
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
 
 
-def _streams(words: UInt32[Array, "2"]) -> RngKeys:
-    return streams(fused_key(jax.random.wrap_key_data(words)))
+def _streams(words: Words) -> RngKeys:
+    return streams(fused_key(jax.random.wrap_key_data(jnp.asarray(words))))
 
 
-def _learn(agent: Any, problem: Problem, belief: Any, state: Any, buffer: Buffer) -> tuple[Any, Any]:
-    """(belief, the agent's own state) after the data of a buffer."""
-    step, place, action, outcome = buffer.columns
+def _learn(
+    agent: RunnableAgent, problem: Problem, belief: CanUpdate | None, state: AgentState, buffer: Buffer
+) -> tuple[CanUpdate | None, AgentState]:
+    """(belief, state of the agent) after the data of a buffer."""
+    step, start, action, outcome = jnp.asarray(buffer.columns)
     last = problem.space.n_states
     terminated = outcome == last if problem.space.ends else None
-    following = jnp.minimum(outcome, last - 1)
+    next_state = jnp.minimum(outcome, last - 1)
     when = step if isinstance(problem.objective, Episodic) else None
-    data = Transitions(place, action, buffer.reward, following, terminated, None, when)
+    data = Transitions(start, action, jnp.asarray(buffer.reward), next_state, terminated, None, when)
     if isinstance(agent, Learner):
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
-    learnt = _one_by_one(belief, data, buffer.count) if isinstance(belief, ConjugatePosterior) else None
-    learnt = belief.update(data, _weight(buffer)) if learnt is None else learnt
+    assert belief is not None
+    if isinstance(belief, ConjugatePosterior):
+        learnt = _one_by_one(belief, data, buffer.count)
+    else:
+        learnt = belief.update(data, _weight(buffer))
     if jax.tree.structure(learnt) != jax.tree.structure(belief):
         raise TypeError(f"{type(belief).__name__}.update changes its structure, expected arrays like those before")
     return learnt, state
 
 
-def _weight(buffer: Buffer) -> Array:
+def _weight(buffer: Buffer) -> Float[Array, " N"]:
+    """1 for the transitions of the buffer, 0 beyond them."""
     return (jnp.arange(len(buffer.reward)) < buffer.count).astype(buffer.reward.dtype)
 
 
-def _one_by_one(belief: Any, data: Transitions, count: Any) -> Any:
+def _one_by_one(belief: ConjugatePosterior, data: Transitions, count: IntScalar) -> ConjugatePosterior:
     """`belief` after the first `count` transitions: on CPU, updates in place cost less than one scatter of a buffer.
 
     The leading axis of one keeps them in place (XLA would copy the tables otherwise).
     """
 
-    def see(i: Any, belief: Any) -> Any:
+    def update(i: Int[Array, ""], belief: ConjugatePosterior) -> ConjugatePosterior:
         one = jax.tree.map(lambda x: x[i][None], data)
         return jax.vmap(lambda b, x: b.update(x))(belief, one)
 
     lifted = jax.tree.map(lambda x: x[None], belief)
-    return jax.tree.map(lambda x: x[0], lax.fori_loop(0, count, see, lifted))
+    return jax.tree.map(lambda x: x[0], lax.fori_loop(0, count, update, lifted))
 
 
-def _table(policy: Any, problem: Problem, words: Any, clock: Any, num_envs: int | None, num_rows: int) -> Array:
+def _table(policy: Policy, problem: Problem, words: Words, clock: Clock, num_envs: int | None, num_rows: int) -> Table:
     """Actions [K S] (or [num_envs K S]) from the time of each environment on."""
+    clock = jnp.asarray(clock)
     states, objective = jnp.arange(problem.space.n_states), problem.objective
     key = _streams(words).act
 
-    def row(key: Any, time: Any) -> Array:
+    def row(key: Key[Array, ""], time: Int[Array, ""]) -> Int[Array, " S"]:
         step = time % objective.horizon if isinstance(objective, Episodic) else jnp.zeros_like(time)
+        # One key for all states of a row, as in a compiled run: the action in the state that is visited is the same.
         return jax.vmap(lambda s: policy.act(jax.random.fold_in(key, time), s, step))(states)
 
-    def one_env(key: Any, first: Any) -> Array:
+    def one_env(key: Key[Array, ""], first: Int[Array, ""]) -> Int[Array, "K S"]:
         return jax.vmap(partial(row, key))(first + jnp.arange(num_rows)).astype(jnp.int32)
 
     if num_envs is None:
@@ -160,14 +187,21 @@ class ActorCore:
     """Belief and plan of an agent; compiled calls happen in `plan`, `refill` and when the buffer is full.
 
     Args:
-        agent, problem, belief: as in a compiled run (belief None: the agent has its own).
+        agent, problem, belief: as in a compiled run (belief None: for agents with a belief of their own).
         key: a typed key; its streams are those of one seed of a compiled run.
         num_envs: number of parallel environments, None: one, whose actions are scalars.
         period: steps until the next plan, where that is known or likely: decides sizes only.
     """
 
     def __init__(
-        self, agent: Any, problem: Problem, belief: Any, *, key: Key, num_envs: int | None, period: int
+        self,
+        agent: RunnableAgent,
+        problem: Problem,
+        belief: CanUpdate | None,
+        *,
+        key: PRNGKeyArray,
+        num_envs: int | None,
+        period: int,
     ) -> None:
         fixed, changing = on_device((agent, problem)), on_device(belief)
         leaves, structure = jax.tree.flatten(fixed)
@@ -183,7 +217,7 @@ class ActorCore:
         self.refits = Refits(key[None], alone, rest)
         self._dtype = jax.dtypes.canonicalize_dtype(float)
         self._table: Int[np.ndarray, "*num_envs K S"] | None = None
-        self.policy: Any = None
+        self.policy: Policy | None = None
         self._empty()
 
     def _empty(self) -> None:
@@ -205,7 +239,7 @@ class ActorCore:
     def _buffer(self) -> Buffer:
         return Buffer(self._columns, self._reward, self._count)
 
-    def _learnt(self) -> list[Any]:
+    def _learnt(self) -> Leaves:
         return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._buffer())]
 
     def plan(self, time: int, env_times: list[int]) -> None:
@@ -222,22 +256,25 @@ class ActorCore:
         if self._count:
             self._leaves = self._learnt()
             self._empty()
+        # `Refits` is for the beliefs of many seeds: here an axis of one.
         agent, problem, belief, state = jax.tree.unflatten(self._structure, self._leaves)
-        fresh, worn = self.refits.renew(jax.tree.map(lambda x: np.asarray(x)[None], belief), time)
-        if worn.any():
-            self._leaves = jax.tree.leaves((agent, problem, jax.tree.map(lambda x: x[0], fresh), state))
+        renewed, due = self.refits.renew(jax.tree.map(lambda x: np.asarray(x)[None], belief), time)
+        if due.any():
+            self._leaves = jax.tree.leaves((agent, problem, jax.tree.map(lambda x: x[0], renewed), state))
 
     def refill(self, time: int, env_times: list[int]) -> None:
         """Actions of the same plan from `env_times` on."""
+        assert self.policy is not None
         clock = np.array([time, *env_times], np.int32)
         self._table = np.asarray(self._programs.act(self._leaves, self.policy, self._words, clock))
 
     def action(self, *where: int) -> int:
         """The entry (environment,) row, state of the table."""
-        return self._table.item(*where)  # type: ignore[union-attr]
+        assert self._table is not None
+        return self._table.item(*where)
 
     @property
-    def belief(self) -> Any:
-        """The posterior (or the agent's own belief), buffered data included; nothing changes by looking."""
+    def belief(self) -> BeliefTree:
+        """The posterior (or the state of the agent), buffered data included, without a change of either."""
         leaves = self._learnt() if self._count else self._leaves
         return jax.tree.unflatten(self._structure, leaves)[3 if self._owns_belief else 2]

@@ -1,25 +1,26 @@
-"""Replanning rules on the host: the answers of the compiled `due`, without a compiled call at every step.
+"""Replanning rules on the host: the decisions of the compiled `due`, without a compiled call at every step.
 
-Nothing of a rule is stated again here. The times of a rule come from itself (`period`, `times()`), and so does the
-criterion of `Doubling` (`reached`, asked of the one pair that was visited). What the host adds is that time can jump:
-the time of parallel environments is their sum, and an episode of `Episodic(H)` that ends early takes H steps. A plan is
-due if one was due at any time since the last one.
+The definition of a rule is not repeated here: its times are its own (`period`, `times()`), and so is the criterion of
+`Doubling` (`reached`, evaluated for the one pair that was visited). On the host time can jump: the time of parallel
+environments is their sum, and an episode of `Episodic(H)` that ends early takes H steps. A plan is due if one was due
+at any time since the last one.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, Geometric, ReplanRule
 from bayes_mdp.mdp import ReplanContext
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 
 
 class ReplanStats:
-    """What rules look at.
+    """The statistics that rules depend on.
 
     Args:
         shape: of the visits, (*H, S, A).
@@ -38,14 +39,14 @@ class ReplanStats:
         self.visits = [0] * int(np.prod(shape))
         self.planned_visits = list(self.visits)
 
-    def arrays(self) -> tuple[Any, Any]:
+    def arrays(self) -> tuple[Float[np.ndarray, "*H S A"], Float[np.ndarray, "*H S A"]]:
         """Visits and planned visits as arrays."""
         visits, planned = (np.array(x, np.float32).reshape(self.shape) for x in (self.visits, self.planned_visits))
         return visits, planned
 
 
 class HostRule:
-    """A rule that is due whenever a count rises: the last scheduled time, or the number of episodes that began.
+    """A rule that is due when a count has risen: the last scheduled time, or the number of episodes that began.
 
     Args:
         count: of the statistics.
@@ -56,7 +57,7 @@ class HostRule:
         self._count, self._scheduled, self._planned = count, scheduled, -1
 
     def due(self, stats: ReplanStats) -> int | None:
-        """The time of the plan that is due, if one is (it lies back where nothing happened since)."""
+        """The time of the plan that is due, if one is; it may lie before the present (idle steps of an episode)."""
         count = self._count(stats)
         if count <= self._planned:
             return None
@@ -66,30 +67,30 @@ class HostRule:
         """A plan was made."""
         self._planned = self._count(stats)
 
-    def saw(self, stats: ReplanStats, cell: int) -> None:
+    def observed(self, stats: ReplanStats, cell: int) -> None:
         """A transition from `cell` was observed (and counted)."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
-        """Nothing happens for `count` steps from now on: the times at which to plan all the same."""
-        return iter(())  # what is due then is still due afterwards
+        """No transitions for `count` steps from now on: the times at which to plan all the same."""
+        return iter(())  # what becomes due meanwhile is still due afterwards
 
 
 class DoublingOnHost(HostRule):
-    """`Doubling`, asked of the pair that was just visited: no other can have changed."""
+    """`Doubling`, evaluated for the pair that was just visited: no other can have changed."""
 
     def __init__(self, rule: Doubling) -> None:
         self._rule, self._due = rule, None
 
     def due(self, stats: ReplanStats) -> int | None:
-        """The time when a pair had doubled."""
+        """The time at which the visits of a pair had doubled."""
         return self._due
 
     def planned(self, stats: ReplanStats) -> None:
-        """Count afresh."""
+        """Begin to count anew."""
         self._due = None
 
-    def saw(self, stats: ReplanStats, cell: int) -> None:
-        """Note the time of the first pair that has doubled."""
+    def observed(self, stats: ReplanStats, cell: int) -> None:
+        """Record the time at which the visits of the first pair have doubled."""
         if self._due is None and self._rule.reached(stats.visits[cell], stats.planned_visits[cell]):
             self._due: int | None = stats.time
 
@@ -101,22 +102,23 @@ class AnyRuleOnHost(HostRule):
         self._rule = rule
 
     def due(self, stats: ReplanStats) -> int | None:
-        """Now, if the rule says so."""
-        return stats.time if self._ask(stats, stats.time, stats.step) else None
+        """The present time, if the rule is due."""
+        return stats.time if self._evaluate(stats, stats.time, stats.step) else None
 
     def planned(self, stats: ReplanStats) -> None:
-        """Nothing to note."""
+        """Nothing to record."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
-        """The rule is asked at every step, as in a compiled run."""
-        return (stats.time + i for i in range(count) if self._ask(stats, stats.time + i, step + i))
+        """The rule is evaluated at every step, as in a compiled run."""
+        return (stats.time + i for i in range(count) if self._evaluate(stats, stats.time + i, step + i))
 
-    def _ask(self, stats: ReplanStats, time: int, step: int) -> bool:
+    def _evaluate(self, stats: ReplanStats, time: int, step: int) -> bool:
         return bool(_due(self._rule, time, step, *stats.arrays()))
 
 
 def host_rule(rule: ReplanRule) -> HostRule:
-    """The host's form of a rule."""
+    """A rule in the form for the host."""
+    # By what the rule depends on: the number of episodes, the time, the counts, or anything.
     if isinstance(rule, EveryEpisode):
         return HostRule(lambda stats: stats.starts, scheduled=False)
     period = rule.period
@@ -129,5 +131,14 @@ def host_rule(rule: ReplanRule) -> HostRule:
 
 
 @jax.jit
-def _due(rule: Any, time: Any, step: Any, visits: Any, planned_visits: Any) -> Any:
-    return rule.due(ReplanContext(jnp.int32(time), jnp.int32(step), step == 0, visits, planned_visits))
+def _due(
+    rule: ReplanRule,
+    time: IntScalar,
+    step: IntScalar,
+    visits: Float[AnyArray, "*H S A"],
+    planned_visits: Float[AnyArray, "*H S A"],
+) -> Bool[Array, ""]:
+    context = ReplanContext(
+        jnp.int32(time), jnp.int32(step), jnp.asarray(step) == 0, jnp.asarray(visits), jnp.asarray(planned_visits)
+    )
+    return rule.due(context)

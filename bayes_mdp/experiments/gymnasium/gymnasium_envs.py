@@ -2,16 +2,25 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from jaxtyping import Bool, Int, Real
 
 from bayes_mdp.envs import from_gymnasium
 from bayes_mdp.envs.gymnasium.registered import check_id
-from bayes_mdp.experiments.describe import describe, described
+from bayes_mdp.experiments.describe import Json, describe, described
 from bayes_mdp.mdp import MDP, Environment, SparseMDP
 
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.spaces import Discrete
+    from gymnasium.vector import AutoresetMode, VectorEnv
+
+    from bayes_mdp.experiments.run_config import GymnasiumEnv, GymnasiumSource
+
+# Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
 _TRANSPARENT = (
     "TimeLimit",
     "OrderEnforcing",
@@ -21,29 +30,30 @@ _TRANSPARENT = (
     "HumanRendering",
 )
 
-Mask = np.ndarray
+Mask: TypeAlias = Bool[np.ndarray, " B"]
+States: TypeAlias = Int[np.ndarray, " B"]
 _STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
-_FIRST_SEEN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_FIRST_DESCRIPTION: WeakKeyDictionary[object, Json] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
     """One step of parallel environments, an entry for each.
 
     Args:
-        following: where the transition led, also where the episode is over.
+        next_state: of the transition, also where the episode is over.
         reward, terminated, truncated: of the transition.
-        happened: false where the step only began a new episode (nothing to learn).
-        fresh: a new episode begins.
-        observation: what to act on next.
+        happened: False where the step only began a new episode (nothing to learn).
+        begins: a new episode begins.
+        observation: the state to act in next.
     """
 
-    following: np.ndarray
-    reward: np.ndarray
+    next_state: States
+    reward: Real[np.ndarray, " B"]
     terminated: Mask
     truncated: Mask
     happened: Mask
-    fresh: Mask
-    observation: np.ndarray
+    begins: Mask
+    observation: States
 
 
 class SingleEnv:
@@ -51,7 +61,7 @@ class SingleEnv:
 
     num_envs: int | None = None
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: "gymnasium.Env") -> None:
         self.env = env
         self._states, self._actions = _spaces(env)
         (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
@@ -69,7 +79,7 @@ class SingleEnv:
     def step(self, action: int) -> tuple[int, float, bool, bool]:
         """Next state, reward, terminated, truncated."""
         observation, reward, terminated, truncated, _ = self.env.step(action + self._offset)
-        return int(observation) - self._first, reward, terminated, truncated
+        return int(observation) - self._first, float(reward), bool(terminated), bool(truncated)
 
     def _check_spaces(self) -> None:
         states, actions = _spaces(self.env)
@@ -84,24 +94,24 @@ class SingleEnv:
 class ParallelEnvs:
     """Parallel environments (a Gymnasium vector environment), whatever their autoreset mode."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: "VectorEnv") -> None:
         from gymnasium.vector import AutoresetMode
 
         self.env, self.num_envs = env, int(env.num_envs)
         self._states, self._actions = _spaces(env)
         (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
-        self.mode: Any = autoreset_mode(env)
+        self.mode = autoreset_mode(env)
         self._modes = AutoresetMode
         self._waiting = np.zeros(self.num_envs, bool)
 
-    def reset(self, seed: int | None = None) -> np.ndarray:
+    def reset(self, seed: int | None = None) -> States:
         """The first states."""
         observation, _ = self.env.reset(seed=seed)
         self._check_spaces()
         self._waiting[:] = False
         return self._numbered(observation)
 
-    def step(self, action: np.ndarray, last: Mask) -> Step:
+    def step(self, action: Int[np.ndarray, " B"], last: Mask) -> Step:
         """One step; where `last`, the episode ends with it.
 
         Raises:
@@ -110,7 +120,8 @@ class ParallelEnvs:
         observation, reward, terminated, truncated, info = self.env.step(action + self._offset)
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         observation = self._numbered(observation)
-        following, happened, fresh = observation, ~self._waiting, self._waiting.copy()
+        # NEXT_STEP: the step after an end ignores the action and returns the first state of a new episode.
+        next_state, happened, begins = observation, ~self._waiting, self._waiting.copy()
         over = (terminated | truncated) & happened
         cut = last & happened & ~over
         if cut.any() and self.mode is not self._modes.DISABLED:
@@ -119,27 +130,29 @@ class ParallelEnvs:
                 f"max_episode_steps of its horizon at most, or autoreset_mode {self._modes.DISABLED}"
             )
         if self.mode is self._modes.SAME_STEP and over.any():
-            following = observation.copy()
-            following[over] = [int(x) - self._first for x in np.asarray(info["final_obs"])[over]]
-        step = Step(following, np.asarray(reward), terminated, truncated, happened, fresh, observation)
+            # SAME_STEP: the observation is already that of the new episode; the last state is in `info`.
+            next_state = observation.copy()
+            next_state[over] = [int(x) - self._first for x in np.asarray(info["final_obs"])[over]]
+        step = Step(next_state, np.asarray(reward), terminated, truncated, happened, begins, observation)
         over = over | cut
         if over.any():
             self._check_spaces()
         if self.mode is self._modes.NEXT_STEP:
             self._waiting = over
             return step
+        # DISABLED: reset here, at once, what is over or was cut.
         if self.mode is self._modes.DISABLED and over.any():
             observation = self._numbered(self.env.reset(options={"reset_mask": over})[0])
-        return step._replace(fresh=over, observation=observation)
+        return step._replace(begins=over, observation=observation)
 
-    def _numbered(self, observation: Any) -> np.ndarray:
+    def _numbered(self, observation: Int[np.ndarray, " B"]) -> States:
         """States from 0, in an array of our own (the environment may write into its own again)."""
         return np.array(observation) - self._first
 
     _check_spaces = SingleEnv._check_spaces
 
 
-def open_env(env: Any) -> SingleEnv | ParallelEnvs:
+def open_env(env: "GymnasiumSource") -> SingleEnv | ParallelEnvs:
     """Open an environment: as it is, a vector environment, an id, or a function that makes one.
 
     Raises:
@@ -169,12 +182,12 @@ def open_env(env: Any) -> SingleEnv | ParallelEnvs:
     )
 
 
-def describe_source(env: Any) -> Any:
-    """JSON values of what was given as environment: an id; functions by their code and all that it reaches.
+def describe_source(env: "GymnasiumSource") -> Json:
+    """JSON values of the argument `env`: an id; functions by their code and all that it reaches.
 
     A vector environment is described by the functions that made its environments (they may live in other processes).
-    Any other environment is described as it was when it was first seen: playing changes it, and the same one can go on.
-    Its random numbers do not count, since `reset` seeds them.
+    Any other environment is described as it was at the first call: playing changes it, and the same one can go on. Its
+    random generators are left out, since `reset` seeds them.
     """
     if isinstance(env, str):
         return env
@@ -183,15 +196,15 @@ def describe_source(env: Any) -> Any:
     if callable(env):
         return describe(env, "env")
     try:
-        found = _FIRST_SEEN.get(env)
+        found = _FIRST_DESCRIPTION.get(env)
     except TypeError:  # it has no weak references, or no hash
         return _describe_made(env)
     if found is None:
-        found = _FIRST_SEEN[env] = _describe_made(env)
+        found = _FIRST_DESCRIPTION[env] = _describe_made(env)
     return found
 
 
-def _describe_made(env: Any) -> Any:
+def _describe_made(env: object) -> Json:
     inner = getattr(env, "unwrapped", env)
     makers = getattr(inner, "env_fns", None)
     if makers is None:
@@ -200,18 +213,18 @@ def _describe_made(env: Any) -> Any:
     while env is not inner:
         state = {name: x for name, x in vars(env).items() if name != "env"}
         layers.append(described((type(env), state), f"env ({type(env).__name__})", without=_STREAMS))
-        env = env.env
+        env = getattr(env, "env")  # noqa: B009 - of a wrapper
     each = [describe(make, f"env.env_fns[{i}]") for i, make in enumerate(makers)]
     return {"type": type(inner).__name__, "makers": each, "wrappers": layers}
 
 
-def is_made_anew(env: Any) -> bool:
+def is_made_anew(env: object) -> bool:
     """Whether every seed has an environment of its own (ids and functions)."""
     return isinstance(env, str) or callable(env)
 
 
-def _spaces(env: Any) -> tuple[Any, Any]:
-    """Observation and action space of (each) environment.
+def _spaces(env: "GymnasiumEnv") -> "tuple[Discrete, Discrete]":
+    """Observation and action space of the environment (of each one of a vector environment).
 
     Raises:
         ValueError: one is not `Discrete`.
@@ -226,11 +239,11 @@ def _spaces(env: Any) -> tuple[Any, Any]:
     return spaces[0], spaces[1]
 
 
-def _size(space: Any) -> tuple[int, int]:
+def _size(space: "Discrete") -> tuple[int, int]:
     return int(space.n), int(space.start)
 
 
-def autoreset_mode(env: Any) -> Any:
+def autoreset_mode(env: "VectorEnv") -> "AutoresetMode":
     """The `AutoresetMode` of a vector environment.
 
     Raises:
@@ -246,19 +259,16 @@ def autoreset_mode(env: Any) -> Any:
         raise ValueError(f"env.metadata['autoreset_mode'] is {mode!r}, expected one of {modes}") from error
 
 
-# Wrappers of Gymnasium that leave transitions and rewards as they are (a time limit is no part of the MDP).
-
-
 class Known(NamedTuple):
-    """The true MDP, or None and why it is not known; `ours`: it is what is simulated, not a table beside it."""
+    """The true MDP, or None and why it is not known; `ours`: it is simulated by this package."""
 
     mdp: MDP | SparseMDP | None
     why: str = ""
     ours: bool = False
 
 
-def known_mdp(env: Any) -> Known:
-    """The MDP of an environment, or of all environments of a vector environment if they show the same."""
+def known_mdp(env: "GymnasiumEnv") -> Known:
+    """The MDP of an environment, or of all environments of a vector environment if they have the same one."""
     if not hasattr(env, "num_envs"):
         return _known(env)
     inner = getattr(env, "envs", None)
@@ -275,12 +285,12 @@ def known_mdp(env: Any) -> Known:
     return _known(inner[0]) if same else Known(None, "the parallel environments differ")
 
 
-def _known(env: Any) -> Known:
+def _known(env: "gymnasium.Env") -> Known:
     inner = env.unwrapped
     while env is not inner:
         name = type(env).__name__
         if name not in _TRANSPARENT or not type(env).__module__.startswith("gymnasium."):
-            return Known(None, f"the wrapper {name} may change what the table of the environment says")
+            return Known(None, f"the wrapper {name} may change the table of the environment")
         env = env.env
     ours = getattr(inner, "environment", None)
     if isinstance(ours, Environment):
@@ -291,8 +301,8 @@ def _known(env: Any) -> Known:
         return Known(None, str(error))
 
 
-def describe_env(asked: Any, env: Any, num_envs: int | None) -> dict[str, Any]:
-    """JSON values: what was asked for, what the environment is called, how it was made, what it is wrapped in."""
+def describe_env(source: object, env: "GymnasiumEnv", num_envs: int | None) -> dict[str, Json]:
+    """JSON values: the argument of `run`, the name of the environment, how it was made, its wrappers."""
     inner = env.unwrapped
     wrappers, outer = [], env
     while outer is not inner:
@@ -300,7 +310,7 @@ def describe_env(asked: Any, env: Any, num_envs: int | None) -> dict[str, Any]:
         outer = outer.env
     spec = env.spec
     return {
-        "asked": describe_source(asked),
+        "source": describe_source(source),
         "code": None if spec is None else describe(type(inner), "env"),
         "type": f"{type(inner).__module__}.{type(inner).__qualname__}",
         "id": None if spec is None else spec.id,
@@ -308,6 +318,6 @@ def describe_env(asked: Any, env: Any, num_envs: int | None) -> dict[str, Any]:
         "max_episode_steps": None if spec is None else spec.max_episode_steps,
         "wrappers": wrappers,
         "environment": describe(getattr(inner, "environment", None)),
-        "lanes": num_envs,
+        "num_envs": num_envs,
         "autoreset_mode": str(env.metadata.get("autoreset_mode")) if num_envs else None,
     }

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.actor.actor import Actor
@@ -28,10 +28,10 @@ from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
 from bayes_mdp.experiments.rollout.regret import optimal_rate
-from bayes_mdp.experiments.rollout.run_beliefs import COSTS, Refits, initial_belief, listed, thins
+from bayes_mdp.experiments.rollout.run_beliefs import COSTS, CanThin, Refits, initial_belief, listed, thins
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
-from bayes_mdp.experiments.run_config import RunConfig, check_request
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
 from bayes_mdp.mdp import AverageReward, Environment, NormalReward, StateActionSpace
 from bayes_mdp.random import plain_key
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class Diary:
+class SeedRewards:
     """Rewards of the rows of one seed.
 
     Args:
         layout: rows are episodes, or the steps between two checkpoints.
-        bar: advances with every row that is finished.
-        first_row: of this seed, among those of all seeds.
+        bar: advances with every finished row.
+        first_row: the first row of this seed among the rows of all seeds.
     """
 
     def __init__(self, layout: Layout, bar: Progress, first_row: int) -> None:
@@ -53,21 +53,21 @@ class Diary:
         self._bar, self._first_row = bar, first_row
 
     def finished(self, rows: int) -> None:
-        """So many rows are."""
+        """Advance the bar to so many rows of this seed."""
         self._bar.advance(self._first_row + rows)
 
 
-def play(opened: SingleEnv | ParallelEnvs, actor: Actor, diary: Diary, *, seed: int) -> None:
+def play(opened: SingleEnv | ParallelEnvs, actor: Actor, record: SeedRewards, *, seed: int) -> None:
     """All rows, whether of one environment or of parallel ones."""
     if isinstance(opened, ParallelEnvs):
-        _play_parallel(opened, actor, diary, seed)
+        _play_parallel(opened, actor, record, seed)
     else:
-        _play_one(opened, actor, diary, seed)
+        _play_one(opened, actor, record, seed)
 
 
-def _play_one(opened: SingleEnv, actor: Actor, diary: Diary, seed: int) -> None:
+def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -> None:
     """One environment: rows of steps, or episodes."""
-    layout, begins = diary.layout, True
+    layout, begins = record.layout, True
     observation, given = -1, seed
     for row in range(layout.num_rows):
         total, begins = 0.0, begins or layout.episodic
@@ -77,31 +77,32 @@ def _play_one(opened: SingleEnv, actor: Actor, diary: Diary, seed: int) -> None:
                 observation, given = opened.reset(given), None
                 actor.reset(observation)
             action = actor.act(observation)
-            following, reward, terminated, truncated = opened.step(action)
-            actor.observe(observation, action, reward, following, terminated, truncated)
+            assert isinstance(action, int)
+            next_state, reward, terminated, truncated = opened.step(action)
+            actor.observe(observation, action, reward, next_state, terminated, truncated)
             total += reward
-            observation, begins = following, terminated or truncated
+            observation, begins = next_state, terminated or truncated
             if begins and layout.episodic:
                 break
-        diary.reward[row] = total
-        diary.finished(row + 1)
+        record.reward[row] = total
+        record.finished(row + 1)
 
 
-def _play_parallel(opened: ParallelEnvs, actor: Actor, diary: Diary, seed: int) -> None:
-    """Parallel environments, whose transitions are counted one after the other; what follows the last is dropped."""
-    count = (Episodes if diary.layout.episodic else Steps)(opened.num_envs, diary.layout)
+def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed: int) -> None:
+    """Parallel environments, whose transitions are counted one after the other; those after the last are dropped."""
+    count = (Episodes if record.layout.episodic else Steps)(opened.num_envs, record.layout)
     observation = opened.reset(seed)
     actor.reset(observation, mask=count.plays)
     while count.goes_on:
-        action = actor.act(observation)
+        action = np.asarray(actor.act(observation))
         step = opened.step(action, count.last)
         counted, rows = count.take(step)
         ends = (step.terminated, step.truncated)
-        actor.observe(observation, action, step.reward, step.following, *ends, mask=counted)
-        np.add.at(diary.reward, rows[counted], step.reward[counted])
-        actor.reset(step.observation, mask=step.fresh & count.plays)
+        actor.observe(observation, action, step.reward, step.next_state, *ends, mask=counted)
+        np.add.at(record.reward, rows[counted], step.reward[counted])
+        actor.reset(step.observation, mask=step.begins & count.plays)
         observation = step.observation
-        diary.finished(count.rows_over)
+        record.finished(count.rows_over)
 
 
 class Steps:
@@ -121,8 +122,9 @@ class Steps:
         """Rows that are finished."""
         return min(self._taken // self._layout.row_length, self._layout.num_rows)
 
-    def take(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
+    def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their rows."""
+        # Transitions of one step are numbered in the order of the environments.
         when = self._taken + np.cumsum(step.happened) - 1
         counted = step.happened & (when < self._layout.num_steps)
         self._taken += int(counted.sum())
@@ -138,12 +140,12 @@ class Episodes:
         self.rows_over = 0
 
     @property
-    def plays(self) -> np.ndarray:
+    def plays(self) -> Bool[np.ndarray, " B"]:
         """Bool[B], the environments whose episode counts (no other is begun beyond the last)."""
         return self._row < self._layout.num_rows
 
     @property
-    def last(self) -> np.ndarray:
+    def last(self) -> Bool[np.ndarray, " B"]:
         """Bool[B], whether the next step is the last of an episode that counts."""
         return self.plays & (self._step == self._layout.row_length - 1)
 
@@ -152,10 +154,11 @@ class Episodes:
         """Whether episodes are left."""
         return self.rows_over < self._layout.num_rows
 
-    def take(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
+    def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their episodes."""
         counted, rows = step.happened & self.plays, self._row.copy()
         over = counted & (step.terminated | step.truncated | self.last)
+        # The next numbers go to the environments whose episodes are over, in their order.
         self._step += counted
         self._step[over] = 0
         self._row[over] = self._next + np.arange(over.sum())
@@ -171,19 +174,19 @@ class PreparedGymnasium(NamedTuple):
     opened: SingleEnv | ParallelEnvs
     known: Known
     layout: Layout
-    belief: Any
-    belief_keys: Any
-    keys: Any
+    belief: BeliefTree
+    belief_keys: Key[Array, " N"] | None
+    keys: Key[Array, " N"]
 
-    def belief_of(self, seed: int) -> Any:
+    def belief_of(self, seed: int) -> BeliefTree:
         """Before any data; a belief that was inferred by draws is thinned for every seed by itself."""
-        if self.belief_keys is None:
+        if self.belief_keys is None or not isinstance(self.belief, CanThin):
             return self.belief
         return self.belief.thinned(self.belief_keys[seed], self.case.options.num_particles)
 
 
 def run_gymnasium(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
-    """What `run` does for a Gymnasium environment (see there). Host side.
+    """`run` for a Gymnasium environment (see there). Host side.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
@@ -214,7 +217,7 @@ def _run(case: RunConfig, opened: SingleEnv | ParallelEnvs, path: str | Path | N
 
 
 def _space(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> StateActionSpace:
-    """What was given (as the space of the run, of the posterior), or what is known of the environment."""
+    """The space of the options or of the posterior, or one from the properties of the environment."""
     given = case.options.space or getattr(case.prior, "space", None)
     if isinstance(given, StateActionSpace):
         return given
@@ -265,7 +268,7 @@ def _rate(case: RunConfig, known: Known) -> tuple[float, str]:
 
 
 def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
-    """All seeds. A snapshot holds the seeds that are finished: to it, they are what rows are in a compiled run."""
+    """All seeds. A snapshot holds the finished seeds, as that of a compiled run holds the finished rows."""
     layout, shape, num_seeds = prepared.layout, prepared.case.space.shape, prepared.case.num_seeds
     done, visits, kept = snapshots.restore(jnp.zeros((num_seeds, *shape)))
     seeds = [Row(**kept)] if kept else []
@@ -274,6 +277,7 @@ def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
     with progress as bar, snapshots as saved:
         for seed in range(done, num_seeds):
             reward, actor = _play_seed(prepared, seed, bar)
+            assert actor.refits is not None
             seeds.append(_column(reward, actor.refits))
             visits = visits.at[seed].set(actor.visits)
             cost = {name: cost[name] + actor.refits.cost[name] for name in COSTS}
@@ -285,7 +289,7 @@ def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
 
 
 def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
-    """The rows of one seed; the number of its refits stands in the last one."""
+    """The rows of one seed; the number of its refits is in the last one."""
     nothing = np.zeros((reward.size, 1))
     if not refits.needed:
         return Row(reward[:, None], nothing)
@@ -294,7 +298,7 @@ def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
     return Row(reward[:, None], nothing, number)
 
 
-def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Any]:
+def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Actor]:
     """Rewards of the rows, and the actor at the end."""
     case, key = prepared.case, prepared.keys[seed]
     own = is_made_anew(case.env) and seed > 0
@@ -303,10 +307,10 @@ def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[F
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
     actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
     words = jax.random.key_data(streams(key).env)
-    diary = Diary(prepared.layout, bar, first_row=seed * prepared.layout.num_rows)
+    record = SeedRewards(prepared.layout, bar, first_row=seed * prepared.layout.num_rows)
     try:
-        play(opened, actor, diary, seed=int(words[1]) >> 1)
+        play(opened, actor, record, seed=int(words[1]) >> 1)
     finally:
         if own:
             opened.env.close()
-    return diary.reward, actor
+    return record.reward, actor

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
 from bayes_mdp.agents.common.replan import EverySteps
@@ -27,9 +27,10 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 )
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
-from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.models.tracing import traced_alone
 from bayes_mdp.random import fused_key, plain_key
 
@@ -37,40 +38,42 @@ from bayes_mdp.random import fused_key, plain_key
 class Prepared(NamedTuple):
     """A run, ready to be executed.
 
-    `envs` is the environment, or one for every seed (`own_world`); `belief` the belief of all, or one for every seed
+    `envs` is the environment, or one for every seed (`own_env`); `belief` the belief of all, or one for every seed
     (`own_belief`).
     """
 
     layout: Layout
-    own_world: bool
+    own_env: bool
     own_belief: bool
     envs: Environment
     setting: RunContext
     keys: Key[Array, " N"]
-    belief: Any
+    belief: BeliefTree
     space: StateActionSpace
 
 
 def prepare(case: RunConfig) -> Prepared:
-    """Make everything that a run needs (host side: the prior is inferred here, the truth is solved)."""
-    key_seeds, key_belief, key_worlds = jax.random.split(fused_key(case.key), 3)
-    if isinstance(case.agent, ChecksOptimism) and not case.own_world:
-        case.agent.check_optimism(_largest_reward(case.env))
+    """Make everything that a run needs (host side: the prior is inferred here, the true MDP is solved)."""
+    # Three streams, whatever the run needs of them: a belief or an environment less does not shift the others.
+    key_seeds, key_belief, key_envs = jax.random.split(fused_key(case.key), 3)
+    if isinstance(case.agent, ChecksOptimism) and not case.own_env:
+        case.agent.check_optimism(_largest_reward(case.environment))
     numbers = jnp.arange(case.num_seeds)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, numbers)
-    space, envs = case.space, case.env
-    if case.own_world:
-        envs = _draw_worlds(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_worlds, numbers), case, space)
+    space, envs = case.space, case.environment
+    if case.own_env:
+        envs = _draw_environments(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_envs, numbers), case, space)
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
-    truth = truth_of(envs.mdp, case.objective, batched=case.own_world) if values else Truth()
+    truth = truth_of(envs.mdp, case.objective, batched=case.own_env) if values else Truth()
     belief, constants, own_belief = None, None, False
     if not isinstance(case.agent, Learner):
         belief, constants, own_belief = _belief(key_belief, case, space, sim)
     refits = isinstance(belief, CanRefit)
     layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values, refits=refits)
-    problem = Problem(space, case.objective, case.env.mdp.initial)
-    setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, case.options.target))
-    return Prepared(layout, case.own_world, own_belief, envs, setting, keys, belief, space)
+    problem = Problem(space, case.objective, case.environment.mdp.initial)
+    target = None if case.options.target is None else np.asarray(case.options.target)
+    setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, target))
+    return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space)
 
 
 def _largest_reward(env: Environment) -> float:
@@ -78,13 +81,20 @@ def _largest_reward(env: Environment) -> float:
     return float(np.max(reward if legal is None else np.where(legal, reward, -np.inf)))
 
 
-def _belief(key: Any, case: RunConfig, space: StateActionSpace, sim: Simulator) -> tuple[Any, Any, bool]:
-    """What a run changes of the belief (with an axis of seeds, if they have draws of their own), the rest, whether."""
+def _belief(
+    key: PRNGKeyArray, case: RunConfig, space: StateActionSpace, sim: Simulator
+) -> tuple[BeliefTree, BeliefTree, bool]:
+    """The leaves of the belief that a run changes, the others, and whether the first have an axis of seeds.
+
+    They have one where the belief is weighted draws: every seed then gets draws of its own, so that the mean over seeds
+    averages over them too.
+    """
     key = plain_key(key)
     whole = initial_belief(key, case.prior, space, case.agent, case.options.method)
     own, number = thins(whole, case.prior), case.options.num_particles
-    if not case.own_world:
+    if not case.own_env:  # the outcomes that one simulator can produce are those of all seeds
         whole = listed(whole, sim.outcome, space)
+    # Thinned once for the split, whose structure is that of the draws of every seed.
     parts = split_constants(on_device(whole.thinned(key, number) if own else whole), _example(space))
     if not own:
         return *parts, False
@@ -100,21 +110,23 @@ def _example(space: StateActionSpace) -> Transitions:
 
 
 @traced_alone
-def _draw_worlds(keys: Key[Array, " N"], case: RunConfig, space: StateActionSpace) -> Environment:
+def _draw_environments(keys: Key[Array, " N"], case: RunConfig, space: StateActionSpace) -> Environment:
     """One environment for every seed, drawn from a program."""
     from numpyro import handlers
 
     from bayes_mdp.models import environment
 
-    def draw(key: Any) -> Environment:
-        world: Any = handlers.seed(case.worlds, rng_seed=key)(space)
-        return environment(world, space, case.env.mdp.initial, name=case.env.name)
+    env = case.environment
+
+    def draw(key: Key[Array, ""]) -> Environment:
+        spec = handlers.seed(case.env_prior, rng_seed=key)(space)
+        return environment(spec, space, env.mdp.initial, name=env.name)
 
     return jax.jit(jax.vmap(draw))(keys)
 
 
 class Outcome(NamedTuple):
-    """What a run leaves: [seed, row] rewards and regrets, [seed, *H S A] visits; of beliefs with refits, their number.
+    """The result of a run: [seed, row] rewards and regrets, [seed, *H S A] visits; the number of refits, if any.
 
     `refits` [seed]: how many; `refit_cost`: see `Refits.cost`. `target`: visits of the target pairs, [seed, row].
     """
@@ -129,26 +141,43 @@ class Outcome(NamedTuple):
 
 @partial(jax.jit, static_argnames=("layout", "own"))
 def start_all(
-    layout: Layout, own: tuple[bool, bool], setting: RunContext, keys: Key[Array, " N"], belief: Any
+    layout: Layout, own: tuple[bool, bool], setting: RunContext, keys: Key[Array, " N"], belief: BeliefTree
 ) -> Carry:
-    """The carries of all seeds before the first step; `own`: whether each has an environment, a belief of its own."""
-    own_world, own_belief = own
-    axes = _axes(own_world), 0, 0 if own_belief else None
+    """The carries of all seeds before the first step.
+
+    Args:
+        layout: the static shape of the run.
+        own: whether each seed has an environment, a belief of its own.
+        setting: what does not change.
+        keys: of the seeds.
+        belief: the leaves that change, of all seeds or of each.
+    """
+    own_env, own_belief = own
+    axes = _axes(setting, own_env), 0, 0 if own_belief else None
     return jax.vmap(partial(start, layout), in_axes=axes, axis_name=SEEDS)(setting, keys, belief)
 
 
-@partial(jax.jit, static_argnames=("layout", "own_world"), donate_argnames=("carry",))
+@partial(jax.jit, static_argnames=("layout", "own_env"), donate_argnames=("carry",))
 def play_chunk(
     layout: Layout,
-    own_world: bool,
+    own_env: bool,
     setting: RunContext,
     keys: Key[Array, " N"],
     carry: Carry,
-    first_row: Any,
-    num_rows: Any,
+    first_row: IntScalar,
+    num_rows: IntScalar,
 ) -> tuple[Carry, Row]:
-    """One chunk for all seeds; compiled once for a layout, whatever the rows."""
-    axes = _axes(own_world)
+    """One chunk for all seeds; compiled once for a layout, whatever the rows.
+
+    Args:
+        layout: the static shape of the run.
+        own_env: whether each seed has an environment of its own.
+        setting: what does not change.
+        keys: of the seeds.
+        carry: of the seeds; donated, so that tables are updated in place.
+        first_row, num_rows: which rows; traced.
+    """
+    axes = _axes(setting, own_env)
     seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
     return seeds(setting, keys, carry, first_row, num_rows)
 
@@ -162,15 +191,20 @@ def execute(
 ) -> Outcome:
     """Play all rows, chunk by chunk, from the last snapshot where there is one.
 
-    A run that is interrupted leaves a snapshot of its last chunk, and the interruption goes on to the caller. `stop`
-    is asked between two chunks, with the rows so far [seed, row]: where it says so, no more is played.
+    A run that is interrupted leaves a snapshot of its last chunk, and the interruption is raised to the caller.
+
+    Args:
+        prepared: the run.
+        progress: advances with every chunk.
+        snapshots: where the run is resumed from, and kept.
+        stop: is called between two chunks with the rows so far [seed, row]; where it is true, no more is played.
     """
-    layout, own_world, setting, keys = prepared.layout, prepared.own_world, prepared.setting, prepared.keys
-    carry = start_all(layout, (own_world, prepared.own_belief), setting, keys, prepared.belief)
+    layout, own_env, setting, keys = prepared.layout, prepared.own_env, prepared.setting, prepared.keys
+    carry = start_all(layout, (own_env, prepared.own_belief), setting, keys, prepared.belief)
     refits = Refits(keys, prepared.belief, setting.constants)
     done, carry, rows = snapshots.restore(carry)
     chunks = [Row(**rows)] if rows else []
-    anew = None
+    refitted = np.zeros(keys.shape[0], bool)
     with progress as bar, snapshots as saved:
         bar.advance(done)
         for first in range(done, layout.num_rows, layout.chunk_rows):
@@ -179,14 +213,17 @@ def execute(
                 break
             # Before the chunk, not after it: the snapshot is then older than the refit, which takes long.
             if refits.needed:
-                belief, anew = refits.renew(carry.belief, first)
+                belief, refitted = refits.renew(carry.belief, first)
                 carry = replace(carry, belief=belief)
-            carry, chunk = play_chunk(layout, own_world, setting, keys, carry, jnp.int32(first), jnp.int32(count))
+            carry, chunk = play_chunk(layout, own_env, setting, keys, carry, jnp.int32(first), jnp.int32(count))
             if refits.needed:  # noted in the first row of the chunk
-                chunk = chunk._replace(refits=np.zeros(chunk.reward.shape))
-                chunk.refits[:, 0] = anew
+                column = np.zeros(chunk.reward.shape)
+                column[:, 0] = refitted
+                chunk = chunk._replace(refits=column)
             chunks.append(chunk)
             done = first + count
+            # Kept before it is computed, waited for, then written if the last snapshot is old: an interruption while
+            # it waits finds this state, and writing overlaps with nothing.
             saved.keep(done, carry, partial(rows_so_far, chunks, done))
             jax.block_until_ready(chunk)
             saved.write_if_old()
@@ -203,22 +240,24 @@ def execute(
 def join(chunks: list[Row], num_rows: int) -> Row:
     """The first `num_rows` rows of chunks [seed, chunk row]; only the last chunk may hold fewer than its width."""
 
-    def column(*parts: Any) -> np.ndarray:
+    def column(*parts: AnyArray) -> np.ndarray:
         return np.concatenate([np.asarray(x, np.float64) for x in parts], axis=1)[:, :num_rows]
 
     return jax.tree.map(column, *chunks)
 
 
 def rows_so_far(chunks: list[Row], num_rows: int) -> dict[str, np.ndarray]:
-    """The same by name, for a snapshot."""
+    """The columns of `join` by name, for a snapshot."""
     return {name: rows for name, rows in join(chunks, num_rows)._asdict().items() if rows is not None}
 
 
-def _axes(own_world: bool) -> RunContext:
-    """Which axis of the setting runs over seeds: none, but for worlds of their own."""
-    shared: Any = None
-    each: Any = 0 if own_world else None
-    return RunContext(shared, shared, shared, each, each, shared, shared)
+def _axes(setting: RunContext, own_env: bool) -> RunContext | None:
+    """Which axis of the setting runs over seeds: none, but for simulators and truths of their own."""
+    if not own_env:
+        return None
+    shared = jax.tree.map(lambda _: None, setting)
+    each = jax.tree.map(lambda _: 0, (setting.simulator, setting.truth))
+    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, each, is_leaf=lambda x: x is None)
 
 
 class Oracle(eqx.Module):
@@ -226,34 +265,35 @@ class Oracle(eqx.Module):
 
     q: Float[Array, "*H S A"]
     best: Int[Array, "*H S"]
+    replan: EverySteps = EverySteps(1)
 
-    def init(self, key: Any, problem: Problem) -> None:
+    def init(self, key: PRNGKeyArray, problem: Problem) -> None:
         """No state."""
         del key, problem
 
-    def plan(self, key: Any, problem: Problem, state: Any, belief: Any = None) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: object = None) -> tuple[Greedy, None]:
         """Greedy for the optimal q."""
         del key, problem, state, belief
         return Greedy(self.q, best=self.best), None
 
-    def observe(self, problem: Problem, state: Any, transition: Transitions, weight: Any = 1.0) -> None:
-        """Nothing."""
+    def observe(self, problem: Problem, state: None, transition: Transitions, weight: RealLike = 1.0) -> None:
+        """No state."""
         del problem, state, transition, weight
 
 
 def cumulative_regret(case: RunConfig, prepared: Prepared, outcome: Outcome) -> Float[np.ndarray, "N rows"]:
-    """Regret [seed, row], summed over rows, by the definition asked for (see `run`)."""
+    """Regret [seed, row], summed over rows, by the definition chosen (see `run`)."""
     if prepared.layout.values:
         return np.cumsum(outcome.regret, axis=1)
     if case.regret == "oracle_run":
         return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
-    rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_world)
+    rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_env)
     each = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
     return np.cumsum(each * units(prepared.layout) - outcome.reward, axis=1)
 
 
 def units(layout: Layout) -> np.ndarray:
-    """What the optimal rate is multiplied with: one for an episode, the number of steps for a checkpoint."""
+    """The factor of the optimal rate, by rows: one for an episode, the number of steps for a checkpoint."""
     if layout.episodic:
         return np.ones(layout.num_rows)
     return np.diff(np.minimum(layout.row_length * np.arange(layout.num_rows + 1), layout.num_steps))

@@ -1,7 +1,5 @@
 """Regret: what is lost against an optimal policy of the true MDP, in the four definitions of `run`."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,15 +7,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents import Greedy
+from bayes_mdp.experiments.rollout.simulator import Segment
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
     Discounted,
     Episodic,
     Objective,
+    PolicyLike,
     SparseMDP,
     restart_at_ends,
 )
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import Solution, evaluate, solve
 
 
@@ -27,29 +28,39 @@ def needs_values(regret: str, objective: Objective) -> bool:
 
 
 class Truth(eqx.Module):
-    """What the regret needs to know of the true MDP.
+    """The true MDP for the regret; nothing but None where no plan is evaluated.
 
     Args:
-        mdp: the true MDP, or None where no plan is evaluated.
+        mdp: the true MDP (or a batch of them, an axis N in front).
         optimal: Float[*H S], optimal values.
         initial: Float[S], distribution of the first state.
     """
 
-    mdp: Any = None
+    mdp: MDP | SparseMDP | None = None
     optimal: Float[Array, "*H S"] | None = None
-    initial: Float[Array, " S"] | None = None
+    initial: Float[AnyArray, "*N S"] | None = None
 
-    def value(self, policy: Any, objective: Objective) -> Float[Array, "*H S"]:
+    def value(self, policy: PolicyLike, objective: Objective) -> Float[AnyArray, "*H S"]:
         """The value of a policy in the true MDP, exact."""
+        assert self.mdp is not None
         followed = policy.best if isinstance(policy, Greedy) else policy
         return evaluate(self.mdp, followed, objective).v
 
-    def regret(self, old: Any, new: Any, block: Any, episodic: bool) -> Float[Array, ""]:
+    def regret(
+        self, old: Float[AnyArray, "*H S"], new: Float[AnyArray, "*H S"], block: Segment, episodic: bool
+    ) -> Float[Array, ""]:
         """The regret of a segment played under a policy of value `new`, after one of value `old`.
 
         Discounted: the sum over its steps of V*(s) - V(s). Episodic: V* - V at the initial distribution where the
-        segment begins an episode; later, what the change of policy lost at the state where it happened.
+        segment begins an episode; later, what the change of policy lost at the state where it happened: summed over an
+        episode the differences telescope to the regret of the mixed policy, in expectation.
+
+        Args:
+            old, new: Float[*H S], values of the policies in the true MDP.
+            block: the steps of the segment.
+            episodic: whether rows are episodes.
         """
+        assert self.optimal is not None and self.initial is not None
         if not episodic:
             gap = (self.optimal - new)[block.state]
             return jnp.sum(gap if block.live is None else jnp.where(block.live, gap, 0.0))
@@ -73,12 +84,12 @@ _solve_all = jax.jit(jax.vmap(solve, in_axes=(0, None)))
 
 
 def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Truth:
-    """What the loop needs to evaluate plans."""
+    """The truth, for the loop to evaluate plans with."""
     best = optimal_plan(mdp, objective, batched=batched)
     return Truth(mdp, jnp.asarray(best.v, float), mdp.initial)
 
 
-def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> np.ndarray:
+def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Float[np.ndarray, "*N"]:
     """Expected reward of an optimal policy: of an episode under `Episodic`, else of a step in the long run (the gain).
 
     Raises:
@@ -86,14 +97,16 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     """
     initial = np.asarray(mdp.initial, np.float64)
     if isinstance(objective, Episodic):
-        return np.einsum("...s,...s->...", optimal_plan(mdp, objective, batched=batched).v[..., 0, :], initial)
-    restart: Any = jax.vmap(restart_at_ends) if batched else restart_at_ends
+        values = optimal_plan(mdp, objective, batched=batched).v[..., 0, :]
+        return np.asarray(np.einsum("...s,...s->...", values, initial))
+    # In the long run an end is a transition to a new first state; the gain of that MDP is the optimal rate.
+    restart = jax.vmap(restart_at_ends) if batched else restart_at_ends
     best = optimal_plan(restart(mdp), AverageReward(), batched=batched)
     if not np.all(np.isfinite(best.gap)):
         raise ValueError("regret needs the optimal gain, which depends on the first state here: expected 'oracle_run'")
     return np.asarray(best.gain)
 
 
-def _wide(leaf: Any) -> Any:
+def _wide(leaf: ArrayLike) -> Array:
     array = np.asarray(leaf)
     return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)

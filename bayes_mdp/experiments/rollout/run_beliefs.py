@@ -2,60 +2,67 @@
 
 Beliefs by weighted draws degenerate as data come in (low effective sample size). Those of a run are refitted (inferred
 anew) between its chunks, all seeds that need it in one call. A refit is computed in the precision of the run: float64
-in a float32 run is not to be had, since of numpy arrays that a prior program holds JAX keeps 32-bit copies as long as
-the compiled run lives, and fails to lower a mixture of both. In float32 the error of a log density reaches one unit
-after some 10^6 transitions: beyond, enable x64 for the whole run.
+in a float32 run is not possible, since JAX keeps 32-bit copies of the numpy arrays in a prior program as long as the
+compiled run lives, and fails to lower a mixture of both. In float32 the error of a log density reaches one unit after
+some 10^6 transitions: beyond, enable x64 for the whole run.
 """
 
 import logging
 import time
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, changing
+from bayes_mdp.experiments.run_config import BeliefTree, PriorLike, RunnableAgent
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.mdp import CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import plain_key
 
 _STREAM = len(RngKeys._fields) + 1  # the one before it starts the belief of an `Actor`
 COSTS = ("seconds", "calls", "compilations")
 _LOG = logging.getLogger(__name__)
 
+Belief = TypeVar("Belief")
+Tree = TypeVar("Tree")
+
 
 @runtime_checkable
 class CanList(Protocol):
-    """Can keep its counts for listed outcomes only."""
+    """A belief that can keep its counts for listed outcomes only."""
 
-    def listed(self, successor: Any) -> "CanList":
-        """The same belief, for whoever knows that nothing but `successor` [*H S A K] will be seen."""
+    def listed(self, successor: Int[AnyArray, "*H S A K"]) -> "CanList":
+        """The same belief, for data with no outcomes but `successor` [*H S A K]."""
         ...
 
 
 @runtime_checkable
 class CanThin(Protocol):
-    """Weighted draws, of which fewer may do."""
+    """A belief by weighted draws whose number can be reduced."""
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "CanThin":
         """`num` of the draws, of equal weight. Traceable."""
         ...
 
 
-def initial_belief(key: Any, prior: Any, space: StateActionSpace, agent: Any, method: str | Method = "auto") -> Any:
+def initial_belief(
+    key: PRNGKeyArray, prior: PriorLike, space: StateActionSpace, agent: RunnableAgent, method: str | Method = "auto"
+) -> CanUpdate:
     """The belief before the first step: a prior program is inferred without data, a posterior is taken as it is.
 
     Args:
         key: for draws.
         prior: a program or a posterior.
-        space: what the agent knows of the environment.
-        agent: who will use it.
+        space: the sizes and masks that the agent is given.
+        agent: the agent that plans with it.
         method: of the inference of a program.
 
     Raises:
@@ -74,22 +81,32 @@ def initial_belief(key: Any, prior: Any, space: StateActionSpace, agent: Any, me
     return belief
 
 
-def thins(belief: Any, prior: Any) -> bool:
+def thins(belief: object, prior: PriorLike) -> bool:
     """Whether every run or seed gets draws of its own: of a belief that was inferred from a program, by draws."""
     return belief is not prior and isinstance(belief, CanThin)
 
 
-def listed(belief: Any, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Any:
-    """`belief` with counts for the outcomes of the simulator only, where it can: cheaper, and nothing that it knows."""
+def thinned(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) -> CanUpdate:
+    """`belief` with `num` draws of its own, where `thins`."""
+    if not thins(belief, prior):
+        return belief
+    assert isinstance(belief, CanThin)
+    fewer = belief.thinned(key, num)
+    assert isinstance(fewer, CanUpdate)
+    return fewer
+
+
+def listed(belief: Belief, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Belief | CanList:
+    """`belief` with counts for the outcomes of the simulator only, where it can: cheaper; its numbers stay the same."""
     if not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
         return belief
     return belief.listed(np.broadcast_to(np.asarray(outcome), (*space.shape, outcome.shape[-1])))
 
 
-def on_device(tree: Any) -> Any:
+def on_device(tree: Tree) -> Tree:
     """Arrays and numbers as JAX arrays of JAX's default widths; typed keys stay."""
 
-    def place(leaf: Any) -> Any:
+    def place(leaf: PyTree) -> Array:
         if isinstance(leaf, jax.Array):
             return leaf
         array = np.asarray(leaf)
@@ -99,8 +116,8 @@ def on_device(tree: Any) -> Any:
     return jax.tree.map(place, tree)
 
 
-def split_constants(belief: Any, transitions: Transitions) -> tuple[Any, Any]:
-    """(what updates or refits change, what they leave alone), each with None in place of the other's leaves.
+def split_constants(belief: BeliefTree, transitions: Transitions) -> tuple[BeliefTree, BeliefTree]:
+    """(leaves that updates or refits change, the others), each with None in place of the other's leaves.
 
     Carried through a loop for 100 seeds, a table that never changes would be copied 100 times.
 
@@ -115,11 +132,11 @@ def split_constants(belief: Any, transitions: Transitions) -> tuple[Any, Any]:
     return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
 
 
-def _changed(belief: Any, method: str, *arguments: Any) -> list[bool]:
+def _changed(belief: BeliefTree, method: str, *arguments: PyTree) -> list[bool]:
     """Which leaves a method of the belief changes."""
     leaves, structure = jax.tree.flatten(belief)
 
-    def call(leaves: list[Any]) -> list[Any]:
+    def call(leaves: list[Array]) -> list[Array]:
         new, after = jax.tree.flatten(getattr(jax.tree.unflatten(structure, leaves), method)(*arguments))
         if after != structure or [(x.shape, x.dtype) for x in new] != [(x.shape, x.dtype) for x in leaves]:
             raise TypeError(
@@ -127,6 +144,7 @@ def _changed(belief: Any, method: str, *arguments: Any) -> list[bool]:
             )
         return new
 
+    # A leaf is constant where the method hands the traced input itself on: the output variable is the input variable.
     jaxpr = jax.make_jaxpr(call)(leaves).jaxpr
     return [new is not old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=True)]
 
@@ -143,20 +161,20 @@ class Refits:
         needed: whether the belief is one that can need a refit.
     """
 
-    def __init__(self, keys: Key[Array, " N"], belief: Any, constants: Any) -> None:
+    def __init__(self, keys: Key[Array, " N"], belief: BeliefTree, constants: BeliefTree) -> None:
         self.needed = isinstance(belief, CanRefit)
         self._keys, self._constants = plain_key(keys), constants
         self._seconds, self._calls, self._sizes = 0.0, 0, set[int]()
 
-    def renew(self, belief: Any, row: int) -> tuple[Any, Bool[np.ndarray, " N"]]:
-        """The beliefs [N ...] before a row (for an `Actor`: a time), refitted where needed, and which were.
+    def renew(self, belief: BeliefTree, row: int) -> tuple[BeliefTree, Bool[np.ndarray, " N"]]:
+        """The beliefs [N ...] before a row (for an `Actor`: a time), refitted where needed, and which were refitted.
 
         Draws depend on the seed and the row alone: a run that is resumed here ends in the same bits.
         """
-        worn = np.asarray(_worn(belief, self._constants))
-        seeds = np.flatnonzero(worn)
+        due = np.asarray(_due(belief, self._constants))
+        seeds = np.flatnonzero(due)
         if not seeds.size:
-            return belief, worn
+            return belief, due
         began = time.perf_counter()
         # Padded to a power of two: at most log2(N) + 1 programs are compiled.
         size = 1 << (seeds.size - 1).bit_length()
@@ -164,16 +182,16 @@ class Refits:
         belief = self._write(belief, seeds, refitted(self._keys[padded], _take(belief, padded), self._constants, row))
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
         self._sizes.add(size)
-        _LOG.info("%d: %d of %d beliefs inferred anew, %.1f s so far", row, seeds.size, worn.size, self._seconds)
-        return belief, worn
+        _LOG.info("%d: %d of %d beliefs inferred anew, %.1f s so far", row, seeds.size, due.size, self._seconds)
+        return belief, due
 
-    def _write(self, belief: Any, seeds: np.ndarray, fresh: Any) -> Any:
-        def one(old: Any, new: Any) -> Array:
+    def _write(self, belief: BeliefTree, seeds: Int[np.ndarray, " n"], renewed: BeliefTree) -> BeliefTree:
+        def one(old: AnyArray, new: AnyArray) -> Array:
             array = np.array(old)
             array[seeds] = new[: seeds.size]
             return jnp.asarray(array)
 
-        return jax.tree.map(one, belief, fresh)
+        return jax.tree.map(one, belief, renewed)
 
     @property
     def cost(self) -> dict[str, float]:
@@ -181,24 +199,25 @@ class Refits:
         return dict(zip(COSTS, (round(self._seconds, 3), self._calls, len(self._sizes)), strict=True))
 
 
-def refitted(keys: Key[Array, " n"], belief: Any, constants: Any, row: int) -> Any:
+def refitted(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
     """The beliefs [n ...] inferred anew, as numpy arrays."""
     return jax.device_get(_refit_all(keys, belief, constants, np.uint32(row)))
 
 
 @jax.jit
-def _worn(belief: Any, constants: Any) -> Bool[Array, " N"]:
+def _due(belief: BeliefTree, constants: BeliefTree) -> Bool[Array, " N"]:
+    """Which beliefs have a low effective sample size."""
     return jax.vmap(lambda one: eqx.combine(one, constants).needs_refit())(belief)
 
 
 @jax.jit
-def _refit_all(keys: Key[Array, " n"], belief: Any, constants: Any, row: Any) -> Any:
-    def one(key: Key[Array, ""], part: Any) -> Any:
+def _refit_all(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: UInt32[Array, ""]) -> BeliefTree:
+    def one(key: Key[Array, ""], part: BeliefTree) -> BeliefTree:
         key = jax.random.fold_in(jax.random.fold_in(key, _STREAM), row)
         return changing(eqx.combine(part, constants).refit(key), part)
 
     return jax.vmap(one)(keys, belief)
 
 
-def _take(belief: Any, seeds: np.ndarray) -> Any:
+def _take(belief: BeliefTree, seeds: Int[np.ndarray, " n"]) -> BeliefTree:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[seeds], belief)

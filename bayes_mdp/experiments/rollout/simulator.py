@@ -4,19 +4,36 @@
 are tables and the outcome is found by a binary search that is written out, so a step is one fused kernel.
 """
 
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
+
+Indices: TypeAlias = IntScalar | Int[AnyArray, "..."]
+"""One index, or an array of them."""
+
+
+class Segment(NamedTuple):
+    """The steps of a segment (see `time_loop`), [k] each. Where `live` is False (None: never) no step was taken."""
+
+    step: Int[Array, " k"]
+    state: Int[Array, " k"]
+    action: Int[Array, " k"]
+    reward: Float[Array, " k"]
+    outcome: Int[Array, " k"]
+    live: Bool[Array, " k"] | None
 
 
 class Simulator(eqx.Module):
     """Listed outcomes of every row, thresholds for inversion, and the law of the rewards.
+
+    Simulators of many environments (`simulator` of a batch) have their axis N in front of all others.
 
     Args:
         outcome: Int[*H S A K], the possible outcomes of a row in increasing order; S is the end.
@@ -27,27 +44,27 @@ class Simulator(eqx.Module):
 
     outcome: Int[Array, "*H S A K"]
     threshold: Float[Array, "*H S A T"]
-    first_state: Int[Array, " K0"]
-    first_threshold: Float[Array, " T0"]
+    first_state: Int[Array, "*N K0"]
+    first_threshold: Float[Array, "*N T0"]
     reward_law: RewardLaw
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
         """The first state of an episode."""
         return self.first(jax.random.uniform(key, dtype=self.first_threshold.dtype))
 
-    def first(self, uniform: Any) -> Int[Array, ""]:
+    def first(self, uniform: RealScalar) -> Int[Array, ""]:
         """The first state of an episode, from its random number."""
         return self.first_state[_search(uniform, self.first_threshold, ())]
 
-    def cell(self, state: Any, action: Any, step: Any) -> tuple[Any, ...]:
-        """Index of a row."""
+    def cell(self, state: Indices, action: Indices, step: Indices) -> Index:
+        """Index of a row, or of many."""
         return (state, action) if self.outcome.ndim == 3 else (step, state, action)
 
     def uniform(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """The random number of a transition."""
         return jax.random.uniform(key, dtype=self.threshold.dtype)
 
-    def next_outcome(self, uniform: Any, cell: tuple[Any, ...]) -> Int[Array, ""]:
+    def next_outcome(self, uniform: RealScalar, cell: Index) -> Int[Array, ""]:
         """The outcome of a transition from `cell`: a state, or S for the end."""
         return self.outcome[(*cell, _search(uniform, self.threshold, cell))]
 
@@ -58,6 +75,7 @@ def simulator(env: Environment) -> Simulator:
     Listed rows stay lists: memory grows with the listed successors, never with S^2.
     """
     mdp = env.mdp
+    # Everything is prepared in float64 on the host; only the tables are rounded to the precision of the run.
     rows, names = _merged_rows(mdp) if isinstance(mdp, SparseMDP) else (outcome_rows(mdp), None)
     outcome, threshold = _listed(rows, names)
     first_state, first_threshold = _listed(np.asarray(mdp.initial, np.float64))
@@ -80,6 +98,7 @@ def _merged_rows(mdp: SparseMDP) -> tuple[np.ndarray, np.ndarray]:
     probability zero.
     """
     names, probs = np.asarray(mdp.successor), np.array(mdp.probability)
+    # Sorted, equal successors are neighbours: from left to right each hands its probability on to the next equal one.
     order = np.argsort(names, axis=-1, kind="stable")
     names, probs = np.take_along_axis(names, order, -1), np.take_along_axis(probs, order, -1)
     for k in range(1, names.shape[-1]):
@@ -98,9 +117,11 @@ def _listed(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, A
 
     `names`: the outcomes behind the entries of `rows`, in increasing order; None: their places.
     """
+    # The positions of the possible outcomes, in their order, to the left; as many columns as the longest row needs.
     width = int((rows > 0).sum(-1).max())
     order = np.argsort(rows <= 0, axis=-1, kind="stable")[..., :width]
     probs = np.take_along_axis(rows, order, axis=-1)
+    # Shorter rows are padded with their last possible outcome: whatever the search finds there is a possible outcome.
     last = np.maximum((probs > 0).sum(-1, keepdims=True) - 1, 0)
     order = np.where(probs > 0, order, np.take_along_axis(order, last, axis=-1))
     outcome = order if names is None else np.take_along_axis(names, order, axis=-1)
@@ -109,14 +130,16 @@ def _listed(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, A
 
 def _thresholds(probs: np.ndarray) -> np.ndarray:
     """Cumulative probabilities of all but the last of K, relative to the total, padded with 2 to 2^m - 1."""
+    # Relative to the total, so that the last outcome takes up the rounding error of the sum.
     cumulative = np.cumsum(probs, axis=-1)
     relative = cumulative[..., :-1] / cumulative[..., -1:]
     pad = (1 << (probs.shape[-1] - 1).bit_length()) - probs.shape[-1]
     return np.pad(relative, [(0, 0)] * (probs.ndim - 1) + [(0, pad)], constant_values=2.0)
 
 
-def _search(u: Any, threshold: Array, cell: tuple[Any, ...]) -> Int[Array, ""]:
+def _search(u: RealScalar, threshold: Float[Array, "..."], cell: Index) -> Int[Array, ""]:
     """How many thresholds of the row `u` reaches; an outcome of probability zero is never found."""
+    # Binary search for the number of thresholds <= u among 2^m - 1, written out: m gathers of one number each.
     half, position = (threshold.shape[-1] + 1) // 2, jnp.int32(0)
     while half:
         position = position + half * (u >= threshold[(*cell, position + half - 1)])

@@ -1,26 +1,27 @@
 """The compiled loop of agents that learn from whole episodes ("trials" in [TDBMA10]) of any length.
 
-Trials differ in length: seeds that waited for each other would mostly wait. Here each seed (a lane) is by itself: it
-acts until its trial is over, then sweeps it backwards, one step an iteration, then begins the next one. An iteration is
-one step forward or one step of a sweep. A loop of nothing but single steps leaves the tables where they are: XLA
-updates them in place (there is no other branch that would need the old ones). The random numbers of a lane depend on
-its key and its own iterations, so that more seeds leave the first ones as they are.
+Episodes differ in length: seeds that waited for each other would mostly wait. Here each seed is by itself: it acts
+until its episode is over, then sweeps it backwards, one step an iteration, then begins the next one. An iteration is
+one step forward or one step of a sweep. In a loop of single steps XLA updates the tables in place (no branch needs the
+old ones). The random numbers of a seed depend on its key and the number of the iteration alone, so that more seeds
+leave the first ones as they are.
 """
 
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from bayes_mdp.agents.common.table_policies import epsilon_greedy_action
-from bayes_mdp.agents.model_free.trial_learning import Step, Tables
+from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes, Step, Tables
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.mdp import Discounted, Problem
+from bayes_mdp.mdp.typing import BoolScalar, IntScalar, RealScalar
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
 CHUNK = 128  # iterations whose random words are drawn at once
@@ -28,48 +29,68 @@ MEASURES = ("reward", "length", "decays", "mixed")
 _UNIT = np.float32(2.0**-23)
 
 
-class World(Protocol):
-    """An environment inside the loop of trials. Every function is for one lane, and traceable."""
+EnvState: TypeAlias = PyTree
+"""The state of an environment: an index, or any tree of arrays."""
 
-    def index(self) -> Any:
-        """What a lane keeps to find rows; None: a state is its row."""
+
+@runtime_checkable
+class SweepLearner(LearnsFromEpisodes, Protocol):
+    """An agent of this loop: epsilon-greedy for its table, which it learns by sweeps."""
+
+    @property
+    def epsilon(self) -> RealScalar:
+        """Probability of a random action."""
         ...
 
-    def locate(self, index: Any, state: Any, acts: Any) -> tuple[Any, Int[Array, ""]]:
+    @property
+    def bootstrap(self) -> bool:
+        """Whether a cut episode bootstraps from the state in which it stopped."""
+        ...
+
+
+@runtime_checkable
+class RowEnvironment(Protocol):
+    """An environment whose states have rows in a table. Every function is for one seed, and traceable."""
+
+    def index(self) -> PyTree:
+        """What a seed keeps to find rows; None: a state is its row."""
+        ...
+
+    def locate(self, index: PyTree, state: EnvState, acts: BoolScalar) -> tuple[PyTree, Int[Array, ""]]:
         """The index, and the row of a state; a new state gets a row where `acts`."""
         ...
 
-    def reset(self, key: Key[Array, ""], u: Any) -> Any:
-        """The first state of a trial, from a key or a uniform number."""
+    def reset(self, key: Key[Array, ""], u: RealScalar) -> EnvState:
+        """The first state of an episode, from a key or a uniform number."""
         ...
 
     def step(
-        self, key: Key[Array, ""], u: Any, state: Any, action: Any
-    ) -> tuple[Any, Float[Array, ""], Bool[Array, ""]]:
-        """(next state, reward, ended); after an end the state is of no account."""
+        self, key: Key[Array, ""], u: RealScalar, state: EnvState, action: IntScalar
+    ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""]]:
+        """(next state, reward, ended); after an end the state is not used."""
         ...
 
 
 class TabularStates(eqx.Module):
-    """A world whose states are listed: outcomes by inversion of one uniform number."""
+    """An environment whose states are listed: outcomes by inversion of one uniform number."""
 
     simulator: Simulator
 
     def index(self) -> None:
         """None: a state is its row."""
 
-    def locate(self, index: None, state: Any, acts: Any) -> tuple[None, Int[Array, ""]]:
+    def locate(self, index: None, state: Int[Array, ""], acts: BoolScalar) -> tuple[None, Int[Array, ""]]:
         """The state."""
         del index, acts
         return None, state
 
-    def reset(self, key: Key[Array, ""], u: Any) -> Int[Array, ""]:
+    def reset(self, key: Key[Array, ""], u: RealScalar) -> Int[Array, ""]:
         """The first state."""
         del key
         return self.simulator.first(u)
 
     def step(
-        self, key: Key[Array, ""], u: Any, state: Any, action: Any
+        self, key: Key[Array, ""], u: RealScalar, state: Int[Array, ""], action: IntScalar
     ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
         """One transition."""
         sim = self.simulator
@@ -79,187 +100,265 @@ class TabularStates(eqx.Module):
         return jnp.minimum(outcome, n_states - 1), sim.reward_law.sample(key, cell, outcome), outcome == n_states
 
 
-class Trials(NamedTuple):
-    """What decides the compiled program: trials of a run, trials of a checkpoint, checkpoints, steps of a trial."""
+class EpisodeLayout(NamedTuple):
+    """The static shape of a run in whole episodes: it decides what is compiled.
 
-    num_trials: int
+    Args:
+        num_episodes: episodes of the run.
+        per_row: episodes of a checkpoint.
+        num_rows: checkpoints.
+        num_steps: longest episode.
+        num_actions: A.
+        masked: whether some actions are illegal.
+    """
+
+    num_episodes: int
     per_row: int
     num_rows: int
     num_steps: int
     num_actions: int
-    masked: bool  # some actions are illegal
+    masked: bool
 
 
-class TrialContext(eqx.Module):
-    """What does not change: agent (its numbers are leaves), world, problem (its states are the rows of the world)."""
+class EpisodeContext(eqx.Module):
+    """What does not change: agent (its numbers are leaves), environment, problem (its states are the rows)."""
 
-    agent: Any
-    world: World
+    agent: SweepLearner
+    env: RowEnvironment
     problem: Problem
 
     @property
-    def discount(self) -> Any:
+    def discount(self) -> RealScalar:
         """Of the next step."""
         objective = self.problem.objective
         return objective.discount if isinstance(objective, Discounted) else 1.0
 
 
 class Steps(eqx.Module):
-    """The trial in progress, [T] each: pair of every step (row A + action), reward, Q when it was taken (if frozen)."""
+    """The episode in progress, [T] each: pair of every step (row A + action), reward, Q of the pair at the time.
 
-    pair: Int[Array, " T"]
-    reward: Float[Array, " T"]
-    held: Float[Array, " T"] | None
+    `frozen_q` is None where the agent does not bootstrap from it. One step of it is the same record without the axis.
+    """
+
+    pair: Int[Array, "*T"]
+    reward: Float[Array, "*T"]
+    frozen_q: Float[Array, "*T"] | None
 
 
 class Message(eqx.Module):
-    """What a sweep hands to the step before: R, Q of its pair; whether there was none yet; whether it was cut."""
+    """What a sweep carries from step t+1 to step t.
+
+    Args:
+        ret: R_{t+1}.
+        next_q: Q(s_{t+1}, a_{t+1}).
+        last: step t is the last of the episode: the sweep has not begun.
+        cut: the episode was cut and did not end.
+    """
 
     ret: Float[Array, ""]
-    following: Float[Array, ""]
+    next_q: Float[Array, ""]
     last: Bool[Array, ""]
     cut: Bool[Array, ""]
 
 
-class Lane(eqx.Module):
-    """One seed.
+class SeedState(eqx.Module):
+    """The state of one seed.
 
     Args:
-        index: what the world keeps to find rows (the keys of a hash table), or None.
-        tables: what the agent has learnt.
+        index: what the environment keeps to find rows (the keys of a hash table), or None.
+        tables: of the agent.
         state: of the environment.
         phase: FORWARD, BACKWARD or FINISHED.
-        at: the step of the trial, also of the sweep.
-        trial: how many trials are over.
-        steps: the trial in progress.
+        at: the step of the episode, also of the sweep.
+        episode: number of finished episodes.
+        steps: the episode in progress.
         message: of the sweep.
-        sums: of the trial in progress, as `MEASURES`: rewards, steps, weights lambda, steps that have one.
-        log: Float[rows 4], the sums of the trials that are over.
+        sums: of the episode in progress, as `MEASURES`: rewards, steps, weights lambda, steps that have one.
+        log: Float[rows 4], the sums of the finished episodes.
     """
 
-    index: Any
+    index: PyTree
     tables: Tables
-    state: Any
+    state: EnvState
     phase: Int[Array, ""]
     at: Int[Array, ""]
-    trial: Int[Array, ""]
+    episode: Int[Array, ""]
     steps: Steps
     message: Message
     sums: Float[Array, " 4"]
     log: Float[Array, "rows 4"]
 
 
-def begin(trials: Trials, setting: TrialContext, key: Key[Array, ""]) -> Lane:
-    """A lane before its first step."""
+def begin(layout: EpisodeLayout, setting: EpisodeContext, key: Key[Array, ""]) -> SeedState:
+    """The state of a seed before its first step."""
+    # Tables are flat, [R A]: a pair is one index, and an update is a scatter of one number.
     zero, number = jnp.int32(0), jnp.zeros(())
     tables = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), setting.agent.tables(setting.problem))
-    rewards = jnp.zeros(trials.num_steps)
+    rewards = jnp.zeros(layout.num_steps)
     steps = Steps(rewards.astype(jnp.int32), rewards, rewards if setting.agent.frozen else None)
     first, number_key = jax.random.split(jax.random.fold_in(key, 0))
-    state = setting.world.reset(first, jax.random.uniform(number_key))
+    state = setting.env.reset(first, jax.random.uniform(number_key))
     message = Message(number, number, jnp.bool_(True), jnp.bool_(False))
-    log = jnp.zeros((trials.num_rows, len(MEASURES)))
-    return Lane(setting.world.index(), tables, state, zero, zero, zero, steps, message, log[0], log)
+    log = jnp.zeros((layout.num_rows, len(MEASURES)))
+    return SeedState(setting.env.index(), tables, state, zero, zero, zero, steps, message, log[0], log)
 
 
-def iterate(trials: Trials, setting: TrialContext, lane: Lane, key: Any, words: UInt32[Array, " 2"]) -> Lane:
-    """One step forward or one of the sweep, of one lane."""
-    for_action, for_world = ((words >> 9).astype(jnp.float32) * _UNIT)[:2]
-    moved = _forward(trials, setting, lane, key, for_action, for_world)
-    return _backward(trials, setting, lane, moved, key, for_world)
+def iterate(
+    layout: EpisodeLayout, setting: EpisodeContext, seed: SeedState, key: Key[Array, ""], words: UInt32[Array, " 2"]
+) -> SeedState:
+    """One step forward or one of the sweep, of one seed.
+
+    Both halves are computed in every iteration, and what is not due is masked: under `vmap` a branch would be a select
+    over whole tables, while a scatter to an index out of range costs nothing.
+
+    Args:
+        layout: the static shape of the run.
+        setting: what does not change.
+        seed: before the iteration.
+        key: of the iteration, for rewards and for environments that draw with a key.
+        words: random words of the action and of the outcome (or of the first state).
+    """
+    # 23 random bits are a float32 in [0, 1), exactly.
+    for_action, for_outcome = ((words >> 9).astype(jnp.float32) * _UNIT)[:2]
+    moved = _forward(layout, setting, seed, key, for_action, for_outcome)
+    return _backward(layout, setting, seed, moved, key, for_outcome)
 
 
 class _Moved(NamedTuple):
-    """After the half of an iteration that acts; `turns`: the trial is over, the sweep begins; `best`: max_a Q(s, a)."""
+    """After the half of an iteration that acts.
 
-    index: Any
-    state: Any
+    `turns`: the episode is over, the sweep begins; `best`: max_a Q(s, a) of the present state.
+    """
+
+    index: PyTree
+    state: EnvState
     steps: Steps
-    reward: Any
-    turns: Any
-    ended: Any
-    best: Any
+    reward: Float[Array, ""]
+    turns: Bool[Array, ""]
+    ended: Bool[Array, ""]
+    best: Float[Array, ""]
 
 
-def _forward(trials: Trials, setting: TrialContext, lane: Lane, key: Any, for_action: Any, for_world: Any) -> _Moved:
-    """Act, if it is time to; `lane.steps` gets one more."""
-    acts = lane.phase == FORWARD
-    index, row = setting.world.locate(lane.index, lane.state, acts)
-    first, n_actions = row * trials.num_actions, trials.num_actions
-    q = lax.dynamic_slice(lane.tables.q, (first,), (n_actions,))
-    action = epsilon_greedy_action(for_action, q, setting.agent.epsilon, masked=trials.masked)
-    state, reward, ended = setting.world.step(key, for_world, lane.state, action)
-    at = jnp.where(acts, lane.at, trials.num_steps)  # beyond the room: dropped
+def _forward(
+    layout: EpisodeLayout,
+    setting: EpisodeContext,
+    seed: SeedState,
+    key: Key[Array, ""],
+    for_action: Float[Array, ""],
+    for_outcome: Float[Array, ""],
+) -> _Moved:
+    """One step of the environment where the phase is FORWARD; it is added to `seed.steps`."""
+    acts = seed.phase == FORWARD
+    index, row = setting.env.locate(seed.index, seed.state, acts)
+    first, n_actions = row * layout.num_actions, layout.num_actions
+    q = lax.dynamic_slice(seed.tables.q, (first,), (n_actions,))
+    action = epsilon_greedy_action(for_action, q, setting.agent.epsilon, masked=layout.masked)
+    state, reward, ended = setting.env.step(key, for_outcome, seed.state, action)
+    at = jnp.where(acts, seed.at, layout.num_steps)  # out of range: dropped
     new = Steps(first + action, reward, q[action] if setting.agent.frozen else None)
-    steps = jax.tree.map(lambda kept, x: kept.at[at].set(x, mode="drop"), lane.steps, new)
-    turns = acts & (ended | (lane.at == trials.num_steps - 1))
+    steps = jax.tree.map(lambda kept, x: kept.at[at].set(x, mode="drop"), seed.steps, new)
+    turns = acts & (ended | (seed.at == layout.num_steps - 1))
     return _Moved(index, state, steps, reward, turns, ended, jnp.max(q))
 
 
-def _backward(trials: Trials, setting: TrialContext, lane: Lane, moved: _Moved, key: Any, for_world: Any) -> Lane:
-    """The step of the sweep, if it is time to, and what comes after it."""
-    agent, at, message = setting.agent, lane.at, lane.message
+def _backward(
+    layout: EpisodeLayout,
+    setting: EpisodeContext,
+    seed: SeedState,
+    moved: _Moved,
+    key: Key[Array, ""],
+    for_outcome: Float[Array, ""],
+) -> SeedState:
+    """One step of the sweep where the phase is BACKWARD, and the state after the iteration."""
+    agent, at, message = setting.agent, seed.at, seed.message
     taken = jax.tree.map(lambda kept: kept[at], moved.steps)
-    acts, sweeps = lane.phase == FORWARD, lane.phase == BACKWARD
-    following = message.following
-    if agent.bootstrap:  # the state that a cut trial stopped in is still the present one
-        following = jnp.where(message.last & message.cut, moved.best, following)
-    pair = jnp.where(sweeps, taken.pair, 0)  # what is not used is not fetched
-    step = Step((pair,), taken.reward, setting.discount, following, message.ret, message.last)
-    swept = agent.sweep_step(lane.tables, step, sweeps)
-    sums = lane.sums + _sums(acts, sweeps & ~message.last, moved.reward, swept.trace_decay)
+    acts, sweeps = seed.phase == FORWARD, seed.phase == BACKWARD
+    # R_t and Q of the pair from those of step t+1; beyond the last step 0, or max_a Q where a cut episode bootstraps.
+    next_q = message.next_q
+    if agent.bootstrap:  # the state in which a cut episode stopped is still the present one
+        next_q = jnp.where(message.last & message.cut, moved.best, next_q)
+    pair = jnp.where(sweeps, taken.pair, 0)  # a fixed row where it is masked: no cache miss
+    step = Step((pair,), taken.reward, setting.discount, next_q, message.ret, message.last)
+    swept = agent.sweep_step(seed.tables, step, sweeps)
+    # The log of the episode, written when its sweep has reached the first step.
+    sums = seed.sums + _sums(acts, sweeps & ~message.last, moved.reward, swept.trace_decay)
     done = sweeps & (at == 0)
-    trial = lane.trial + done
-    row = jnp.minimum(lane.trial // trials.per_row, trials.num_rows - 1)  # a lane that has finished adds nothing
-    log = lane.log.at[row].add(jnp.where(done, sums, 0.0))
-    value = taken.held if agent.frozen else swept.value
+    episode = seed.episode + done
+    row = jnp.minimum(seed.episode // layout.per_row, layout.num_rows - 1)  # a finished seed adds nothing
+    log = seed.log.at[row].add(jnp.where(done, sums, 0.0))
+    value = taken.frozen_q if agent.frozen else swept.value
     message = Message(swept.ret, jnp.where(sweeps, value, 0.0), ~sweeps, ~moved.ended)
+    # The next state: of a new episode after a sweep, of the step after a step, else the present one.
     state = jax.tree.map(
         lambda first, after, before: jnp.where(done, first, jnp.where(acts, after, before)),
-        setting.world.reset(key, for_world),
+        setting.env.reset(key, for_outcome),
         moved.state,
-        lane.state,
+        seed.state,
     )
-    over = jnp.where(trial == trials.num_trials, FINISHED, FORWARD)
-    phase = jnp.where(done, over, jnp.where(moved.turns, BACKWARD, lane.phase))
+    over = jnp.where(episode == layout.num_episodes, FINISHED, FORWARD)
+    phase = jnp.where(done, over, jnp.where(moved.turns, BACKWARD, seed.phase))
     at = jnp.where(acts & ~moved.turns, at + 1, jnp.where(sweeps, jnp.maximum(at - 1, 0), at))
-    return Lane(
-        moved.index, swept.tables, state, phase, at, trial, moved.steps, message, jnp.where(done, 0.0, sums), log
+    return SeedState(
+        moved.index, swept.tables, state, phase, at, episode, moved.steps, message, jnp.where(done, 0.0, sums), log
     )
 
 
-def _sums(acts: Any, mixes: Any, reward: Any, trace_decay: Any) -> Float[Array, " 4"]:
-    """What an iteration adds to the sums of a trial."""
+def _sums(
+    acts: Bool[Array, ""], mixes: Bool[Array, ""], reward: Float[Array, ""], trace_decay: RealScalar
+) -> Float[Array, " 4"]:
+    """What an iteration adds to the sums of an episode (`MEASURES`).
+
+    Args:
+        acts: it is a step forward.
+        mixes: it is a step of the sweep with a weight lambda (all but the last step of the episode).
+        reward: of the step forward.
+        trace_decay: lambda.
+    """
     acted, mixed = acts.astype(reward.dtype), mixes.astype(reward.dtype)
     return jnp.stack([jnp.where(acts, reward, 0.0), acted, jnp.where(mixes, trace_decay, 0.0), mixed])
 
 
-@partial(jax.jit, static_argnames="trials")
-def begin_all(trials: Trials, setting: TrialContext, keys: Key[Array, " N"]) -> Lane:
-    """The lanes of all seeds."""
-    return jax.vmap(lambda key: begin(trials, setting, key))(keys)
+Loop: TypeAlias = tuple[Int[Array, ""], SeedState]
+"""Of `play`: the number of the next chunk, and the states of all seeds."""
 
 
-@partial(jax.jit, static_argnames="trials", donate_argnames="lanes")
-def play(trials: Trials, setting: TrialContext, keys: Key[Array, " N"], lanes: Lane, chunks: Int[Array, " 2"]) -> Lane:
-    """Chunks of `CHUNK` iterations, from number `chunks[0]` up to `chunks[1]`, or until all seeds have finished."""
+@partial(jax.jit, static_argnames="layout")
+def begin_all(layout: EpisodeLayout, setting: EpisodeContext, keys: Key[Array, " N"]) -> SeedState:
+    """The states of all seeds."""
+    return jax.vmap(lambda key: begin(layout, setting, key))(keys)
 
-    def chunk(loop: tuple[Any, Lane]) -> tuple[Any, Lane]:
-        number, lanes = loop
 
-        def one(key: Any, lane: Lane) -> Lane:
+@partial(jax.jit, static_argnames="layout", donate_argnames="seeds")
+def play(
+    layout: EpisodeLayout, setting: EpisodeContext, keys: Key[Array, " N"], seeds: SeedState, chunks: Int[Array, " 2"]
+) -> SeedState:
+    """Chunks of `CHUNK` iterations, until all seeds have finished or the last chunk is played.
+
+    Args:
+        layout: the static shape of the run.
+        setting: what does not change.
+        keys: of the seeds.
+        seeds: their states; donated.
+        chunks: play from number `chunks[0]` up to `chunks[1]`.
+    """
+
+    def chunk(loop: Loop) -> Loop:
+        number, seeds = loop
+
+        def one(key: Key[Array, ""], seed: SeedState) -> SeedState:
+            # One call draws the words of the whole chunk: a call for every iteration would cost more than the step.
             key = jax.random.fold_in(key, 1 + number)  # 0: the first state
             words = jax.random.bits(key, (CHUNK, 2), jnp.uint32)
 
-            def body(lane: Lane, x: Any) -> tuple[Lane, None]:
+            def body(seed: SeedState, x: tuple[Int[Array, ""], UInt32[Array, " 2"]]) -> tuple[SeedState, None]:
                 i, two = x
-                return iterate(trials, setting, lane, jax.random.fold_in(key, i), two), None
+                return iterate(layout, setting, seed, jax.random.fold_in(key, i), two), None
 
-            return lax.scan(body, lane, (jnp.arange(CHUNK), words))[0]
+            return lax.scan(body, seed, (jnp.arange(CHUNK), words))[0]
 
-        return number + 1, jax.vmap(one)(keys, lanes)
+        return number + 1, jax.vmap(one)(keys, seeds)
 
-    def goes_on(loop: tuple[Any, Lane]) -> Any:
+    def goes_on(loop: Loop) -> Bool[Array, ""]:
         return (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)
 
-    return lax.while_loop(goes_on, chunk, (chunks[0], lanes))[1]
+    return lax.while_loop(goes_on, chunk, (chunks[0], seeds))[1]

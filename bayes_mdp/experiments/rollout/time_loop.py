@@ -2,13 +2,15 @@
 
 Time is cut into rows (episodes, or the steps between two checkpoints), and rows into segments: steps under one plan. A
 segment is played in two passes. Only the states are sequential: the first pass is a scan that carries the state and
-nothing else. Actions, rewards and data of the whole segment then follow at once, and the belief learns from one block
-of transitions. The random numbers of the environment depend on the seed and the time alone, never on the agent.
+nothing else. Actions, rewards and data of the whole segment are then computed at once, and the belief is updated by one
+block of transitions. The random numbers of the environment depend on the seed and the time alone, never on the agent:
+agents are compared under the same random numbers, and a run that is resumed goes on with the same ones.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -17,14 +19,19 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bayes_mdp.agents.common.learner import Learner
-from bayes_mdp.agents.common.replan import period_of
+from bayes_mdp.agents.common.replan import ReplanRule, period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.rollout.regret import Truth
-from bayes_mdp.experiments.rollout.simulator import Simulator
-from bayes_mdp.experiments.run_config import RunConfig
-from bayes_mdp.mdp import Problem, ReplanContext, Transitions
+from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig, RunnableAgent
+from bayes_mdp.mdp import Policy, Problem, ReplanContext, Transitions
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
+"""The name of the axis of seeds under `vmap`."""
+
+Weight: TypeAlias = float | Float[Array, "*k"]
+"""Weights of transitions: 0 where a step was not taken."""
 
 NUM_CHUNKS = 100
 LEAST_SEGMENTS = 64  # of a chunk: a call costs about 0.1 ms
@@ -35,15 +42,15 @@ class Layout:
     """The static shape of a run: it decides what is compiled.
 
     A row is an episode of `row_length` steps under `Episodic`, otherwise the steps between two checkpoints. A segment
-    is `segment_length` steps under one plan, learnt from as one block. A chunk is what one compiled call plays; between
-    two chunks beliefs are refitted.
+    is `segment_length` steps under one plan, with one update of the belief. A chunk is the rows of one compiled call;
+    between two chunks beliefs are refitted.
 
     Args:
-        episodic: rows are episodes, which start afresh.
+        episodic: rows are episodes, each from a new first state.
         ends: transitions can end an episode.
         row_length: steps of a row (the last checkpoint may be shorter).
         segment_length: divides `row_length`.
-        always: a plan before every segment; otherwise the rule is asked, in a branch.
+        always: a plan before every segment; otherwise the replanning rule decides, in a branch.
         ragged: the number of steps is no multiple of the segment length.
         chunk_rows: rows of a chunk.
         num_rows: rows of the run.
@@ -82,18 +89,19 @@ def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False
     """The layout of a run.
 
     Args:
-        case: what was asked for.
+        case: the arguments of the run.
         ends, values: see `Layout`.
         refits: the belief may have to be refitted, which happens between chunks.
     """
     period, horizon, length = period_of(case.rule, case.objective), case.horizon, case.length
     if horizon is None:
-        # Rows are the steps between checkpoints: about as many as asked for, a whole number of segments each.
+        # Rows are the steps between checkpoints: about `num_checkpoints` of them, a whole number of segments each.
         segment = min(period or 1, length)
         row = segment * max(1, round(length / segment / case.options.num_checkpoints))
         rows, steps, always = math.ceil(length / row), length, period is not None
     else:
-        # Rows are episodes; one plan an episode needs no branch.
+        # Rows are episodes; one plan an episode needs no branch. Otherwise segments must divide both the period and the
+        # horizon, so that every plan falls on the start of a segment.
         segment = 1 if period is None else math.gcd(period, horizon)
         row, rows, steps, always = horizon, length, length * horizon, period == horizon
     if refits:
@@ -121,48 +129,58 @@ class RunContext(eqx.Module):
     visits are counted row by row.
     """
 
-    agent: Any
-    rule: Any
+    agent: RunnableAgent
+    rule: ReplanRule
     problem: Problem
     simulator: Simulator
     truth: Truth
-    constants: Any
-    target: Any = None
+    constants: BeliefTree
+    target: Bool[AnyArray, "*H S A"] | None = None
 
-    def nothing(self, like: Any) -> "Row":
-        """A row in which nothing has happened, of numbers or arrays such as `like`."""
+    def nothing(self, like: Float[Array, "*rows"]) -> "Row":
+        """A row of zeros: `like` in every column."""
         return Row(like, like, target=None if self.target is None else like)
 
 
 class PlanState(eqx.Module):
-    """What outlives a segment where a plan may: plan, its value, the visits when it was made, steps since a start."""
+    """A plan that may be followed for more than one segment.
 
-    policy: Any
-    value: Float[Array, "*H S"] | None
+    Args:
+        policy: of the plan.
+        value: in the true MDP, where the regret needs it; by step under `Episodic`, whether or not the visits are.
+        planned_visits: the visits when it was made.
+        step: steps since the episode began.
+    """
+
+    policy: Policy
+    value: Float[Array, "*T S"] | None
     planned_visits: Float[Array, "*H S A"]
     step: Int[Array, ""]
 
 
 class Carry(eqx.Module):
-    """The state of one seed between two segments.
+    """The state of one seed between two segments; outside `vmap`, of N seeds.
+
+    Only what changes is carried: under `vmap` every array of it exists once per seed, and XLA may copy it at every
+    segment. Constant leaves of the belief stay in the `RunContext`.
 
     Args:
         state: of the environment; S: the episode is over.
-        agent_state: the agent's own.
+        agent_state: the state of the agent.
         belief: the leaves that updates change.
         visits: of every pair.
-        held: a `PlanState`, or None where every segment has a plan of its own.
+        plan: the plan in force, or None where every segment has a plan of its own.
     """
 
-    state: Int[Array, ""]
-    agent_state: Any
-    belief: Any
+    state: Int[Array, "*N"]
+    agent_state: AgentState
+    belief: BeliefTree
     visits: Float[Array, "*H S A"]
-    held: Any
+    plan: PlanState | None
 
 
 class Row(NamedTuple):
-    """What is kept of a row (an array of rows, of seeds).
+    """The record of a row (with axes: of many rows, of many seeds).
 
     Args:
         reward: of the row.
@@ -171,10 +189,14 @@ class Row(NamedTuple):
         target: visits of the target pairs; None: there are none.
     """
 
-    reward: Any = None
-    regret: Any = None
-    refits: Any = None
-    target: Any = None
+    reward: Float[AnyArray, "*rows"]
+    regret: Float[AnyArray, "*rows"]
+    refits: Float[AnyArray, "*rows"] | None = None
+    target: Float[AnyArray, "*rows"] | None = None
+
+
+Noise: TypeAlias = tuple[Key[Array, ""], Float[Array, ""], Int[Array, ""], Int[Array, ""]]
+"""Of one step of a segment: key of the action, uniform number of the outcome, step of the episode, new first state."""
 
 
 class RngKeys(NamedTuple):
@@ -187,23 +209,12 @@ class RngKeys(NamedTuple):
     init: Key[Array, ""]
 
 
-class Segment(NamedTuple):
-    """The steps of a segment, [k] each. Where `live` is false (None: never) nothing happened."""
-
-    step: Int[Array, " k"]
-    state: Int[Array, " k"]
-    action: Int[Array, " k"]
-    reward: Float[Array, " k"]
-    outcome: Int[Array, " k"]
-    live: Bool[Array, " k"] | None
-
-
 def streams(key: Key[Array, ""]) -> RngKeys:
     """The streams of a seed."""
     return RngKeys(*jax.random.split(key, len(RngKeys._fields)))
 
 
-def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Any) -> Carry:
+def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: BeliefTree) -> Carry:
     """The carry before the first step of one seed."""
     keys, agent, problem = streams(key), setting.agent, setting.problem
     agent_state = agent.init(keys.init, problem)
@@ -218,13 +229,29 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Any)
 
 
 def play(
-    layout: Layout, setting: RunContext, key: Key[Array, ""], carry: Carry, first_row: Any, num_rows: Any
+    layout: Layout,
+    setting: RunContext,
+    key: Key[Array, ""],
+    carry: Carry,
+    first_row: IntScalar,
+    num_rows: IntScalar,
 ) -> tuple[Carry, Row]:
-    """Play `num_rows` rows (at most `layout.chunk_rows`) from `first_row` on; what lies beyond stays zero."""
+    """Play `num_rows` rows (at most `layout.chunk_rows`) from `first_row` on; the rows of the result beyond are zero.
+
+    Args:
+        layout: the static shape of the run.
+        setting: what does not change.
+        key: of the seed.
+        carry: before the first of these rows.
+        first_row, num_rows: which rows; traced, so that all chunks share one program.
+
+    Returns:
+        The carry after them, and their records [chunk_rows].
+    """
     keys = streams(key)
 
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
-    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+    def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
         carry, row = _play_row(layout, setting, keys, carry, first_row + i)
         return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
@@ -232,15 +259,17 @@ def play(
     return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
 
 
-def _play_row(layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Any) -> tuple[Carry, Row]:
+def _play_row(
+    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""]
+) -> tuple[Carry, Row]:
     length, segments = layout.segment_length, layout.segments
     time = row * layout.row_length
-    if layout.episodic:
+    if layout.episodic:  # the key is that of the row, not one that is carried: every episode can be replayed by itself
         carry = replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
     else:  # the last row may be shorter
         segments = jnp.minimum(segments, (layout.num_steps - time + length - 1) // length)
 
-    def body(i: Any, loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+    def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, total = loop
         carry, more = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
         return carry, jax.tree.map(jnp.add, total, more)
@@ -249,10 +278,10 @@ def _play_row(layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, 
 
 
 def _play_segment(
-    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Any, step: Any
+    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Int[Array, ""], step: Int[Array, ""]
 ) -> tuple[Carry, Row]:
     """Plan (if due), act for `segment_length` steps, learn."""
-    # 1. The plan: always a new one (no branch), or the one in force unless the rule says otherwise.
+    # 1. The plan: always a new one (no branch), or the one in force unless the replanning rule is due.
     if layout.always:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
@@ -260,14 +289,17 @@ def _play_segment(
         carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
         old_value = value
     else:
-        old_value = carry.held.value
-        carry = _plan_if_due(layout, setting, keys, carry, time, step)
-        policy, value = carry.held.policy, carry.held.value
-    # 2. The steps, 3. what was lost by them, 4. what is learnt from them.
+        assert carry.plan is not None
+        old_value = carry.plan.value
+        held, agent_state = _plan_if_due(layout, setting, keys, carry, carry.plan, time, step)
+        carry, policy, value = replace(carry, plan=held, agent_state=agent_state), held.policy, held.value
+    # 2. The steps under it, with the belief as it was: nothing is learnt inside a segment.
     block, state = _simulate(layout, setting, keys, policy, carry.state, time, step)
+    # 3. Their regret: a function of the values of the two policies and of the states visited.
     regret = jnp.zeros(())
-    if layout.values:
+    if old_value is not None and value is not None:
         regret = setting.truth.regret(old_value, value, block, layout.episodic)
+    # 4. One update by all of them; the state after the segment is set last, as `_learn` replaces other fields.
     carry = _learn(layout, setting, carry, block)
     row = Row(jnp.sum(block.reward), regret, target=_target_visits(layout, setting, block))
     return replace(carry, state=state), row
@@ -280,39 +312,53 @@ def _target_visits(layout: Layout, setting: RunContext, block: Segment) -> Float
     return jnp.sum(weight * setting.target[data.cell(setting.problem.space)])
 
 
-def _plan_if_due(layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, time: Any, step: Any) -> Carry:
-    """Ask the rule; where any seed is due, plan for all and keep the new plan of those that are.
+def _plan_if_due(
+    layout: Layout,
+    setting: RunContext,
+    keys: RngKeys,
+    carry: Carry,
+    held: PlanState,
+    time: Int[Array, ""],
+    step: Int[Array, ""],
+) -> tuple[PlanState, AgentState]:
+    """Evaluate the replanning rule; where any seed is due, plan for all and keep the new plans of those that are.
 
-    Under `vmap` a condition of each seed would become a select, and every segment would pay for a plan. The maximum
-    over the axis of seeds is one number for all: the branch stays a branch.
+    Under `vmap` a condition of each seed would become a select, and every segment would cost a plan. The maximum over
+    the axis of seeds is one number for all: the branch stays a branch.
     """
-    held, problem = carry.held, setting.problem
+    problem = setting.problem
     step = step if layout.episodic else held.step
-    moment = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits)
-    due = setting.rule.due(moment) & (time > 0)
+    context = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits)
+    due = setting.rule.due(context) & (time > 0)  # the plan at time 0 was made by `start`
 
-    def plan() -> tuple[PlanState, Any]:
+    def plan() -> tuple[PlanState, AgentState]:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
         policy, agent_state = setting.agent.plan(key, problem, carry.agent_state, whole)
-        fresh = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step)
-        return jax.tree.map(lambda new, old: jnp.where(due, new, old), (fresh, agent_state), (held, carry.agent_state))
+        new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step)
+        return jax.tree.map(partial(jnp.where, due), (new, agent_state), (held, carry.agent_state))
 
     any_due = lax.pmax(due.astype(jnp.int32), SEEDS) > 0
-    held, agent_state = lax.cond(any_due, plan, lambda: (held, carry.agent_state))
-    return replace(carry, held=held, agent_state=agent_state)
+    return lax.cond(any_due, plan, lambda: (held, carry.agent_state))
 
 
-def _value(layout: Layout, setting: RunContext, policy: Any) -> Float[Array, "*H S"] | None:
+def _value(layout: Layout, setting: RunContext, policy: Policy) -> Float[Array, "*H S"] | None:
     return setting.truth.value(policy, setting.problem.objective) if layout.values else None
 
 
 def _simulate(
-    layout: Layout, setting: RunContext, keys: RngKeys, policy: Any, state: Any, time: Any, step: Any
+    layout: Layout,
+    setting: RunContext,
+    keys: RngKeys,
+    policy: Policy,
+    state: Int[Array, ""],
+    time: Int[Array, ""],
+    step: Int[Array, ""],
 ) -> tuple[Segment, Int[Array, ""]]:
     """The steps of a segment, and the state after them (S: the episode is over)."""
     sim, last = setting.simulator, setting.problem.space.n_states
-    # First all random numbers of the segment at once, from (seed, time): outside the scan they are vectorised.
+    # First pass, part 1: all random numbers of the segment at once, from (seed, time); outside the scan they are
+    # vectorised, and the body of the scan is nothing but gathers and comparisons.
     offsets = jnp.arange(layout.segment_length)
     times, steps = time + offsets, step + offsets if layout.episodic else jnp.zeros_like(offsets)
     env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
@@ -322,24 +368,26 @@ def _simulate(
         jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
     )
 
-    # The sequential part: state -> action -> next state. State S is an episode that is over; it keeps its place.
-    def move(state: Any, x: Any) -> tuple[Any, Any]:
-        act_key, u, step, fresh = x
+    # First pass, part 2, the only sequential one: state -> action -> next state. S: the episode is over; an absorbing
+    # state, with actions and rewards (masked below) as in the last state of the table.
+    def move(state: Int[Array, ""], x: Noise) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
+        act_key, u, step, first = x
         at = jnp.minimum(state, last - 1) if layout.ends else state
         outcome = sim.next_outcome(u, sim.cell(at, policy.act(act_key, at, step), step))
-        following = outcome
+        next_state = outcome
         if layout.restarts:
-            following = jnp.where(outcome == last, fresh, outcome)
+            next_state = jnp.where(outcome == last, first, outcome)
         elif layout.ends:
-            following = jnp.where(state == last, last, outcome)
-        return following, (state, outcome)
+            next_state = jnp.where(state == last, last, outcome)
+        return next_state, (state, outcome)
 
     state, (states, outcomes) = lax.scan(move, state, (act_keys, uniform, steps, restart))
-    # Everything else follows from the states. `act` is asked again, with the same keys: cheaper than to carry actions.
+    # Second pass, vectorised: everything else is a function of the states. `act` is called again with the same keys,
+    # which gives the same actions and is cheaper than to stack them in the scan.
     live = None
     if layout.ends and not layout.restarts:
         live, states = states < last, jnp.minimum(states, last - 1)
-    if layout.ragged:
+    if layout.ragged:  # the run ends inside this segment
         live = times < layout.num_steps
     actions = jax.vmap(policy.act)(act_keys, states, steps)
     rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
@@ -348,23 +396,23 @@ def _simulate(
     return Segment(steps, states, actions, rewards, outcomes, live), state
 
 
-def changing(belief: Any, like: Any) -> Any:
-    """The leaves of `belief` where `like`, a first part of `split_constants`, has one."""
+def changing(belief: BeliefTree, like: BeliefTree) -> BeliefTree:
+    """The leaves of `belief` where `like`, a first part of `split_constants`, has one; None elsewhere."""
     present = jax.tree.map(lambda x: x is not None, like, is_leaf=lambda x: x is None)
     return eqx.filter(belief, present)
 
 
 def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) -> Carry:
-    """The belief (or the agent's own state), the visits and the place in the episode after a segment."""
+    """The belief (or the state of the agent), the visits and the step of the episode after a segment."""
     problem, agent = setting.problem, setting.agent
     data, weight = _transitions(layout, problem, block)
     carry = replace(carry, visits=carry.visits.at[data.cell(problem.space)].add(weight))
-    if carry.held is not None and not layout.episodic:
-        step = carry.held.step + layout.segment_length
+    if carry.plan is not None and not layout.episodic:
+        step = carry.plan.step + layout.segment_length
         if layout.ends:
             step = jnp.where(block.outcome[-1] == problem.space.n_states, 0, step)
-        carry = replace(carry, held=replace(carry.held, step=step))
-    if layout.segment_length == 1:
+        carry = replace(carry, plan=replace(carry.plan, step=step))
+    if layout.segment_length == 1:  # one transition, without an axis: `update` then needs no scatter of a block
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
     if isinstance(agent, LearnsFromEpisodes) and layout.whole_episodes:
         return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
@@ -374,18 +422,20 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
     return replace(carry, belief=changing(whole, carry.belief))
 
 
-def _transitions(layout: Layout, problem: Problem, block: Segment) -> tuple[Transitions, Any]:
-    """The data of a segment and their weight."""
+def _transitions(layout: Layout, problem: Problem, block: Segment) -> tuple[Transitions, Weight]:
+    """The data of a segment and their weight: 0 where a step was not taken, so that shapes stay static."""
     last = problem.space.n_states
     terminated = block.outcome == last if layout.ends else None
-    following = jnp.minimum(block.outcome, last - 1) if layout.ends else block.outcome
+    next_state = jnp.minimum(block.outcome, last - 1) if layout.ends else block.outcome
     step = block.step if layout.episodic else None
     weight = 1.0 if block.live is None else block.live.astype(block.reward.dtype)
-    return Transitions(block.state, block.action, block.reward, following, terminated, None, step), weight
+    return Transitions(block.state, block.action, block.reward, next_state, terminated, None, step), weight
 
 
-def observe_block(agent: Learner, problem: Problem, state: Any, data: Transitions, weight: Any) -> Any:
-    """The agent's own state after transitions, one after the other."""
+def observe_block(
+    agent: Learner, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
+) -> AgentState:
+    """The state of the agent after transitions, one after the other."""
     if jnp.ndim(data.state) == 0:
         return agent.observe(problem, state, data, weight)
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)

@@ -7,7 +7,7 @@ episodes solves the problem; the sustained rule does not count it.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -19,6 +19,7 @@ from bayes_mdp.experiments.rollout.execute import execute, prepare
 from bayes_mdp.experiments.rollout.time_loop import Row
 from bayes_mdp.experiments.run_config import RunConfig, check_case
 from bayes_mdp.mdp import Episodic
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count
 
 SHARE = 0.1
@@ -26,15 +27,15 @@ SUSTAINED_FROM = 100
 CHUNK_EPISODES = 256
 
 
-def time_to_solve(hits: Bool[Any, "*N T"], *, share: float = SHARE) -> Float[np.ndarray, "*N"]:
+def time_to_solve(hits: ArrayLike, *, share: float = SHARE) -> Float[np.ndarray, "*N"]:
     """The literal rule of [KL21]: the first episode (from 1) by which at least `share` of all reached the goal.
 
     Args:
-        hits: whether each of T episodes reached the goal.
+        hits: Bool[*N T], whether each of T episodes reached the goal.
         share: of the episodes so far, in (0, 1].
 
     Returns:
-        Episodes; nan where the T episodes did not do.
+        Episodes; nan where the rule does not hold within T episodes.
 
     Raises:
         ValueError: `share` outside (0, 1].
@@ -43,12 +44,12 @@ def time_to_solve(hits: Bool[Any, "*N T"], *, share: float = SHARE) -> Float[np.
 
 
 def sustained_time_to_solve(
-    hits: Bool[Any, "*N T"], *, share: float = SHARE, first: int = SUSTAINED_FROM
+    hits: ArrayLike, *, share: float = SHARE, first: int = SUSTAINED_FROM
 ) -> Float[np.ndarray, "*N"]:
     """The first episode, from `first` on, from which on the literal rule holds at every episode that was played.
 
     Args:
-        hits: whether each of T episodes reached the goal.
+        hits: Bool[*N T], whether each of T episodes reached the goal.
         share: of the episodes so far, in (0, 1].
         first: earliest answer.
 
@@ -60,19 +61,21 @@ def sustained_time_to_solve(
     """
     check_count("first", first)
     holds = _holds(hits, share)
+    # True from an episode on to the last: a conjunction that is accumulated from the end.
     ever_after = np.logical_and.accumulate(holds[..., ::-1], -1)[..., ::-1]
     return _first(ever_after[..., first - 1 :], first)
 
 
-def first_visit(hits: Bool[Any, "*N T"]) -> Float[np.ndarray, "*N"]:
+def first_visit(hits: ArrayLike) -> Float[np.ndarray, "*N"]:
     """The first episode (from 1) that reached the goal; nan where none did."""
     return _first(np.asarray(hits, bool), 1)
 
 
-def _holds(hits: Any, share: float) -> Bool[np.ndarray, "*N T"]:
+def _holds(hits: ArrayLike, share: float) -> Bool[np.ndarray, "*N T"]:
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}, expected a number greater than 0, at most 1")
     hits = np.asarray(hits, bool)
+    # Hits so far over episodes so far, at every episode.
     return np.cumsum(hits, -1) / np.arange(1, hits.shape[-1] + 1) >= share
 
 

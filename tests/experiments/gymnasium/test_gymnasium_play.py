@@ -70,7 +70,7 @@ def _play_lanes(mode, horizon, limit, rows):
     space = StateActionSpace(3, 2, ends=True)
     actor = Actor(PSRL(4), space, objective=objective, key=KEY, prior=ENDING)
     with Progress(1, 1, show=False) as bar:
-        diary = playing.Diary(_layout(horizon), bar, first_row=0)
+        diary = playing.SeedRewards(_layout(horizon), bar, first_row=0)
         playing.play(ParallelEnvs(_lanes(mode, limit, rows)), actor, diary, seed=4)
     return actor, diary.reward
 
@@ -110,7 +110,7 @@ def test_autoreset_modes_with_episodes(mode, limit):
 def test_a_reset_that_is_learnt_would_be_seen(monkeypatch):
     """The broken twin: the step of NEXT_STEP that only resets is taken for a transition."""
     step = ParallelEnvs.step
-    everything = lambda self, *a: (s := step(self, *a))._replace(happened=np.ones(3, bool), fresh=s.fresh & False)  # noqa: E731
+    everything = lambda self, *a: (s := step(self, *a))._replace(happened=np.ones(3, bool), begins=s.begins & False)  # noqa: E731
     monkeypatch.setattr(ParallelEnvs, "step", everything)
     rows: list[Any] = []
     with pytest.raises(ValueError, match="no episode goes on"):

@@ -171,7 +171,7 @@ def test_a_program_is_thinned_for_every_seed(monkeypatch):
     def stays(space):
         return MDPSpec(jnp.broadcast_to(jnp.eye(3)[:, None], (3, 2, 3)), reward=jnp.ones((3, 2)))
 
-    options = RunOptions(num_particles=NUM_DRAWS, method="collapsed", worlds=stays)
+    options = RunOptions(num_particles=NUM_DRAWS, method="collapsed", env_prior=stays)
     case = RunConfig(PSRL(5), two_states(), Discounted(0.9), KEY, lambda space: None, 400, None, 5, "bayes", options)
     check_case(case)
     prepared = prepare(case)
@@ -187,7 +187,7 @@ def test_a_program_is_thinned_for_every_seed(monkeypatch):
     [
         ({"refit_every": 0}, "refit_every is 0"),
         ({"num_particles": 0}, "num_particles is 0"),
-        ({"worlds": len}, "options.worlds is given for regret='average'"),
+        ({"env_prior": len}, "options.env_prior is given for regret='average'"),
     ],
 )
 def test_bad_options(options, sentence):

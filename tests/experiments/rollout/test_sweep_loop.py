@@ -98,7 +98,7 @@ def _compare(agent: Any, prepared: Prepared, *, masked: bool) -> np.ndarray:
     sums = []
     for seed, key in enumerate(prepared.keys):
         log, learner = _replay(agent, key, masked=masked)
-        per_row = prepared.trials.per_row
+        per_row = prepared.layout.per_row
         rows = [log[i : i + per_row].sum(0) for i in range(0, TRIALS, per_row)]
         np.testing.assert_allclose(lanes.log[seed], rows, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(lanes.tables.q[seed].reshape(S, A), learner.q, rtol=1e-9)
