@@ -107,9 +107,7 @@ def test_programs_that_are_none(prior, kind, sentence, method):
 def test_a_known_reward_that_the_log_contradicts_is_refused(outcome):
     reward = np.zeros((3, 2, 3) if outcome else (3, 2))
     prior = bm.models.known_rewards(reward)
-    with pytest.raises(
-        ValueError, match=r"data.reward\[0\] is 1, and the prior fixes this reward at 0: expected the"
-    ):
+    with pytest.raises(ValueError, match=r"data.reward\[0\] is 1, and the prior fixes this reward at 0: expected the"):
         bm.infer(KEY, prior, DATA, space=SPACE)
     counts = bm.Counts.of(DATA, SPACE, by_outcome=outcome)
     with pytest.raises(ValueError, match=r"data.reward_mean\[0, 0.*\] is 1, and the prior fixes this reward at 0"):
