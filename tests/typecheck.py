@@ -26,10 +26,26 @@ from beartype import BeartypeConf, beartype  # noqa: E402
 
 random.getrandbits = _getrandbits
 
-CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning")
+CHECKED = (
+    "bayes_mdp.mdp",
+    "bayes_mdp.planning",
+    "bayes_mdp.inference.value",
+    "bayes_mdp.agents.posterior_sampling",
+    "bayes_mdp.agents.optimism",
+    "bayes_mdp.agents.model_based",
+    "bayes_mdp.agents.model_free",
+)
 """The sub-packages that are checked, until the annotations of all are mended."""
 
-FOLDERS = ("tests/mdp/", "tests/planning/")
+FOLDERS = (
+    "tests/mdp/",
+    "tests/planning/",
+    "tests/inference/value/",
+    "tests/agents/posterior_sampling/",
+    "tests/agents/optimism/",
+    "tests/agents/model_based/",
+    "tests/agents/model_free/",
+)
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
 # As static checkers read it, an int is a float.
