@@ -15,14 +15,14 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import RealLike, Scalar
+from bayes_mdp.mdp.typing import AnyArray, RealLike, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
 SCHEDULES = ("constant", "log")
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 
 
 def local_bonus(

@@ -15,7 +15,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.typing import Scalar
+from bayes_mdp.mdp.typing import AnyArray, Scalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative
 from bayes_mdp.planning.extended import ExtendedMDP, solve_extended
 from bayes_mdp.planning.solution import Solution
@@ -23,7 +23,7 @@ from bayes_mdp.planning.transition_sets import L1Ball, outcome_probs
 
 CONSTANTS = ("paper", "tabularl")
 
-Pairs = Float[Array, "*H S A"]
+Pairs = Float[AnyArray, "*H S A"]
 Known = Bool[Array, "*H S A"] | Bool[Array, ""]
 """What is known, pair by pair, or of all pairs."""
 
