@@ -26,10 +26,24 @@ from beartype import BeartypeConf, beartype  # noqa: E402
 
 random.getrandbits = _getrandbits
 
-CHECKED = ("bayes_mdp.mdp", "bayes_mdp.planning")
+CHECKED = (
+    "bayes_mdp.decisions",
+    "bayes_mdp.inference.detection",
+    "bayes_mdp.mdp",
+    "bayes_mdp.models",
+    "bayes_mdp.planning",
+    "bayes_mdp.random",
+)
 """The sub-packages that are checked, until the annotations of all are mended."""
 
-FOLDERS = ("tests/mdp/", "tests/planning/")
+FOLDERS = (
+    "tests/decisions/",
+    "tests/inference/detection/",
+    "tests/mdp/",
+    "tests/models/",
+    "tests/planning/",
+    "tests/random/",
+)
 """The tests that check them, until then; where sub-packages are named, every test does."""
 
 # As static checkers read it, an int is a float.
