@@ -31,7 +31,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_initial
 from bayes_mdp.models.joint import Prior
 
@@ -67,9 +67,9 @@ class BayesOptimal(eqx.Module):
     def share(self, value: float) -> float: ...
 
     @overload
-    def share(self, value: Float[AnyArray, "*values"]) -> Float[np.ndarray, "*values"]: ...
+    def share(self, value: ArrayLike) -> float | Float[np.ndarray, "*values"]: ...
 
-    def share(self, value: RealLike) -> float | Float[np.ndarray, "*values"]:
+    def share(self, value: ArrayLike) -> float | Float[np.ndarray, "*values"]:
         """The share of the optimum that `value` (a number or an array) is.
 
         Raises:

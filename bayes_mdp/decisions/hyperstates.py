@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
+from bayes_mdp.mdp.typing import IntScalar
 
 Codes = UInt64[np.ndarray, "_N W"]
 Word = UInt64[np.ndarray, " W"]
@@ -348,7 +349,7 @@ def _refusal(problem: HyperProblem, ahead: Forecast, given: int | None, limit: i
     return too_much(what, ahead.bytes, limit, whose, "a shorter horizon, known or shared rows take less")
 
 
-def _num_branches(problem: HyperProblem, state: int) -> int:
+def _num_branches(problem: HyperProblem, state: IntScalar) -> int:
     """The most that can happen in a state in one step, counted once for each action; no fewer than `moves`."""
     at = np.flatnonzero(problem.legal[state])
     row, column = problem.row[:, state, at], problem.column[:, state, at]

@@ -270,7 +270,7 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
 @eqx.filter_jit
 def _times(
     mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
-) -> Float[Array, "P *H S A"]:
+) -> Float[Array, "P *steps S A"]:
     return jax.vmap(lambda policy: occupancy(mdp, policy, objective, start))(policies)
 
 

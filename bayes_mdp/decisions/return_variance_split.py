@@ -187,8 +187,8 @@ def one_step_variance(
     rows: Float[Array, "*H S A O"],
     mean: Float[Array, "*cells"],
     noise: Float[Array, "*cells"],
-    values: Float[AnyArray, "*H O"],
-) -> Float[Array, "*H S A"]:
+    values: Float[AnyArray, "*steps O"],
+) -> Float[Array, "... S A"]:
     """Variance of reward + values(outcome) given the rows and the law of the rewards."""
     by_outcome = mean.ndim == rows.ndim
     target = jnp.expand_dims(values, (-3, -2)) + (mean if by_outcome else 0.0)
@@ -196,7 +196,7 @@ def one_step_variance(
     return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
 
 
-def choice_variance(q: Float[Array, "*H S A"], policy: Float[Array, "*H S A"]) -> Float[Array, "*H S 1"]:
+def choice_variance(q: Float[Array, "*#H S A"], policy: Float[Array, "*#H S A"]) -> Float[Array, "... S 1"]:
     """Variance of q over the actions of the policy; an illegal action (-inf) has probability zero."""
     safe = jnp.where(policy > 0, q, 0.0)
     centred = safe - (policy * safe).sum(-1, keepdims=True)

@@ -27,7 +27,10 @@ class Unvisited(eqx.Module):
 
     @classmethod
     def of(
-        cls, visits: Float[np.ndarray, "*H S A"], time: Float[np.ndarray, "*H S A"], names: Sequence[Sequence[Hashable]]
+        cls,
+        visits: Float[np.ndarray, "*H S A"],
+        time: Float[np.ndarray, "*steps S A"],
+        names: Sequence[Sequence[Hashable]],
     ) -> "Unvisited":
         """The pairs of `time` without data.
 

@@ -4,21 +4,22 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import as_int, as_real, check_count, check_type, described, is_concrete, require
 
 
 class Discounted(eqx.Module):
     """Expected sum of `discount ** t * reward_t`.
 
-    `discount` lies in [0, 1); it is a leaf of the pytree, so that sweeps can vmap over it.
+    `discount` lies in [0, 1); it is a leaf of the pytree, so that sweeps can vmap over it; a batch
+    of objectives holds an array.
 
     Raises:
         ValueError: `discount` is outside [0, 1) or not finite.
         TypeError: `discount` is no number.
     """
 
-    discount: RealScalar
+    discount: RealLike
 
     def __check_init__(self) -> None:
         expected = "a number from 0 up to, but not including, 1"

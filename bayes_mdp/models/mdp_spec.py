@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.mdp import MDP, StateActionSpace
 from bayes_mdp.mdp.space import check_space
@@ -43,7 +43,7 @@ class MDPSpec(eqx.Module):
             to [*H S A] or to [*H S A O], where they are known.
     """
 
-    transition_probs: Float[AnyArray, "*H S A O"] = eqx.field(converter=partial(_array, "transition_probs"))
+    transition_probs: Real[AnyArray, "..."] = eqx.field(converter=partial(_array, "transition_probs"))
     reward: dist.Distribution | RealLike = eqx.field(converter=partial(_array, "reward"))
 
 

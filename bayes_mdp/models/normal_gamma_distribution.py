@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 from numpyro.distributions.util import promote_shapes, validate_sample
 
-from bayes_mdp.mdp.typing import AnyArray, RealLike
+from bayes_mdp.mdp.typing import AnyArray, BoolScalar, RealLike
 from bayes_mdp.mdp.validation import as_real, check_finite, check_positive, is_concrete
 
 
@@ -20,7 +20,7 @@ class _MeanPrecision(constraints.ParameterFreeConstraint):
 
     event_dim = 1
 
-    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> Bool[AnyArray, "*batch"]:
+    def __call__(self, x: Float[AnyArray, "*batch 2"]) -> BoolScalar | Bool[AnyArray, "*batch"]:
         return (x[..., 0] == x[..., 0]) & (x[..., 1] > 0)
 
     def feasible_like(self, prototype: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:

@@ -29,9 +29,9 @@ def tabulate(law: dist.Distribution, shape: tuple[int, ...]) -> dist.Distributio
         ValueError: a parameter does not broadcast to `shape`.
     """
 
-    def broadcast(leaf: AnyArray, extra: tuple[int, ...], event_dim: int) -> Array:
-        event = jnp.shape(leaf)[jnp.ndim(leaf) - event_dim :]
-        return jnp.broadcast_to(leaf, (*shape, *extra, *event))
+    def broadcast(parameter: AnyArray | float, extra: tuple[int, ...], event_dim: int) -> Array:
+        event = jnp.shape(parameter)[jnp.ndim(parameter) - event_dim :]
+        return jnp.broadcast_to(parameter, (*shape, *extra, *event))
 
     return _map_parameters(law, broadcast, shape)
 
@@ -43,7 +43,7 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
         table: a law from `tabulate`, one index for each of its axes.
     """
     return _map_parameters(
-        table, lambda leaf, extra, event_dim: leaf[index], jnp.broadcast_shapes(*map(jnp.shape, index))
+        table, lambda parameter, extra, event_dim: parameter[index], jnp.broadcast_shapes(*map(jnp.shape, index))
     )
 
 
@@ -82,18 +82,18 @@ _WITH_MEAN = (
 
 def _map_parameters(
     law: dist.Distribution,
-    function: Callable[[AnyArray, tuple[int, ...], int], Array],
+    function: Callable[..., Array],
     batch_shape: tuple[int, ...],
     extra: tuple[int, ...] = (),
 ) -> dist.Distribution:
-    """`law` with batch shape `(*batch_shape, *extra)` and `function(leaf, extra, event_dim)` for each parameter.
+    """`law` with batch shape `(*batch_shape, *extra)` and `function(parameter, extra, event_dim)` for each parameter.
 
     `extra` is the mixture axis of nested components. Flattening sees nested laws, transforms and masks alike.
     """
     law = unwrap(law)
     parameters, static = law.tree_flatten()
 
-    def one(name: str, value: dist.Distribution | AnyArray) -> dist.Distribution | Array:
+    def one(name: str, value: dist.Distribution | AnyArray | float) -> dist.Distribution | Array:
         if isinstance(value, dist.Distribution):
             inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
             return _map_parameters(value, function, batch_shape, extra + inner)

@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.moments import pool_moments
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.mdp.validation import check_probabilities, check_shape, is_concrete, require
 
 ROUNDING = 1e-5
@@ -249,10 +249,10 @@ def _check_moments(counts: Counts, law: type[dist.Distribution] | None, name: st
         require(bad, f"{name}.reward_ss", deviations, "that of rewards that are 0 or 1 (a Bernoulli reward law)")
 
 
-def _times_log(count: AnyArray, prob: AnyArray) -> AnyArray:
+def _times_log(count: RealLike, prob: RealLike) -> AnyArray:
     """count * log(prob), and 0 with gradient 0 where the count is 0."""
-    seen = count > 0
-    return jnp.where(seen, count * jnp.log(jnp.where(seen, prob, 1.0)), 0.0)
+    positive = count > 0
+    return jnp.where(positive, count * jnp.log(jnp.where(positive, prob, 1.0)), 0.0)
 
 
 def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
