@@ -545,27 +545,27 @@ CALLS = [
     ),
     Call(
         "models.check_spec",
-        {"world": spec, "space": space},
-        {"world": [3, None, "spec"], "space": SPACE},
-        {"world": "the prior returned"},
+        {"spec": spec, "space": space},
+        {"spec": [3, None, "spec"], "space": SPACE},
+        {"spec": "the prior returned"},
     ),
-    Call("models.transition_table", {"world": spec, "space": space}, {"world": [3, None, "spec"], "space": SPACE}),
-    Call("models.reward_table", {"world": spec, "space": space}, {"world": [3, None, "spec"], "space": SPACE}),
+    Call("models.transition_table", {"spec": spec, "space": space}, {"spec": [3, None, "spec"], "space": SPACE}),
+    Call("models.reward_table", {"spec": spec, "space": space}, {"spec": [3, None, "spec"], "space": SPACE}),
     Call(
         "models.to_mdp",
-        {"world": spec, "space": space},
-        {"world": [3, None, "spec"], "space": SPACE, "initial": INITIAL},
+        {"spec": spec, "space": space},
+        {"spec": [3, None, "spec"], "space": SPACE, "initial": INITIAL},
     ),
     Call(
         "models.environment",
-        {"world": spec, "space": space, "initial": value([0.5, 0.5])},
+        {"spec": spec, "space": space, "initial": value([0.5, 0.5])},
         {
-            "world": [3, None, "spec"],
+            "spec": [3, None, "spec"],
             "space": SPACE,
             "initial": [*INITIAL, None],
             "name": [3, None],
         },
-        {"world": "the prior returned"},
+        {"spec": "the prior returned"},
     ),
     Call(
         "models.random_environment",
@@ -586,8 +586,8 @@ CALLS = [
     ),
     Call(
         "models.observe",
-        {"world": spec, "space": space, "data": transitions},
-        {"world": [3, None], "space": SPACE, "data": [*DATA, None]},
+        {"spec": spec, "space": space, "data": transitions},
+        {"spec": [3, None], "space": SPACE, "data": [*DATA, None]},
     ),
     Call(
         "models.supported_dirichlet",
@@ -1229,6 +1229,7 @@ EXEMPT = {
     "no arguments": "AverageReward FirstExit agents.Doubling agents.EveryEpisode agents.ExactPlanner envs.loop "
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
+    "a type": "agents.AgentClass",
     "a record that the library fills": "BayesOptimal Training mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
