@@ -30,14 +30,12 @@ CHECKED = ("bayes_mdp",)
 """What is checked."""
 
 FOLDERS = (
-    "tests/decisions/",
-    "tests/envs/",
-    "tests/experiments/comparison/",
+    "tests/envs/logs/",
+    "tests/envs/papers/",
     "tests/experiments/plots/",
     "tests/inference/detection/",
     "tests/mdp/",
     "tests/models/",
-    "tests/planning/",
 )
 """The tests that check it, until the annotations of all hold; where sub-packages are named, every test does."""
 
