@@ -16,8 +16,7 @@ from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.agents.common.replan import When
 from bayes_mdp.calibration import sbc
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.comparison import compare
+from bayes_mdp.experiments import RunOptions, compare, run
 from bayes_mdp.experiments.describe import describe, unidentified
 from bayes_mdp.experiments.resume import Cells, Checkpoints
 from bayes_mdp.experiments.rollout import execute as execution
