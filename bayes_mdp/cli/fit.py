@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bayes_mdp.inference.storage import Storable
     from bayes_mdp.mdp import Log, Objective, StateActionSpace
-    from bayes_mdp.models.joint import Prior
+    from bayes_mdp.models.mdp_spec import Prior
 
 
 def add_fit(commands: Commands) -> None:

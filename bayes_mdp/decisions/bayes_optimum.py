@@ -33,7 +33,7 @@ from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_initial
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed

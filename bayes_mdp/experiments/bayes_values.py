@@ -12,12 +12,12 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import PriorProgram, RunnableAgent, RunOptions, check_agent
+from bayes_mdp.experiments.run_config import RunnableAgent, RunOptions, check_agent
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
-from bayes_mdp.models.mdp_spec import MDPSpec
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.tracing import traced_alone
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def bayes_values(
     agents: Mapping[str, RunnableAgent],
-    prior: PriorProgram,
+    prior: Prior,
     space: StateActionSpace,
     objective: Episodic,
     *,
@@ -138,7 +138,7 @@ def _check_optimum(optimum: object, horizon: int, start: Float[np.ndarray, " S"]
 
 
 @traced_alone
-def outline_of(prior: PriorProgram, space: StateActionSpace, initial: ArrayLike) -> Environment:
+def outline_of(prior: Prior, space: StateActionSpace, initial: ArrayLike) -> Environment:
     """An environment with the sizes of the problem: `run` draws the environments of the seeds itself."""
     from numpyro import handlers
 

@@ -25,12 +25,12 @@ from bayes_mdp.envs import from_gymnasium, read_log
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import PriorProgram
 from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
 from bayes_mdp.mdp.files import new_folder, write_beside
 from bayes_mdp.models import MDPSpec
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning import evaluate
 
 ENV = "FrozenLake-v1"
@@ -63,7 +63,7 @@ def neighbours(space: StateActionSpace) -> MDPSpec:
     return MDPSpec(probs, reward=dist.Bernoulli(reward))
 
 
-PRIORS: dict[str, PriorProgram] = {"flat": flat, "neighbours": neighbours}
+PRIORS: dict[str, Prior] = {"flat": flat, "neighbours": neighbours}
 
 
 def _adjacent_or_end() -> np.ndarray:
@@ -144,7 +144,7 @@ def _log(path: Path, seed: int) -> Log:
     return log
 
 
-def _study(key: PRNGKeyArray, prior: PriorProgram, log: Log, env: Environment) -> Study:
+def _study(key: PRNGKeyArray, prior: Prior, log: Log, env: Environment) -> Study:
     """Infer, and evaluate both policies."""
     posterior = infer(key, prior, log, space=StateActionSpace.from_log(log))
     start = np.asarray(env.mdp.initial, np.float64)

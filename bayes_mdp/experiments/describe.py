@@ -5,7 +5,6 @@ import hashlib
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +15,11 @@ import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
 from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
+from bayes_mdp.mdp.typing import Json
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
 UNIDENTIFIED = "unidentified"
 _SHORT = 16
-
-Json: TypeAlias = PyTree
-"""A JSON value: a tree of dicts and lists of strings, numbers, True, False and None."""
 
 
 def describe(value: object, name: str = "value") -> Json:

@@ -12,14 +12,15 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
 from bayes_mdp.envs.papers.tracks import TRACKS
-from bayes_mdp.experiments.run_config import PriorProgram, RunnableAgent
+from bayes_mdp.experiments.run_config import RunnableAgent
 from bayes_mdp.mdp import Environment, SimulatedEnvironment
 from bayes_mdp.mdp.validation import check_name
+from bayes_mdp.models.mdp_spec import Prior
 
 _COUNTS = ("size", "n_states", "width", "depth", "seed")
 
 
-def find_prior(name: str) -> PriorProgram:
+def find_prior(name: str) -> Prior:
     """A ready prior with its default hyperparameters, or the function of "module:function" (also of this folder).
 
     Raises:

@@ -36,7 +36,7 @@ from bayes_mdp.mdp.validation import (
     check_type,
     described,
 )
-from bayes_mdp.models.mdp_spec import MDPSpec
+from bayes_mdp.models.mdp_spec import Prior
 
 if TYPE_CHECKING:
     import gymnasium
@@ -59,10 +59,7 @@ class RunnableAgent(Agent[P_contra], Protocol[P_contra]):
         ...
 
 
-PriorProgram: TypeAlias = Callable[[StateActionSpace], MDPSpec]
-"""A prior: a NumPyro program."""
-
-PriorLike: TypeAlias = PriorProgram | CanUpdate | None
+PriorLike: TypeAlias = Prior | CanUpdate | None
 """The prior of `run`: a program, a posterior that can `update`, or None for agents with a belief of their own."""
 
 AgentState: TypeAlias = PyTree
@@ -107,7 +104,7 @@ class RunOptions:
     num_checkpoints: int = 100
     progress: bool = True
     snapshot_seconds: float = SNAPSHOT_SECONDS
-    env_prior: "PriorProgram | None" = None  # quoted: checked by `check_case`, with the prior
+    env_prior: "Prior | None" = None  # quoted: checked by `check_case`, with the prior
     method: str | Method = "auto"
     num_particles: int = NUM_PARTICLES
     refit_every: int | None = None

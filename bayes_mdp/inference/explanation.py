@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import prove
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 ROLES = {
     "exact": "every site in closed form",

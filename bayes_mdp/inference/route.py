@@ -30,7 +30,7 @@ from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
 KNOWN_TOLERANCE = 1e-5

@@ -36,6 +36,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
 from bayes_mdp.mdp.files import read_bytes, write_beside
+from bayes_mdp.mdp.typing import Json
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 
@@ -79,8 +80,6 @@ _RECORDS = {
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
-Json: TypeAlias = PyTree
-"""What `json` reads and writes: objects, lists, strings, numbers, None."""
 Storable: TypeAlias = ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | SampledPosterior
 
 

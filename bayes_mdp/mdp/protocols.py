@@ -145,6 +145,15 @@ class CanRefit(Protocol):
 
 
 @runtime_checkable
+class CanThin(Protocol):
+    """A belief by weighted draws whose number can be reduced."""
+
+    def thinned(self, key: PRNGKeyArray, num: int) -> Self:
+        """The same belief by `num` draws of equal weight. Traceable."""
+        ...
+
+
+@runtime_checkable
 class CanSampleBackup(Protocol):
     """Draws a hypothesis layer by layer while it is planned with (independent steps)."""
 

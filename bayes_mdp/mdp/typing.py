@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Array, Bool, Int, Real
+from jaxtyping import Array, Bool, Int, PyTree, Real
 
 AnyArray: TypeAlias = Array | np.ndarray
 """An array of the host or of the device."""
@@ -43,3 +43,6 @@ Index: TypeAlias = tuple[IntScalar | Int[AnyArray, "..."], ...]
 
 Names: TypeAlias = tuple[Hashable, ...]
 """Names of states or of actions, in order."""
+
+Json: TypeAlias = PyTree
+"""A JSON value: a tree of dicts and lists of strings, numbers, True, False and None."""

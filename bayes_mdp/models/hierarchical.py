@@ -19,16 +19,16 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
-from bayes_mdp.models.mdp_spec import MDPSpec, broadcast_to_cells
-from bayes_mdp.models.priors import Program, RewardsOn, dirichlet_normal, dirichlet_normal_gamma
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
+from bayes_mdp.models.priors import RewardsOn, dirichlet_normal, dirichlet_normal_gamma
 
 WIDE, WEIGHT, POSITIVE = dist.Normal(0.0, 5.0), dist.LogNormal(0.0, 1.0), dist.HalfNormal(5.0)
 """Default hyperpriors of a reward, of a concentration, and of a scale."""
 
 
 def unknown_concentration(
-    concentration: dist.Distribution = WEIGHT, *, rewards: Callable[..., Program] = dirichlet_normal_gamma
-) -> Program:
+    concentration: dist.Distribution = WEIGHT, *, rewards: Callable[..., Prior] = dirichlet_normal_gamma
+) -> Prior:
     """Rows ~ Dirichlet(c, ..., c) with one c for all pairs: how deterministic the MDP is, is learnt from all of them.
 
     Sites: `concentration`, c, of each outcome of each row (in transitions); those of `rewards`.
@@ -53,8 +53,8 @@ def sticky(
     stickiness: dist.Distribution = POSITIVE,
     concentration: RealLike = 0.5,
     *,
-    rewards: Callable[..., Program] = dirichlet_normal_gamma,
-) -> Program:
+    rewards: Callable[..., Prior] = dirichlet_normal_gamma,
+) -> Prior:
     """States tend to stay where they are; how much is learnt, from all pairs at once.
 
     Sites: `stickiness`, added to the concentration of the state itself in each of its rows (in transitions); those of
@@ -87,7 +87,7 @@ def shared_rewards(
     *,
     concentration: RealLike = 1.0,
     rewards_on: RewardsOn = "state_action",
-) -> Program:
+) -> Prior:
     """Mean rewards ~ Normal(m, s^2) around a shared mean, observed with shared noise: cells borrow from each other.
 
     Sites (in units of the reward): `reward_loc`, m; `reward_scale`, s; `noise_scale`, the standard deviation of a
@@ -122,7 +122,7 @@ def clustered_states(
     pseudo_count: RealLike = 1.0,
     reward_concentration: RealLike = 2.0,
     rate: RealLike = 1.0,
-) -> Program:
+) -> Prior:
     """Every state is of one of a few unknown kinds; its rows are as deterministic, its rewards as high as its kind's.
 
     In a state of kind k rows are Dirichlet(c_k, ..., c_k), and (mean, precision) of a reward is
@@ -165,8 +165,8 @@ def feature_dynamics(
     strength: dist.Distribution = WEIGHT,
     scale: RealLike = 1.0,
     *,
-    rewards: Callable[..., Program] = dirichlet_normal_gamma,
-) -> Program:
+    rewards: Callable[..., Prior] = dirichlet_normal_gamma,
+) -> Prior:
     """Rows ~ Dirichlet(strength softmax_o(features . coefficients)): a logistic regression that each row may leave.
 
     The coefficients are those of all pairs. Features that differ between outcomes only, such as the distance between
@@ -212,7 +212,7 @@ def robust_rewards(
     concentration: RealLike = 1.0,
     loc: RealLike = 0.0,
     scale: RealLike = 1.0,
-) -> Program:
+) -> Prior:
     """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
 
     Rewards are StudentT(1 + excess_df, mean, noise_scale), so that the mean exists; the default hyperprior is that of

@@ -14,7 +14,7 @@ from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_tran
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import described, is_concrete, require
-from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import (
     CategoricalCounts,
@@ -25,9 +25,6 @@ from bayes_mdp.models.sufficient_statistics import (
     has_statistics,
 )
 from bayes_mdp.models.tracing import traced_alone
-
-Prior = Callable[[StateActionSpace], MDPSpec]
-"""A prior program."""
 
 Data = Counts | Statistics | Transitions | Log
 

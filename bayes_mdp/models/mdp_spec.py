@@ -1,7 +1,8 @@
 """`MDPSpec`: what a prior program returns, its contract, and what follows from it."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -45,6 +46,10 @@ class MDPSpec(eqx.Module):
 
     transition_probs: Real[AnyArray, "..."] = eqx.field(converter=partial(_array, "transition_probs"))
     reward: dist.Distribution | RealLike = eqx.field(converter=partial(_array, "reward"))
+
+
+Prior: TypeAlias = Callable[[StateActionSpace], MDPSpec]
+"""A prior: a NumPyro program of the space."""
 
 
 class RewardTable(eqx.Module):

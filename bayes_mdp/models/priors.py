@@ -5,7 +5,6 @@ hyperparameter is a number or an array that broadcasts to the cells of the rewar
 `rewards_on="outcome"`.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpyro
@@ -15,11 +14,10 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 from bayes_mdp.models.dirichlet_prior import OUTCOME_DIM, supported_dirichlet
-from bayes_mdp.models.mdp_spec import MDPSpec, broadcast_to_cells
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
 
 RewardsOn = Literal["state_action", "outcome"]
-Program = Callable[[StateActionSpace], MDPSpec]
 
 
 def dirichlet_normal_gamma(
@@ -30,7 +28,7 @@ def dirichlet_normal_gamma(
     rate: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
-) -> Program:
+) -> Prior:
     """Normal rewards of unknown mean and variance: (mean, precision) ~ NormalGamma(loc, pseudo_count, ...).
 
     Site `reward`: [..., 2], mean and precision.
@@ -70,7 +68,7 @@ def dirichlet_normal(
     noise_scale: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
-) -> Program:
+) -> Prior:
     """Normal rewards of unknown mean ~ Normal(loc, scale^2) and known standard deviation `noise_scale`.
 
     Site `reward`: the mean.
@@ -103,7 +101,7 @@ def dirichlet_bernoulli(
     concentration0: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
-) -> Program:
+) -> Prior:
     """Rewards 1 with unknown probability ~ Beta(concentration1, concentration0), else 0.
 
     Site `reward`: the probability.
@@ -134,7 +132,7 @@ def dirichlet_poisson(
     rate: RealLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
-) -> Program:
+) -> Prior:
     """Rewards 0, 1, 2, ... of unknown Poisson rate ~ Gamma(reward_concentration, rate).
 
     Site `reward`: the rate.
@@ -160,7 +158,7 @@ def dirichlet_poisson(
     return program
 
 
-def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Program:
+def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Prior:
     """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
 
     Args:

@@ -10,8 +10,8 @@ from bayes_mdp.models.hierarchical import (
     sticky,
     unknown_concentration,
 )
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.priors import (
-    Program,
     dirichlet_bernoulli,
     dirichlet_normal,
     dirichlet_normal_gamma,
@@ -19,7 +19,7 @@ from bayes_mdp.models.priors import (
     known_rewards,
 )
 
-PRIORS: dict[str, Callable[..., Program]] = {
+PRIORS: dict[str, Callable[..., Prior]] = {
     "dirichlet_normal_gamma": dirichlet_normal_gamma,
     "dirichlet_normal": dirichlet_normal,
     "dirichlet_bernoulli": dirichlet_bernoulli,

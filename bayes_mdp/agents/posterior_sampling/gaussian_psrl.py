@@ -3,13 +3,12 @@
 The agent of that name in TabulaRL, the public code of Osband. Unlike RLSVI it adds noise to the model, not to values.
 """
 
-from typing import Protocol, runtime_checkable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.agents.common.assumptions import RowPosterior
 from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
@@ -21,11 +20,6 @@ from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_not_negative
 
 Pairs = Float[Array, "*H S A"]
-
-
-@runtime_checkable
-class VarianceBelief(CanMean, HasVariances, Protocol):
-    """A posterior with a mean MDP and its variances in closed form."""
 
 
 def perturbed_values(model: MeanModel, reward_noise: Pairs, transition_noise: Pairs) -> Float[Array, "H S A"]:
@@ -98,7 +92,7 @@ class GaussianPSRL(eqx.Module):
         del key
         episode_length(problem, "GaussianPSRL")
 
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: VarianceBelief) -> tuple[Greedy, None]:
+    def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: RowPosterior) -> tuple[Greedy, None]:
         """Greedy for a new draw of the noise.
 
         Raises:

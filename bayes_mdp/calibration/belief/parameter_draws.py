@@ -174,7 +174,8 @@ def choose(
     """
     log_weights = np.asarray(posterior.log_weights, np.float64)
     chains = chains_of(posterior)
-    if chains is not None and _are_the_chains(chains, sites, log_weights):
+    equal = np.ptp(log_weights) <= 1e-6
+    if chains is not None and equal and chains.are_those_of(sites, len(log_weights)):
         per_chain = min(chains.num_samples, max(1, num_draws // chains.num_chains))
         kept = np.arange(per_chain) * chains.num_samples // per_chain
         index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + kept).ravel()
@@ -191,13 +192,6 @@ def choose(
         "weights_ess": float(1 / (weights**2).sum()),
     }
     return index, Run(_picked(sites, index), attributes=attributes)
-
-
-def _are_the_chains(chains: Chains, sites: Mapping[str, AnyArray], log_weights: np.ndarray) -> bool:
-    """Whether the components are the draws of the chains, in their order, and equally likely."""
-    if chains.num_chains * chains.num_samples != len(log_weights) or np.ptp(log_weights) > 1e-6:
-        return False
-    return all(np.array_equal(np.ravel(chains.draws[name]), np.ravel(values)) for name, values in sites.items())
 
 
 def _stats(chains: Chains) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, described
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 FittedPosterior = ConjugatePosterior | Mixture | CollapsedPosterior | SampledPosterior
 

@@ -31,8 +31,7 @@ from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.models.joint import Prior
-from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, reward_table, transition_table
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
 
 Terms = dict[str, Float[np.ndarray, " N"]]

@@ -12,24 +12,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
-from bayes_mdp.models.joint import Prior
-from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, reward_table, transition_table
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
-
-
-@runtime_checkable
-class CanThin(Protocol):
-    """A posterior by weighted draws that can be resampled to equal weights."""
-
-    def thinned(self, key: PRNGKeyArray, num: int) -> CollapsedPosterior | SampledPosterior:
-        """The same posterior by `num` draws of equal weight."""
-        ...
 
 
 @runtime_checkable

@@ -28,7 +28,7 @@ from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 PER_PAIR = 10
 

@@ -29,7 +29,7 @@ from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 CHUNK = 64
 MAX_NUMBERS = 2**25

@@ -12,13 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.belief.transition_law import CanThin, HasSites, Law, law_of_sites, law_of_spec, sample_law
+from bayes_mdp.calibration.belief.transition_law import HasSites, Law, law_of_sites, law_of_spec, sample_law
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.mdp import MDP, Environment, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.mdp.typing import IntScalar
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.to_environment import environment
 from bayes_mdp.planning import policy_probs
 

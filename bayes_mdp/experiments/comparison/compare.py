@@ -15,14 +15,14 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.agents import AGENTS, Learner
-from bayes_mdp.experiments.comparison.compare_problems import NOISE, PROBLEMS, PriorLike, Task
+from bayes_mdp.experiments.comparison.compare_problems import NOISE, PROBLEMS, Task
 from bayes_mdp.experiments.comparison.leaderboard import leaderboard
 from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_agent
+from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent
 from bayes_mdp.mdp import (
     MDP,
     Agent,

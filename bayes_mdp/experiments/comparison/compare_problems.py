@@ -8,19 +8,15 @@ therefore not those of the papers that the environments come from.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
-from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, Posterior, SparseMDP
+from bayes_mdp.experiments.run_config import PriorLike
+from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count
-from bayes_mdp.models.joint import Prior
-
-PriorLike: TypeAlias = Prior | Posterior | None
-"""A prior program, a posterior, or None for agents that need neither."""
 
 NOISE = 0.1
 N_STATES, HORIZON, NUM_EPISODES = 8, 10, 500

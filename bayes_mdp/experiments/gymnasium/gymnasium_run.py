@@ -28,11 +28,11 @@ from bayes_mdp.experiments.results import to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import Outcome, join, rows_so_far, units
 from bayes_mdp.experiments.rollout.regret import optimal_rate
-from bayes_mdp.experiments.rollout.run_beliefs import COSTS, CanThin, Refits, initial_belief, listed, thins
+from bayes_mdp.experiments.rollout.run_beliefs import COSTS, Refits, initial_belief, listed, thins
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
-from bayes_mdp.mdp import AverageReward, Environment, NormalReward, StateActionSpace
+from bayes_mdp.mdp import AverageReward, CanThin, Environment, NormalReward, StateActionSpace
 from bayes_mdp.random import plain_key
 
 if TYPE_CHECKING:

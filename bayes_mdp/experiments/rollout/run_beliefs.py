@@ -21,7 +21,7 @@ from bayes_mdp.agents import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, changing
 from bayes_mdp.experiments.run_config import BeliefTree, PriorLike, RunnableAgent
 from bayes_mdp.inference.draws.methods import Method
-from bayes_mdp.mdp import CanUpdate, StateActionSpace, Transitions
+from bayes_mdp.mdp import CanThin, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray
@@ -41,15 +41,6 @@ class CanList(Protocol):
 
     def listed(self, successor: Int[AnyArray, "*H S A K"]) -> "CanList":
         """The same belief, for data with no outcomes but `successor` [*H S A K]."""
-        ...
-
-
-@runtime_checkable
-class CanThin(Protocol):
-    """A belief by weighted draws whose number can be reduced."""
-
-    def thinned(self, key: PRNGKeyArray, num: int) -> "CanThin":
-        """`num` of the draws, of equal weight. Traceable."""
         ...
 
 

@@ -24,7 +24,7 @@ from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
-from bayes_mdp.inference.draws.chains import Chains, run_chains
+from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
@@ -134,7 +134,7 @@ class CollapsedPosterior(MixturePosterior):
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         chains = self.mcmc
-        drawn = "draws" if chains is None else f"{chains.num_chains} chains of {chains.num_samples} draws"
+        drawn = "draws" if chains is None else chains.described()
         size = float(self.effective_sample_size())
         return {
             "method": f"collapsed (hyperparameters by {drawn}, the rest in closed form)",
@@ -143,8 +143,7 @@ class CollapsedPosterior(MixturePosterior):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the hyperparameters."""
-        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
-        return LatentSites(self.hyperparameters, self.weights, True, ess, r_hat)
+        return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of observed transitions from every pair."""

@@ -25,8 +25,8 @@ from numpyro import handlers
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models.isolate import Isolated, isolated
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Prior
-from bayes_mdp.models.mdp_spec import RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone

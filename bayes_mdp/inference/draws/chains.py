@@ -18,6 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.summary import LatentSites
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
 
@@ -78,6 +79,10 @@ class Chains(eqx.Module):
         if self.num_chains * self.num_samples != number:
             return False
         return all(np.array_equal(np.ravel(self.draws[name]), np.ravel(x)) for name, x in sites.items())
+
+    def described(self) -> str:
+        """How many there are, in words."""
+        return f"{self.num_chains} chains of {self.num_samples} draws"
 
     def r_hat(self) -> dict[str, Float[np.ndarray, "..."]]:
         """Split r-hat of every element of every site; nan where it does not vary, or with under 4 draws.
@@ -155,6 +160,12 @@ class HasChains(Protocol):
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each."""
         ...
+
+
+def sampled_sites(draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None) -> LatentSites:
+    """Weighted draws of latent sites for a summary, with the diagnostics of the chains behind them."""
+    ess, r_hat = ({}, {}) if chains is None else (chains.ess(), chains.r_hat())
+    return LatentSites(draws, weights, True, ess, r_hat)
 
 
 @traced_alone

@@ -18,7 +18,7 @@ from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 
 
 class Mixture(MixturePosterior):

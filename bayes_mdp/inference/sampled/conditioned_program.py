@@ -14,8 +14,8 @@ from numpyro.distributions import constraints
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray, Index
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, Prior, observe
-from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_table, transition_table
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, check_spec, reward_table, transition_table
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, Statistics, log_base_measure
 
 

@@ -15,7 +15,7 @@ from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, afte
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.isolate import isolated
-from bayes_mdp.models.joint import Prior
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, Seen, outcome_counts, see, with_capacity
@@ -308,9 +308,7 @@ class SampledPosterior(WeightedSamples):
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         chains = self.mcmc
         approximate = ", an approximation" if self.method in ("svi", "laplace") else ""
-        drawn = f"{self.num_draws} draws{approximate}"
-        if chains is not None:
-            drawn = f"{chains.num_chains} chains of {chains.num_samples} draws"
+        drawn = f"{self.num_draws} draws{approximate}" if chains is None else chains.described()
         size = float(self.effective_sample_size())
         return {
             "method": f"{self.method} ({drawn})",
@@ -319,8 +317,7 @@ class SampledPosterior(WeightedSamples):
 
     def latent_sites(self) -> LatentSites:
         """The weighted draws of all latent sites."""
-        ess, r_hat = ({}, {}) if self.mcmc is None else (self.mcmc.ess(), self.mcmc.r_hat())
-        return LatentSites(self.sites, self.weights, True, ess, r_hat)
+        return sampled_sites(self.sites, self.weights, self.mcmc)
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
