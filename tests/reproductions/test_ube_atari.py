@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from bayes_mdp.experiments.training.presets import ATARI_AGENTS, atari_agent
 from reproductions.__main__ import main
 from reproductions.reproduce import reproduce
 from reproductions.ube import atari_games
+from reproductions.ube.atari_agents import ATARI_AGENTS, atari_agent
 from reproductions.ube.atari_reference_scores import GAMES, human_normalised
 
 TABLE = Path(__file__).parents[3] / "shared" / "paper_tables.csv"

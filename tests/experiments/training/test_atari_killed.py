@@ -17,7 +17,7 @@ STEPS = 5_000
 COMMAND = (
     "import sys, bayes_mdp as bm\n"
     "from bayes_mdp.experiments.training.atari import atari\n"
-    "from bayes_mdp.experiments.training.presets import atari_agent\n"
+    "from reproductions.ube.atari_agents import atari_agent\n"
     "agent = atari_agent('ube_n_step', learning_starts=1000)\n"
     "options = bm.TrainOptions(replay_size=4000, chunk=50, checkpoint_seconds=float(sys.argv[3]), progress=False)\n"
     f"bm.train(agent, atari(sys.argv[1], 1), num_steps={STEPS}, path=sys.argv[2], options=options)\n"
