@@ -36,7 +36,7 @@ def under(parents, concentration, discrete=()):
     values = (np.asarray(concentration, np.float64).reshape(-1, 1), *(np.ones((CHAINS * SAMPLES, 1)) for _ in range(2)))
     nothing: Any = np.zeros(CHAINS * SAMPLES)
     mcmc = Chains(dict(parents), discrete=discrete)
-    return replace(collapsed(), values=values, hyper=flat, log_weights=nothing, mcmc=mcmc)
+    return replace(collapsed(), values=values, hyperparameters=flat, log_weights=nothing, mcmc=mcmc)
 
 
 def labels(*probs):
