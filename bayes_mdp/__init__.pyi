@@ -39,7 +39,7 @@ from .experiments import plot_posterior as plot_posterior
 from .experiments import plot_regret as plot_regret
 from .experiments import plot_trajectory as plot_trajectory
 from .experiments import plot_values as plot_values
-from .experiments import run as run
+from .experiments.run import run as run
 from .experiments.training import Evaluation as Evaluation
 from .experiments.training import Training as Training
 from .experiments.training import TrainOptions as TrainOptions
@@ -68,7 +68,7 @@ from .mdp import SparseMDP as SparseMDP
 from .mdp import StateActionSpace as StateActionSpace
 from .mdp import Transitions as Transitions
 from .mdp import unroll as unroll
-from .planning import evaluate as evaluate
-from .planning import solve as solve
+from .planning.solve import evaluate as evaluate
+from .planning.solve import solve as solve
 
 __version__: str

@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from bayes_mdp.cli.options import Commands, add_command, count, save_figure, seed
 
+Listed = TypeVar("Listed", bound=tuple[str, ...] | None)
 TEXT = "a leaderboard: agents on small problems, interquartile means with intervals, ranks, a figure"
 
 
@@ -51,7 +53,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 _SECONDS = 15
 
 
-def _names(given: str | None, every: tuple[str, ...] | None, default: tuple[str, ...] | None) -> Sequence[str] | None:
+def _names(given: str | None, every: Listed, default: Listed) -> Sequence[str] | Listed:
     """The names that were given, all of them for "all", or the default; None: all."""
     if given is None:
         return default

@@ -22,7 +22,7 @@ from bayes_mdp.cli.options import (
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from bayes_mdp.inference.storage import Storable
+    from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
     from bayes_mdp.mdp import Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
 
@@ -73,7 +73,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     return _check(key, prior, space, log, objective, method) if arguments.check else 0
 
 
-def _keep(arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "Storable", log: "Log") -> None:
+def _keep(arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log") -> None:
     import bayes_mdp as bm
 
     if arguments.save:

@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
 
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 Environments: TypeAlias = "tuple[ObservedEnvironment | HostEnv, HostEnv | None]"
 """The one to train in; on the host, the one to evaluate in."""
 
-Note: TypeAlias = dict[str, "str | int | list[str]"]
-"""The arguments of a training from which `evaluate` makes agent and environment again."""
+
+class Note(TypedDict):
+    """The arguments of a training from which `evaluate` makes agent and environment again."""
+
+    agent: str
+    set: list[str]
+    env: str
+    envs: int
+
 
 _COMMAND = "command.json"
 _NOTED = ("agent", "set", "env", "envs")
@@ -146,7 +153,7 @@ def _noted(folder: Path) -> Note:
     missing = next((name for name in _NOTED if name not in named), None)
     if missing is not None:
         raise ValueError(f"{folder / _COMMAND} has no {missing!r}, expected {expected}")
-    return named
+    return Note(agent=named["agent"], set=named["set"], env=named["env"], envs=named["envs"])
 
 
 def _same_environments(arguments: argparse.Namespace, named: Note) -> Environments:

@@ -343,7 +343,7 @@ def _quantiles(values: Float[np.ndarray, "K ..."], weights: np.ndarray) -> list[
     reach = np.cumsum(weights[order], axis=0)
     ranked = np.take_along_axis(values, order, 0)
     first = [np.argmax(reach >= min(p, 1.0) * reach[-1:], axis=0) for p in INTERVAL]
-    return [np.take_along_axis(ranked, i[None], 0)[0] for i in first]
+    return [np.asarray(np.take_along_axis(ranked, i[None], 0)[0]) for i in first]
 
 
 def _worst(frame: "pd.DataFrame") -> list[str]:

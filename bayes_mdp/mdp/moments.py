@@ -6,16 +6,17 @@ Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample var
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Float
 
 from bayes_mdp.mdp.typing import AnyArray
 
 Cells = Float[AnyArray, "*cells"]
 Moments = tuple[Cells, Cells, Cells]
-Groups = Float[Array, "*groups"]
+Groups = Float[AnyArray, "*groups"]
 
 
-def merge_moments(one: Moments, other: Moments) -> Moments:
+def merge_moments(one: Moments, other: Moments) -> tuple[Cells | np.floating, Cells, Cells]:
     """The moments of both samples together, cell by cell; a mean without count must be finite."""
     (count, mean, ss), (more, their_mean, their_ss) = one, other
     # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
@@ -26,7 +27,7 @@ def merge_moments(one: Moments, other: Moments) -> Moments:
 
 
 def pool_moments(
-    moments: Moments, add: Callable[[AnyArray], Array], expand: Callable[[AnyArray], AnyArray]
+    moments: Moments, add: Callable[[AnyArray], AnyArray], expand: Callable[[AnyArray], AnyArray]
 ) -> tuple[Groups, Groups, Groups]:
     """The moments of groups of samples.
 

@@ -121,14 +121,14 @@ def check_width(name: str, array: AnyArray) -> None:
             require(np.isfinite(array) & (np.abs(array) > largest), name, array, f"a number of at most {largest:.3g}")
 
 
-def as_mask(name: str, values: object) -> AnyArray | np.bool_:
+def as_mask(name: str, values: object) -> AnyArray:
     """A field of booleans: True and False, or exactly 1 and 0; a tracer stays as it is.
 
     Raises:
         TypeError, ValueError: anything else.
     """
     if isinstance(values, (jax.Array, np.ndarray, np.bool_)) and values.dtype == bool:
-        return values
+        return np.asarray(values) if isinstance(values, np.bool_) else values
     if not is_concrete(values):
         return jnp.asarray(values)
     array = np.asarray(values) if isinstance(values, bool) else as_real(name, values, "True or False")

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.typing import AnyArray, RealLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
 from bayes_mdp.models.mdp_spec import broadcast_to_cells
 
@@ -16,7 +16,7 @@ OUTCOME_DIM = "next_state"
 
 
 def supported_dirichlet(
-    concentration: RealLike, space: StateActionSpace, name: str = "transition"
+    concentration: ArrayLike, space: StateActionSpace, name: str = "transition"
 ) -> Float[Array, "*H S A O"]:
     """Rows P(. | (step,) s, a) ~ Dirichlet, independent, zero outside the known support. To be called in a program.
 

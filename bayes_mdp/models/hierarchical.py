@@ -6,6 +6,7 @@ zeros of a concentration. Concentrations count transitions: one of 3 weighs as m
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import RealLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_finite, check_positive, described
 from bayes_mdp.models.dirichlet_prior import supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
@@ -51,7 +52,7 @@ def unknown_concentration(
 
 def sticky(
     stickiness: dist.Distribution = POSITIVE,
-    concentration: RealLike = 0.5,
+    concentration: ArrayLike = 0.5,
     *,
     rewards: Callable[..., Prior] = dirichlet_normal_gamma,
 ) -> Prior:
@@ -85,7 +86,7 @@ def shared_rewards(
     scale: dist.Distribution = POSITIVE,
     noise_scale: dist.Distribution = POSITIVE,
     *,
-    concentration: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
     rewards_on: RewardsOn = "state_action",
 ) -> Prior:
     """Mean rewards ~ Normal(m, s^2) around a shared mean, observed with shared noise: cells borrow from each other.
@@ -119,9 +120,9 @@ def clustered_states(
     num_clusters: int = 2,
     concentration: dist.Distribution = WEIGHT,
     loc: dist.Distribution = WIDE,
-    pseudo_count: RealLike = 1.0,
-    reward_concentration: RealLike = 2.0,
-    rate: RealLike = 1.0,
+    pseudo_count: ArrayLike = 1.0,
+    reward_concentration: ArrayLike = 2.0,
+    rate: ArrayLike = 1.0,
 ) -> Prior:
     """Every state is of one of a few unknown kinds; its rows are as deterministic, its rewards as high as its kind's.
 
@@ -144,8 +145,10 @@ def clustered_states(
     check_count("num_clusters", num_clusters)
     _check_hyper_prior("concentration", concentration)
     _check_hyper_prior("loc", loc, positive=False)
-    given = {"pseudo_count": pseudo_count, "reward_concentration": reward_concentration, "rate": rate}
-    dirichlet_normal_gamma(**given)
+    rewards = partial(
+        dirichlet_normal_gamma, pseudo_count=pseudo_count, reward_concentration=reward_concentration, rate=rate
+    )
+    rewards()
     named = {"event_dims": ["cluster_number"]}
 
     def program(space: StateActionSpace) -> MDPSpec:
@@ -155,15 +158,15 @@ def clustered_states(
         )
         with space.plates("state"):
             cluster = numpyro.sample("cluster", dist.CategoricalProbs(jnp.full(num_clusters, 1.0 / num_clusters)))
-        return dirichlet_normal_gamma(weights[cluster][..., None], means[cluster], **given)(space)
+        return rewards(weights[cluster][..., None], means[cluster])(space)
 
     return program
 
 
 def feature_dynamics(
-    features: RealLike,
+    features: ArrayLike,
     strength: dist.Distribution = WEIGHT,
-    scale: RealLike = 1.0,
+    scale: ArrayLike = 1.0,
     *,
     rewards: Callable[..., Prior] = dirichlet_normal_gamma,
 ) -> Prior:
@@ -209,9 +212,9 @@ def feature_dynamics(
 def robust_rewards(
     noise_scale: dist.Distribution = POSITIVE,
     excess_df: dist.Distribution = dist.Gamma(2.0, 0.1),
-    concentration: RealLike = 1.0,
-    loc: RealLike = 0.0,
-    scale: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
 ) -> Prior:
     """Student-t rewards: outliers do not move the means. Not conjugate; `infer` samples it.
 
@@ -243,12 +246,12 @@ def robust_rewards(
     return program
 
 
-def _own(values: RealLike) -> np.ndarray:
+def _own(values: ArrayLike) -> np.ndarray:
     """A numpy array in JAX's current float, so that one of 64 bits never meets a 32-bit trace, which would keep it."""
     return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
 
 
-def _softmax(logits: Float[Array, "*H S A O"], space: StateActionSpace) -> Float[Array, "*H S A O"]:
+def _softmax(logits: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Float[Array, "*H S A O"]:
     """Over the possible outcomes, positive for each; over all for an illegal pair that has none."""
     support = np.True_ if space.support is None else space.support | ~space.support.any(-1, keepdims=True)
     probs = jax.nn.softmax(jnp.where(support, logits, -jnp.inf), axis=-1)

@@ -10,7 +10,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import jax
 import numpy as np
@@ -22,6 +22,12 @@ _LIBRARIES = frozenset(
 )
 """Packages whose globals hold no array of the user."""
 _HELD = (dict, list, tuple, set, frozenset)
+
+
+class _Wrapper(Protocol):
+    """Another callable around a function."""
+
+    __wrapped__: Callable[..., object]
 
 
 class Isolated:
@@ -110,7 +116,7 @@ def _cells(function: types.FunctionType) -> Iterator[object]:
             continue
 
 
-def _is_wrapper(item: object) -> bool:
+def _is_wrapper(item: object) -> TypeGuard[_Wrapper]:
     """`jax.jit` and `functools.lru_cache` of a function: the copy goes without, it means the same."""
     return type(item).__name__ in ("PjitFunction", "_lru_cache_wrapper") and hasattr(item, "__wrapped__")
 

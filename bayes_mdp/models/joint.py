@@ -128,7 +128,7 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
         rewards = reward_table(spec, space)
         with numpyro.plate("row", jnp.shape(state)[0]):
             rows = transition_table(spec, space)[cell]
-            outcome = numpyro.sample(OBSERVED_NEXT_STATE, dist.CategoricalProbs(rows))
+            outcome = jnp.asarray(numpyro.sample(OBSERVED_NEXT_STATE, dist.CategoricalProbs(rows)))
             law: Any = rewards.at(cell, outcome)
             if rewards.law is None:
                 numpyro.deterministic(OBSERVED_REWARD, law)
@@ -147,7 +147,7 @@ def _prepare(
     if isinstance(data, Log):
         data = data.transitions
     if isinstance(data, Transitions):
-        if kind is None or has_statistics(kind):
+        if law is None or has_statistics(law):
             return Statistics.of(data, space, kind, by_outcome)
         check_transitions(data, space)
         check_rewards(kind, data)
@@ -191,10 +191,12 @@ def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Tr
     """One observed reward per transition, for laws without sufficient statistics."""
     transitions = jax.tree.map(jnp.atleast_1d, transitions)
     law = rewards.at(transitions.cell(space), transitions.outcome(space.n_states))
+    assert isinstance(law, dist.Distribution) and law.support is not None  # known rewards are not observed
     reward = jnp.asarray(transitions.reward, dtype=int if law.is_discrete else float)  # some laws index by the value
     if transitions.reward_observed is not None:
         # a missing reward is replaced by a possible one: a masked nan would still poison the gradient
-        reward = jnp.where(transitions.reward_observed, reward, law.support.feasible_like(reward))
-        law = law.mask(transitions.reward_observed)
+        observed = jnp.asarray(transitions.reward_observed)
+        reward = jnp.where(observed, reward, law.support.feasible_like(reward))
+        law = law.mask(observed)
     with numpyro.plate("row", reward.shape[0]):
         numpyro.sample(OBSERVED_REWARD, law, obs=reward)

@@ -69,17 +69,22 @@ class RewardTable(eqx.Module):
     @property
     def mean(self) -> Float[Array, "*cells"]:
         """Expected reward of every cell; nan where the law has none (see `check_mean`)."""
-        return self.known if self.law is None else law_mean(self.law)
+        return law_mean(self.law) if self.law is not None else self._known
 
     def at(self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"]) -> dist.Distribution | Float[Array, "..."]:
         """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
         index = (*cell, outcome) if self.by_outcome else cell
-        return self.known[index] if self.law is None else law_at(self.law, index)
+        return law_at(self.law, index) if self.law is not None else self._known[index]
+
+    @property
+    def _known(self) -> Float[Array, "*cells"]:
+        assert self.known is not None  # there is no law
+        return self.known
 
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
         law = self.at(cell, outcome)
-        return law if self.law is None else jnp.asarray(law.sample(key), dtype=float)
+        return jnp.asarray(law.sample(key), dtype=float) if isinstance(law, dist.Distribution) else law
 
 
 def check_spec(spec: object, space: StateActionSpace) -> None:
@@ -187,7 +192,7 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
 
 
 def broadcast_to_cells(
-    name: str, values: RealLike, space: StateActionSpace, by_outcome: bool
+    name: str, values: ArrayLike, space: StateActionSpace, by_outcome: bool
 ) -> Float[AnyArray, "..."]:
     """`values` in every cell: Float[*H S A], or [*H S A O]. A numpy array where they are concrete, in a trace too.
 

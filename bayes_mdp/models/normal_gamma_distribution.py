@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 from numpyro.distributions.util import promote_shapes, validate_sample
 
-from bayes_mdp.mdp.typing import AnyArray, BoolScalar, RealLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, BoolScalar, RealLike
 from bayes_mdp.mdp.validation import as_real, check_finite, check_positive, is_concrete
 
 
@@ -148,17 +148,19 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([jnp.broadcast_to(x, self.batch_shape) for x in (first, second)], axis=-1)
 
 
-def normal(mean_precision: Float[AnyArray, "*batch 2"]) -> dist.Normal:
+def normal(mean_precision: ArrayLike) -> dist.Normal:
     """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`.
 
     Raises:
         ValueError, TypeError: a last axis of another length, numbers out of their range (concrete values only).
     """
-    if is_concrete(mean_precision):
-        mean_precision = jnp.asarray(as_real("mean_precision", mean_precision, "a mean and a precision"))
-    if jnp.shape(mean_precision)[-1:] != (2,):
-        raise ValueError(f"mean_precision has shape {jnp.shape(mean_precision)}, expected [..., 2]")
-    if is_concrete(mean_precision):
-        check_finite("mean_precision", mean_precision)
-        check_positive("mean_precision[..., 1]", mean_precision[..., 1])
-    return dist.Normal(mean_precision[..., 0], mean_precision[..., 1] ** -0.5)
+    concrete = is_concrete(mean_precision)
+    values = jnp.asarray(
+        as_real("mean_precision", mean_precision, "a mean and a precision") if concrete else mean_precision
+    )
+    if values.shape[-1:] != (2,):
+        raise ValueError(f"mean_precision has shape {values.shape}, expected [..., 2]")
+    if concrete:
+        check_finite("mean_precision", values)
+        check_positive("mean_precision[..., 1]", values[..., 1])
+    return dist.Normal(values[..., 0], values[..., 1] ** -0.5)

@@ -9,9 +9,10 @@ from typing import Literal
 
 import numpyro
 import numpyro.distributions as dist
+from jax.typing import ArrayLike as SiteValue
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, RealLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_finite, check_name, check_not_negative, check_positive, is_concrete
 from bayes_mdp.models.dirichlet_prior import OUTCOME_DIM, supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
@@ -21,11 +22,11 @@ RewardsOn = Literal["state_action", "outcome"]
 
 
 def dirichlet_normal_gamma(
-    concentration: RealLike = 1.0,
-    loc: RealLike = 0.0,
-    pseudo_count: RealLike = 1.0,
-    reward_concentration: RealLike = 2.0,
-    rate: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
+    loc: ArrayLike = 0.0,
+    pseudo_count: ArrayLike = 1.0,
+    reward_concentration: ArrayLike = 2.0,
+    rate: ArrayLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Prior:
@@ -62,10 +63,10 @@ def dirichlet_normal_gamma(
 
 
 def dirichlet_normal(
-    concentration: RealLike = 1.0,
-    loc: RealLike = 0.0,
-    scale: RealLike = 1.0,
-    noise_scale: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
+    noise_scale: ArrayLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Prior:
@@ -96,9 +97,9 @@ def dirichlet_normal(
 
 
 def dirichlet_bernoulli(
-    concentration: RealLike = 1.0,
-    concentration1: RealLike = 1.0,
-    concentration0: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
+    concentration1: ArrayLike = 1.0,
+    concentration0: ArrayLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Prior:
@@ -127,9 +128,9 @@ def dirichlet_bernoulli(
 
 
 def dirichlet_poisson(
-    concentration: RealLike = 1.0,
-    reward_concentration: RealLike = 1.0,
-    rate: RealLike = 1.0,
+    concentration: ArrayLike = 1.0,
+    reward_concentration: ArrayLike = 1.0,
+    rate: ArrayLike = 1.0,
     *,
     rewards_on: RewardsOn = "state_action",
 ) -> Prior:
@@ -158,7 +159,7 @@ def dirichlet_poisson(
     return program
 
 
-def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Prior:
+def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     """Known mean rewards, unknown rows. Observed rewards then carry no information, and are not looked at.
 
     Args:
@@ -178,7 +179,7 @@ def known_rewards(reward: RealLike, concentration: RealLike = 1.0) -> Prior:
     return program
 
 
-def _check_rows(concentration: RealLike, rewards_on: str) -> None:
+def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:
     check_name("rewards_on", rewards_on, ("state_action", "outcome"))
     if isinstance(concentration, StateActionSpace):
         raise TypeError(
@@ -187,13 +188,13 @@ def _check_rows(concentration: RealLike, rewards_on: str) -> None:
     check_not_negative("concentration", concentration)
 
 
-def _check_hyperparameters(hyperparameters: dict[str, RealLike]) -> None:
+def _check_hyperparameters(hyperparameters: dict[str, ArrayLike]) -> None:
     for name, value in hyperparameters.items():
         if is_concrete(value):
             (check_finite if name == "loc" else check_positive)(name, value)
 
 
-def _cells(hyperparameters: dict[str, RealLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:
+def _cells(hyperparameters: dict[str, ArrayLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:
     return [broadcast_to_cells(name, value, space, rewards_on == "outcome") for name, value in hyperparameters.items()]
 
 
@@ -201,7 +202,7 @@ def _law(law: dist.Distribution, rewards_on: str) -> dist.Distribution:
     return law.to_event(1) if rewards_on == "outcome" else law
 
 
-def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> AnyArray:
+def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> SiteValue:
     """The site `reward`, in the plates of the space."""
     names = [OUTCOME_DIM, *event_dims] if rewards_on == "outcome" else list(event_dims)
     with space.plates():

@@ -82,7 +82,7 @@ _WITH_MEAN = (
 
 def _map_parameters(
     law: dist.Distribution,
-    function: Callable[..., Array],
+    function: Callable[..., AnyArray],
     batch_shape: tuple[int, ...],
     extra: tuple[int, ...] = (),
 ) -> dist.Distribution:
@@ -93,7 +93,7 @@ def _map_parameters(
     law = unwrap(law)
     parameters, static = law.tree_flatten()
 
-    def one(name: str, value: dist.Distribution | AnyArray | float) -> dist.Distribution | Array:
+    def one(name: str, value: dist.Distribution | AnyArray | float) -> dist.Distribution | AnyArray:
         if isinstance(value, dist.Distribution):
             inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
             return _map_parameters(value, function, batch_shape, extra + inner)

@@ -47,7 +47,7 @@ class CategoricalCounts(dist.Distribution):
         """Vectors of non-negative numbers."""
         return constraints.independent(constraints.nonnegative, 1)
 
-    def log_prob(self, value: Float[AnyArray, "*batch O"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*shape O"]) -> Float[Array, "..."]:
         """Log-probability of any one sequence with these counts."""
         return jnp.sum(_times_log(value, self.probs), axis=-1)
 
@@ -81,7 +81,7 @@ class RewardStatistics(dist.Distribution):
         """Vectors of four numbers."""
         return constraints.real_vector
 
-    def log_prob(self, value: Float[AnyArray, "*batch 4"]) -> Float[Array, "*batch"]:
+    def log_prob(self, value: Float[AnyArray, "*shape 4"]) -> Float[Array, "..."]:
         """Log density of any one sequence with these statistics."""
         count, mean, deviations, log_base = jnp.moveaxis(value, -1, 0)
         return _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations) + log_base
@@ -257,14 +257,16 @@ def _times_log(count: RealLike, prob: RealLike) -> AnyArray:
 
 def _normal(law: dist.Normal, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # sum (r - loc)^2 = sum (r - mean)^2 + n (mean - loc)^2: no cancellation.
-    squares = deviations + count * (mean - law.loc) ** 2
-    return -count * (jnp.log(law.scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / law.scale**2
+    loc, scale = jnp.asarray(law.loc), jnp.asarray(law.scale)
+    squares = deviations + count * (mean - loc) ** 2
+    return -count * (jnp.log(scale) + 0.5 * jnp.log(2 * jnp.pi)) - 0.5 * squares / scale**2
 
 
 def _bernoulli_probs(law: dist.BernoulliProbs, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # n mean ones and n (1 - mean) zeros.
     del deviations
-    return _times_log(count * mean, law.probs) + _times_log(count * (1 - mean), 1 - law.probs)
+    probs = jnp.asarray(law.probs)
+    return _times_log(count * mean, probs) + _times_log(count * (1 - mean), 1 - probs)
 
 
 def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
@@ -276,7 +278,8 @@ def _bernoulli_logits(law: dist.BernoulliLogits, count: AnyArray, mean: AnyArray
 def _poisson(law: dist.Poisson, count: AnyArray, mean: AnyArray, deviations: AnyArray) -> AnyArray:
     # sum r log(rate) - n rate; the factorials are in the base measure.
     del deviations
-    return _times_log(count * mean, law.rate) - count * law.rate
+    rate = jnp.asarray(law.rate)
+    return _times_log(count * mean, rate) - count * rate
 
 
 _LOG_DENSITY: dict[type[dist.Distribution], Callable[..., AnyArray]] = {

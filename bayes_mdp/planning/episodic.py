@@ -52,11 +52,9 @@ def backward_induction(
         raise TypeError(f"backup is {described(backup)}, expected a function of values and step")
     check_count("horizon", horizon)
     check_count("n_states", n_states)
-    if legal is not None:
-        mask = as_mask("legal", legal)
-        legal = mask
-        if mask.ndim != 2 or mask.shape[0] != n_states:
-            raise ValueError(f"legal has shape {mask.shape}, expected ({n_states}, A) (state, action)")
+    mask = None if legal is None else as_mask("legal", legal)
+    if mask is not None and (mask.ndim != 2 or mask.shape[0] != n_states):
+        raise ValueError(f"legal has shape {mask.shape}, expected ({n_states}, A) (state, action)")
     if policy is not None and is_concrete(policy):
         check_probability_rows("policy", policy)
     probs = None if policy is None else jnp.asarray(policy)
@@ -67,8 +65,8 @@ def backward_induction(
 
     def step(values: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         q = backup(values, layer)
-        if legal is not None:
-            q = jnp.where(legal, q, -jnp.inf)
+        if mask is not None:
+            q = jnp.where(mask, q, -jnp.inf)
         if probs is None:
             return jnp.max(q, -1), q
         return policy_values(q, probs[layer] if probs.ndim == 3 else probs), q

@@ -126,6 +126,7 @@ def test_data_are_where_the_belief_starts():
     case = CASES["two_state"]
     log = bm.Transitions(np.array([0, 0, 1]), np.array([1, 1, 0]), None, np.array([1, 1, 0]))
     posterior = bm.infer(jax.random.key(0), case.prior, log, space=case.space)
+    assert isinstance(posterior, bm.inference.ConjugatePosterior)
     counts = {(0, 1): [1, 3], (1, 0): [2, 1]}
     seen = case._replace(row=lambda t, s, a: ((s, a), dict(enumerate(enumerate(counts.get((s, a), [1, 1]))))))
     answer = bm.bayes_optimal(posterior, objective=bm.Episodic(6))

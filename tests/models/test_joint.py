@@ -203,10 +203,12 @@ def test_new_data_do_not_recompile():
 def test_bad_programs_and_bad_data_get_one_sentence():
     space, data = SPACES["plain"], transitions(SPACES["plain"])
     nothing: Any = {}
+    pair: Any = lambda space: (1, 2)  # noqa: E731
+    factory: Any = lambda space: dirichlet_normal()  # noqa: E731
     with pytest.raises(TypeError, match="the prior returned a tuple, expected a MDPSpec"):
-        joint(lambda space: (1, 2), space)(data)
+        joint(pair, space)(data)
     with pytest.raises(TypeError, match="the prior returned a function, expected a MDPSpec"):
-        summarise(lambda space: dirichlet_normal(), space, data)
+        summarise(factory, space, data)
     with pytest.raises(TypeError, match="data is a dict, expected Transitions, a Log, Counts or Statistics"):
         summarise(prior, space, nothing)
     with pytest.raises(ValueError, match=r"transitions.action\[\d+\] is \d, expected a legal action of state \d"):

@@ -112,6 +112,7 @@ def test_known_rewards_are_read_by_their_axes():
         ((1, 3, 2, 1), True),
     ):
         table = reward_table(MDPSpec(UNIFORM, np.ones(shape)), steps)
+        assert table.known is not None
         assert table.by_outcome == by_outcome and table.known.shape == (5, 3, 2) + (4,) * by_outcome
     cube = StateActionSpace(3, 3, horizon=3)
     with pytest.raises(ValueError, match=r"reward has shape \(3, 3, 3\), which fits both"):

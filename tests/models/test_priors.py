@@ -65,9 +65,9 @@ def trace_shapes(program, space):
     def run(key):
         traced = handlers.trace(handlers.seed(joint(program, space), key))
         sites = traced.get_trace()
-        spec = joint(
-            handlers.substitute(program, {k: v["value"] for k, v in sites.items() if v["type"] == "sample"}), space
-        )()
+        drawn = {k: v["value"] for k, v in sites.items() if v["type"] == "sample"}
+        substituted: Any = handlers.substitute(program, drawn)
+        spec = joint(substituted, space)()
         return {k: v["value"] for k, v in sites.items() if v["type"] != "plate"}, spec
 
     return jax.eval_shape(run, jax.random.key(0))
@@ -248,8 +248,9 @@ def test_a_bad_hyper_parameter_gets_one_sentence(make, sentence):
 
 def test_a_factory_is_not_a_program():
     for name in LAWS:
+        factory: Any = PRIORS[name]
         with pytest.raises(TypeError, match="concentration is a StateActionSpace, expected a number or an array: call"):
-            joint(PRIORS[name], SPACES["plain"])()
+            joint(factory, SPACES["plain"])()
 
 
 def test_the_registry_holds_documented_factories_with_defaults():

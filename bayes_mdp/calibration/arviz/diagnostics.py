@@ -17,6 +17,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp.files import read_sealed, write_sealed
 
 LARGE_PARETO_K = 0.7
@@ -107,7 +108,9 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
         return Diagnosis(posterior.method, None, None, None, None, [], [])
     chains = chains_of(posterior)
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
-    sites = None if chains is None else _site_table(chains, posterior.derived_tables())
+    sites = (
+        None if chains is None or isinstance(posterior, Mixture) else _site_table(chains, posterior.derived_tables())
+    )
     size = float(posterior.effective_sample_size())
     found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):

@@ -252,7 +252,9 @@ def _rows_block(keys: Keys, posterior: Closed, index: Int[AnyArray, " B"]) -> Fl
 
 
 @jax.jit
-def _rewards_block(keys: Keys, posterior: Closed, index: Int[AnyArray, " B"]) -> tuple[Float[Array, "B *cells"], ...]:
+def _rewards_block(
+    keys: Keys, posterior: Closed, index: Int[AnyArray, " B"]
+) -> tuple[Float[AnyArray, "B *cells"], ...]:
     return jax.vmap(lambda key, k: _component(posterior, k).reward_cells.sample_with_noise(key))(keys, index)
 
 

@@ -1,5 +1,7 @@
 """The kinds of posterior that this package analyses, and what they do not have in common. Host-side."""
 
+from collections.abc import Mapping
+
 import jax
 from jaxtyping import PRNGKeyArray, Shaped
 
@@ -62,7 +64,7 @@ def program_of(posterior: FittedPosterior) -> Prior | None:
     return None
 
 
-def sites_of(posterior: FittedPosterior) -> dict[str, Shaped[AnyArray, "K ..."]]:
+def sites_of(posterior: FittedPosterior) -> Mapping[str, Shaped[AnyArray, "K ..."]]:
     """Draws of the latent sites that the posterior holds by name: site -> [K ...]."""
     if isinstance(posterior, CollapsedPosterior | Mixture):
         return posterior.hyperparameters

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 from numpyro.ops.provenance import eval_provenance
 from scipy import stats
@@ -26,7 +26,7 @@ from bayes_mdp.inference.conjugate.families import (
     NormalGammaBelief,
     RewardBelief,
 )
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import StateActionSpace
@@ -166,7 +166,7 @@ def log_prior_of(posterior: FittedPosterior, draws: Draws) -> Terms:
     return found
 
 
-def _all_share(tables: tuple[Array | None, ...] | RewardCells | KnownRewards) -> bool:
+def _all_share(tables: PyTree) -> bool:
     """Whether all components, along the first axis of these arrays, have the same values."""
     return all(bool((np.asarray(x) == np.asarray(x)[:1]).all()) for x in jax.tree.leaves(tables))
 

@@ -3,7 +3,7 @@
 `sample` of a posterior gives an `MDP` with mean rewards. The likelihood of data needs the law of the rewards as well.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,16 +18,6 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
-
-
-@runtime_checkable
-class HasSites(Protocol):
-    """A posterior with draws of every latent site of the program."""
-
-    @property
-    def sites(self) -> dict[str, Array]:
-        """Site -> [N ...]."""
-        ...
 
 
 class Law(NamedTuple):
@@ -59,9 +49,10 @@ class Law(NamedTuple):
         """log p(next states, rewards | states, actions) of the transitions; a missing reward adds nothing."""
         cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
         total = jnp.log(self.rows[(*cell, outcome)]).sum()
-        if self.rewards.law is None or transitions.reward is None:
+        law = self.rewards.at(cell, outcome)
+        if transitions.reward is None or not isinstance(law, dist.Distribution):
             return total
-        density = self.rewards.at(cell, outcome).log_prob(transitions.reward)
+        density = jnp.asarray(law.log_prob(transitions.reward))
         observed = transitions.reward_observed
         return total + (density if observed is None else jnp.where(observed, density, 0.0)).sum()
 
@@ -96,7 +87,7 @@ def _sample_conjugate(key: PRNGKeyArray, posterior: ConjugatePosterior) -> Law:
     key_rows, key_rewards = jax.random.split(key)
     rows, cells = posterior.transition_probs.sample(key_rows), posterior.reward_cells
     if isinstance(cells, KnownRewards):
-        return Law(rows, RewardTable(None, cells.mean(), cells.by_outcome))
+        return Law(rows, RewardTable(None, jnp.asarray(cells.mean()), cells.by_outcome))
     mean, noise = cells.sample_with_noise(key_rewards)
     law = dist.Normal(mean, jnp.sqrt(noise)) if cells.prior.law is dist.Normal else cells.prior.law(mean)
     return Law(rows, RewardTable(law, None, cells.by_outcome))

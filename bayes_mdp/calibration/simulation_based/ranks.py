@@ -12,12 +12,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-from bayes_mdp.calibration.belief.transition_law import HasSites, Law, law_of_sites, law_of_spec, sample_law
+from bayes_mdp.calibration.belief.transition_law import Law, law_of_sites, law_of_spec, sample_law
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, StateActionSpace, Transitions
-from bayes_mdp.mdp.protocols import Policy
-from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.mdp.protocols import Policy, PolicyLike
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.to_environment import environment
 from bayes_mdp.planning import policy_probs
@@ -27,7 +27,7 @@ Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at rando
 Parts = tuple[MDP, Float[Array, "*H S A"], Float[Array, ""]]  # an MDP, variance of its rewards, log-likelihood
 Kept = TypeVar("Kept")
 Indices = Int[Array, " N"]
-Walk = tuple[IntScalar, IntScalar]  # state and step
+Walk = tuple[Int[Array, ""], Int[Array, ""]]  # state and step
 Outcome = tuple[Array, Array, Array]  # next state, reward, whether the episode ended
 LEAST_COMPONENTS = 8  # the least number of draws of a thinned posterior
 
@@ -153,12 +153,12 @@ def _independent(key: PRNGKeyArray, environment: Environment, space: StateAction
 
 
 def _followed(
-    key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int, behaviour: Behaviour
+    key: PRNGKeyArray, environment: Environment, space: StateActionSpace, num: int, behaviour: PolicyLike
 ) -> Transitions:
     key_start, key_steps = jax.random.split(key)
     log_probs = jnp.log(policy_probs(behaviour, environment.mdp, horizon=space.horizon))
 
-    def advance(carry: Walk, key: PRNGKeyArray) -> tuple[Walk, tuple[IntScalar, IntScalar, IntScalar, Outcome]]:
+    def advance(carry: Walk, key: PRNGKeyArray) -> tuple[Walk, tuple[Array, Array, Array, Outcome]]:
         state, step = carry
         key_action, key_step, key_reset = jax.random.split(key, 3)
         here = log_probs[state] if log_probs.ndim == 2 else log_probs[step, state]
@@ -214,7 +214,7 @@ def look_at_draws(
     # Weighted draws are resampled to equal weights, in random order.
     thin = posterior.thinned(key_thin, max(num, LEAST_COMPONENTS))
     kept = jax.random.permutation(key_draw, max(num, LEAST_COMPONENTS))[:num]
-    if isinstance(thin, HasSites):
+    if isinstance(thin, SampledPosterior):
         sites = {name: values[kept] for name, values in thin.sites.items()}
         return jax.vmap(lambda sites: look(law_of_sites(sites, design.prior, space)))(sites), sites
     sites = {name: values[kept] for name, values in thin.hyperparameters.items()}

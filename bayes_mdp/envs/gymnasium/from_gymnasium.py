@@ -76,7 +76,7 @@ def from_gymnasium(
     initial = np.asarray(initial)
     probability, outcome, value = _entries(table)
     used = probability > 0
-    legal = used.any(-1)
+    legal = np.asarray(used.any(-1))
     mdp = _mdp(probability, outcome, value, None if legal.all() else legal, initial)
     low, high = (f(np.where(used, value, fill), -1) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
     law: RewardLaw = NormalReward(mdp.reward)

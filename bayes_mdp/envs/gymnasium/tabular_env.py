@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from operator import index
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import gymnasium
 import jax
@@ -11,7 +11,7 @@ from gymnasium.utils import seeding
 from jaxtyping import Array, Float, UInt32
 
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
+from bayes_mdp.mdp.typing import Index, IntScalar
 
 _BATCH = 256
 
@@ -59,7 +59,7 @@ class TabularEnv(gymnasium.Env):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
-    ) -> tuple[int, dict[str, object]]:
+    ) -> tuple[int, dict[str, np.ndarray]]:
         """A new episode; with a `seed`, the random numbers start anew."""
         super().reset(seed=seed, options=options)
         if seed is not None:
@@ -67,7 +67,7 @@ class TabularEnv(gymnasium.Env):
         self._state, self._step = self._first.pick(self.np_random.random()), 0
         return self._state, self._info()
 
-    def step(self, action: object) -> tuple[int, float, bool, bool, dict[str, object]]:
+    def step(self, action: SupportsIndex) -> tuple[int, float, bool, bool, dict[str, np.ndarray]]:
         """One transition. Where it terminates, the observation is the state it left.
 
         Raises:
@@ -92,7 +92,7 @@ class TabularEnv(gymnasium.Env):
         self._state = -1 if terminated or truncated else next_state
         return next_state, reward, terminated, truncated, info
 
-    def _action(self, action: object) -> int:
+    def _action(self, action: SupportsIndex) -> int:
         try:
             chosen = index(action)
         except TypeError as error:
@@ -103,7 +103,7 @@ class TabularEnv(gymnasium.Env):
             raise ValueError(f"action is {chosen}, expected a legal action of state {self._state}")
         return chosen
 
-    def _info(self, state: int | None = None) -> dict[str, object]:
+    def _info(self, state: int | None = None) -> dict[str, np.ndarray]:
         if self._legal is None:
             return {}
         return {"action_mask": self._legal[self._state if state is None else state].copy()}
@@ -167,6 +167,6 @@ class DrawnRewards:
 
 
 @jax.jit
-def _batch(law: RewardLaw, words: UInt32[AnyArray, "2"], cell: Index, outcome: IntScalar) -> Float[Array, " N"]:
+def _batch(law: RewardLaw, words: UInt32[Array, "2"], cell: Index, outcome: IntScalar) -> Float[Array, " N"]:
     keys = jax.random.split(jax.random.wrap_key_data(words), _BATCH)
     return jax.vmap(lambda key: law.sample(key, cell, outcome))(keys)

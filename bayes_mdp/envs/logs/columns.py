@@ -3,7 +3,8 @@
 import csv
 import os
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path
 from tarfile import TarError
@@ -103,13 +104,15 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     _require_columns(path.name, columns, _header(path))
     numbers = {columns[role] for role in ("reward", "step") if role in columns}
     used = set(columns.values())
-    frame = _parsed(  # all columns: with `usecols` pandas drops surplus cells in silence
-        path,
-        dtype=dict.fromkeys(used - numbers, object),
-        keep_default_na=False,
-        na_values={column: list(MISSING_NUMBER) if column in numbers else [""] for column in used},
-        low_memory=False,
-    )
+    with _parsing(path):
+        frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
+            path,
+            sep=_separator(path),
+            dtype=dict.fromkeys(used - numbers, object),
+            keep_default_na=False,
+            na_values={column: list(MISSING_NUMBER) if column in numbers else [""] for column in used},
+            low_memory=False,
+        )
     if not isinstance(frame.index, pd.RangeIndex):
         raise ValueError(f"{path.name} has rows with more cells than the header line has names, expected as many")
     return frame
@@ -117,14 +120,18 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
 
 def _header(path: Path) -> list[Hashable]:
     """The names of the header line unchanged (pandas would number repeated ones); the rest as pandas does."""
-    named = list(_parsed(path, nrows=0).columns)
-    lines = _parsed(path, nrows=1, header=None, dtype=str, keep_default_na=False)
+    import pandas as pd
+
+    with _parsing(path):
+        named = list(pd.read_csv(path, sep=_separator(path), nrows=0).columns)
+        lines = pd.read_csv(path, sep=_separator(path), nrows=1, header=None, dtype=str, keep_default_na=False)
     given = [] if lines.empty else lines.iloc[0].tolist()
     return [text or name for text, name in zip(given, named, strict=True)] if len(given) == len(named) else named
 
 
-def _parsed(path: Path, **options: object) -> "pd.DataFrame":
-    """The text as pandas reads it.
+@contextmanager
+def _parsing(path: Path) -> Iterator[None]:
+    """What pandas says of a text that it cannot read, in a sentence that names the file.
 
     Raises:
         pandas.errors.EmptyDataError: there is nothing. ValueError: it is no table, or compressed otherwise than its
@@ -133,7 +140,7 @@ def _parsed(path: Path, **options: object) -> "pd.DataFrame":
     import pandas as pd
 
     try:
-        return pd.read_csv(path, sep=_separator(path), **options)
+        yield
     except pd.errors.EmptyDataError:
         raise
     except (ValueError, EOFError, OSError, BadZipFile, TarError, LZMAError, zlib_error) as error:

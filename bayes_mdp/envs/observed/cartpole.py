@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import TimeStep
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_count
 
 GRAVITY, MASS_CART, MASS_POLE, HALF_LENGTH, FORCE, SECONDS = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
@@ -65,7 +66,7 @@ class CartPole(eqx.Module):
         physics = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
         return CartPoleState(physics, jnp.zeros((), jnp.int32)), physics
 
-    def step(self, key: PRNGKeyArray, state: CartPoleState, action: Int[Array, ""]) -> TimeStep:
+    def step(self, key: PRNGKeyArray, state: CartPoleState, action: IntScalar) -> TimeStep:
         """An Euler step of 0.02 seconds; reward 1, also for the step that lets the pole fall."""
         del key
         physics = _moved(state.physics, jnp.where(action == 1, FORCE, -FORCE))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import TimeStep
+from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import check_count
 
 LEFT, RIGHT, GOAL, MAX_SPEED, FORCE, GRAVITY = -1.2, 0.6, 0.5, 0.07, 0.001, 0.0025
@@ -65,7 +66,7 @@ class MountainCar(eqx.Module):
         state = MountainCarState(position, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
         return state, _observation(state)
 
-    def step(self, key: PRNGKeyArray, state: MountainCarState, action: Int[Array, ""]) -> TimeStep:
+    def step(self, key: PRNGKeyArray, state: MountainCarState, action: IntScalar) -> TimeStep:
         """Reward -1 until the goal is reached."""
         del key
         pull = (action - 1) * FORCE - jnp.cos(3 * state.position) * GRAVITY

@@ -23,7 +23,6 @@ from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import Site
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.tracing import traced_alone
 
@@ -115,5 +114,5 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
 
 
 @lru_cache(maxsize=64)
-def _compiled_prior(hierarchy: Hierarchy) -> Callable[[dict[str, AnyArray]], Float[Array, ""]]:
+def _compiled_prior(hierarchy: Hierarchy) -> Callable[[Values], Float[Array, ""]]:
     return jax.jit(lambda values: log_collapsed(hierarchy, values, jax.tree.map(jnp.asarray, hierarchy.prior)))

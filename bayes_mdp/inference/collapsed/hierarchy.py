@@ -177,7 +177,10 @@ def parameter_symbols(probe: Probe, detected: Detected) -> tuple[np.ndarray, ...
     noise = None if precision is None or not precision.free else _symbols(precision)
     # Numbers are stacked as the parameters are; the arithmetic on the way keeps different ones different.
     with np.errstate(divide="ignore"):
-        return (detected.assembly.concentration(ids), *jax.tree.leaves(detected.assembly.belief(ids, noise)))
+        return (
+            np.asarray(detected.assembly.concentration(ids)),
+            *jax.tree.leaves(detected.assembly.belief(ids, noise)),
+        )
 
 
 def _symbols(entries: Entries) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from bayes_mdp.inference.conjugate.families import (
     BetaBelief,
@@ -49,7 +49,7 @@ class Assembly(NamedTuple):
     order: Int[np.ndarray, " P"] | None = None
     noise_cell: Int[np.ndarray, " L"] | None = None
 
-    def concentration(self, parameters: Parameters) -> Float[AnyArray, "M K"]:
+    def concentration(self, parameters: Parameters) -> Real[AnyArray, "M K"]:
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
         if not self.rows:
             return np.eye(1, self.known_width)
@@ -92,7 +92,7 @@ class Assembly(NamedTuple):
         return tuple(site.name for site in (*self.rows, *self.joint, *self.plain, *self.gammas))
 
 
-def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Float[AnyArray, " L"]]:
+def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
     """Parameters of sites of one family, one after the other."""
     names = tuple(parameters[sites[0].name])
     xp = _library([parameters[sites[0].name][names[0]]])

@@ -31,7 +31,7 @@ from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.tracing import traced_alone
 
-Numbers: TypeAlias = Float[AnyArray, "..."]
+Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
 Parts: TypeAlias = tuple[ArrayLike, ...]
 """The numbers that add up to a log density."""
 

@@ -413,7 +413,7 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
 
 def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     sizes = chains.ess(), _measured(chains, tables, effective_size)
-    sites, others = ({name: -each for name, each in found.items()} for found in sizes)
+    sites, others = ({name: np.asarray(-each) for name, each in found.items()} for found in sizes)
     worst, low, total = _worst(sites, others, -MIN_ESS)
     if worst is None:
         return []

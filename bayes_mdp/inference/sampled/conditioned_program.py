@@ -34,7 +34,7 @@ class Rows(eqx.Module):
     where: Int[AnyArray, "M D"]
     reward: Float[AnyArray, " M"]
     weight: Float[AnyArray, " M"]
-    used: Int[AnyArray, ""]
+    used: Int[AnyArray, ""] | np.integer
 
     @property
     def capacity(self) -> int:

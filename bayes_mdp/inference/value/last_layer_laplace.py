@@ -1,7 +1,7 @@
 """Laplace's approximation on a last layer where targets are not Gaussian: successes, counts."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -68,7 +68,7 @@ class LastLayerLaplace(eqx.Module):
         action: Int[Array, " K"],
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
-    ) -> "LastLayerLaplace":
+    ) -> Self:
         """The belief after K targets, one by one: each time Laplace's approximation of belief times likelihood.
 
         Earlier rows are not used again, so the order matters slightly and the mean is only near the most probable one

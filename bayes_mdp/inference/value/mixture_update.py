@@ -40,14 +40,14 @@ class _Moments(NamedTuple):
     """Under the law of y: E[g], E[y g] / E[g], the variance of y under g, log E[g] - E[log g]; g = 1 / (1 + y^2)."""
 
     weight: Array
-    centre: Array
+    centre: AnyArray
     variance: Array
     jensen: Array
 
 
 class _Nodes(NamedTuple):
     weight: Array
-    displacement: Array  # y - d
+    displacement: AnyArray  # y - d
 
 
 def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature = FAST) -> ReturnBelief:
@@ -92,7 +92,7 @@ def _moments(
     g = 1.0 / (1.0 + r)
     total = jnp.sum(weight, -1)
 
-    def mean(x: Array) -> Array:
+    def mean(x: AnyArray) -> Array:
         return jnp.sum(weight * x, -1) / total
 
     inner, lost, logs = mean(g), mean(r * g), mean(jnp.log1p(r) - r * g)
@@ -144,7 +144,7 @@ def _edge(d: AnyArray, k: AnyArray, dof: AnyArray, tail: float) -> Array:
     return jnp.minimum(edge, largest)
 
 
-def _invert(d: Array, k: Array, tau: Array) -> Array:
+def _invert(d: AnyArray, k: AnyArray, tau: Array) -> Array:
     """u with asinh(u) + asinh(d + k u) = asinh(d) + tau.
 
     With S, C the sinh and cosh of that sum: (1 + k^2 + 2 k C) u^2 + 2 d (k + C) u + d^2 - S^2 = 0. S > 0: in the form

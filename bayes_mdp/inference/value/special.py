@@ -5,6 +5,7 @@ For tau ~ Gamma(concentration, .): log E[tau] - E[log tau] = f(concentration).
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 _SHIFT = 8.0
@@ -27,7 +28,7 @@ _BERNOULLI = tuple(
 )
 
 
-def log_minus_digamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def log_minus_digamma(x: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:
     """log x - digamma(x) for x > 0: positive, decreasing, about 1 / x at zero and 1 / (2 x) at infinity.
 
     From x = 8 on the asymptotic series; below, the recurrence of digamma to x + 8. Relative error below 15 ulp (the

@@ -33,7 +33,7 @@ class StudentT(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*shape"]:
         """One draw of each."""
-        return self.loc + self.scale * standard_draws(key, self.dof)
+        return jnp.asarray(self.loc + self.scale * standard_draws(key, self.dof))
 
 
 def standard_draws(key: PRNGKeyArray, dof: Float[Array | np.ndarray, "*shape"]) -> Float[Array, "*shape"]:

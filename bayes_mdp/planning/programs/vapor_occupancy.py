@@ -218,7 +218,7 @@ def _policy_of(search: _Search) -> Float[Array, "H S A"]:
 
 
 def _tiny(like: Array) -> float:
-    return jnp.finfo(like.dtype).tiny ** 0.8
+    return float(jnp.finfo(like.dtype).tiny ** 0.8)
 
 
 def _unit(problem: VaporProblem) -> Float[Array, ""]:

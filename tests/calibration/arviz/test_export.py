@@ -105,7 +105,7 @@ def test_same_key_same_draws_in_a_group_and_in_the_tree(cases):
     tree = to_arviz(case.posterior, num_draws=NUM_DRAWS)
     for name in ("posterior", "prior", "posterior_predictive"):
         alone = dataset(case.posterior, name, num_draws=NUM_DRAWS)
-        for variable in alone:
+        for variable in map(str, alone):
             np.testing.assert_array_equal(tree[name][variable], alone[variable])
     other = dataset(case.posterior, "posterior", num_draws=NUM_DRAWS, key=jax.random.key(1))
     assert not np.array_equal(other.transition_probs, tree["posterior"].transition_probs)
@@ -168,8 +168,9 @@ def test_data_of_another_posterior_are_refused(cases):
         dataset(case.posterior, "draws")
     with pytest.raises(ValueError, match="log_likelihood is None"):
         dataset(case.posterior, "log_likelihood")
+    nothing: Any = object()
     with pytest.raises(TypeError, match="posterior is a object, expected one as infer returns it"):
-        to_arviz(object())
+        to_arviz(nothing)
 
 
 def _names(tree):
@@ -242,8 +243,8 @@ def test_netcdf_through_h5netcdf_and_back(arviz, cases, tmp_path):
     tree.to_netcdf(path, engine="h5netcdf")
     back = arviz.from_netcdf(path, engine="h5netcdf")
     for name in _names(tree):
-        for variable in tree[name].data_vars:
+        for variable in map(str, tree[name].data_vars):
             np.testing.assert_array_equal(back[name][variable], tree[name][variable])
-        for coordinate in tree[name].coords:
+        for coordinate in map(str, tree[name].coords):
             np.testing.assert_array_equal(back[name][coordinate], tree[name][coordinate])
     assert back["posterior"].attrs["log_evidence"] == case.posterior.log_evidence

@@ -32,7 +32,7 @@ def test_weights_become_numbers_of_copies():
     copies = np.bincount(index, minlength=80)
     assert np.all(np.abs(copies - 500 * weights) < 1.0 + 1e-6)
     assert run.num_chains == 1 and not run.stats
-    np.testing.assert_allclose(run.attributes["weights_ess"], 1 / (weights**2).sum())
+    np.testing.assert_allclose(float(run.attributes["weights_ess"]), 1 / (weights**2).sum())
     assert run.attributes["weighted_draws"] == "resampled by weight from 80"
     # Copies of one component do not stand side by side.
     assert np.mean(index[1:] == index[:-1]) < 0.5

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayes_mdp import models
 from bayes_mdp.calibration.simulation_based.posterior_sbc import truths_near
 from bayes_mdp.calibration.simulation_based.ranks import Design
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -31,7 +32,7 @@ def test_new_data_follow_the_log_from_its_pairs_with_the_posterior_predictive(ke
     )
     rows = dirichlet_rows(np.full((4, 3), 0.5), (2, 2, 3))
     posterior = conjugate_posterior(rows, known_rewards(REWARD, by_outcome=True), SPACE).update(log)
-    design = Design(None, SPACE, 10, 5, {}, None, Discounted(0.9))
+    design = Design(models.known_rewards(REWARD), SPACE, 10, 5, {}, None, Discounted(0.9))
     draw_truth = truths_near(posterior, log, design)
     keys = jax.random.split(key, (2, 4000))
     law, sites, data = jax.jit(jax.vmap(draw_truth))(*keys)

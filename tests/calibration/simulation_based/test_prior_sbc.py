@@ -23,6 +23,12 @@ from tests.calibration import twins
 
 NUM, DRAWS, STEPS = 2048, 60, 12
 
+
+def unused(space: StateActionSpace) -> MDPSpec:
+    """A prior that nothing draws from."""
+    raise AssertionError(space)
+
+
 SEEN = {name for name in twins.FAULTS if name not in ("none", "too_concentrated")}
 
 
@@ -34,7 +40,7 @@ def verdicts():
     data = twins.draw_transitions(rng, mdps, STEPS)
     wanted = ("transition", "reward", "reward_noise", "log_likelihood")
     quantities = {name: default_quantities(twins.SPACE)[name] for name in wanted}
-    design = Design(None, twins.SPACE, DRAWS, STEPS, quantities, None, Discounted(0.9))
+    design = Design(unused, twins.SPACE, DRAWS, STEPS, quantities, None, Discounted(0.9))
 
     def one(key, fault, mdp, transitions):
         rows, mean, precision = (jnp.asarray(x, float) for x in mdp)
@@ -203,6 +209,6 @@ def test_another_fit_can_be_judged():
 
 def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**12)
-    design = Design(None, StateActionSpace(3, 2), 100, 50, None, None, Discounted(0.9))
+    design = Design(unused, StateActionSpace(3, 2), 100, 50, None, None, Discounted(0.9))
     with pytest.raises(ValueError, match=r"^num_draws is 100, about .* MiB of memory, expected at most .* fewer draws"):
         module._chunk(design)

@@ -161,7 +161,8 @@ def test_bad_input():
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)
     env.reset()
-    for action, error in ((2, "action is 2, expected an action index from 0 to 1"), (0.5, "action is 0.5")):
+    half: Any = 0.5
+    for action, error in ((2, "action is 2, expected an action index from 0 to 1"), (half, "action is 0.5")):
         with pytest.raises((ValueError, TypeError), match=error):
             env.step(action)
     with pytest.raises(TypeError, match="env is a str, expected an Environment"):

@@ -35,6 +35,7 @@ def some_transitions(seed, num=40):
 def prior_draws():
     """Sixty-four draws from the sticky prior, before any data."""
     posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE)
+    assert isinstance(posterior, bm.inference.CollapsedPosterior)
     return posterior.thinned(jax.random.key(1), 64, moves=0)
 
 
@@ -43,6 +44,7 @@ update = jax.jit(lambda posterior, transitions, weight: posterior.update(transit
 
 def test_the_prior_as_a_posterior():
     posterior = bm.infer(jax.random.key(0), sticky, None, space=SPACE)
+    assert isinstance(posterior, bm.inference.CollapsedPosterior)
     assert posterior.method == "collapsed" and posterior.mcmc is None
     assert posterior.hyperparameters["stickiness"].shape == (2000,)
     assert not posterior.independent_rows and not posterior.rewards_by_outcome

@@ -34,12 +34,14 @@ def test_known_cells_keep_their_reward_and_have_no_belief(x64):
     cells = reward_cells(_beta(3), (2, 2), cell=[[0, -1], [1, 2]], known=[[0.0, 7.0], [0.0, 0.0]])
     np.testing.assert_allclose(cells.mean(), [[2 / 3, 7.0], [2 / 3, 2 / 3]])
     np.testing.assert_allclose(cells.variance(), [[1 / 18, 0.0], [1 / 18, 1 / 18]])
+    assert isinstance(cells.belief, BetaBelief)
     np.testing.assert_array_equal(np.isnan(cells.belief.concentration1), [[False, True], [False, False]])
 
 
 def test_parameters_broadcast():
     belief = NormalGammaBelief(*(np.asarray(x) for x in (np.zeros((2, 3)), 1.0, 2.0, 1.0)))
-    assert reward_cells(belief, (2, 3)).belief.rate.shape == (2, 3)
+    broadcast = reward_cells(belief, (2, 3)).belief
+    assert isinstance(broadcast, NormalGammaBelief) and broadcast.rate.shape == (2, 3)
 
 
 @pytest.mark.parametrize(

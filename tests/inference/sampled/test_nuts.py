@@ -60,7 +60,7 @@ def test_student_rewards(small, key):
     """
     data = small.transitions(30, 7, spread=2.0)
     posterior = infer(key, small.student, data, space=small.space)
-    assert posterior.method == "nuts" and posterior.problems() == []
+    assert posterior.method == "nuts" and posterior.problems() == [] and posterior.mcmc is not None
     mean, deviation = small.student_oracle(data)
     assert small.worst_error(posterior.mcmc.draws["loc"], mean, deviation) < 6.0
     cells = [data.reward[(data.state == s) & (data.action == a)] for s, a in np.ndindex(2, 2)]
@@ -99,7 +99,7 @@ def test_a_kernel_of_your_own(small, key):
     data = small.transitions(40, 5)
     posterior = sampled_fit(small.prior, small.space, method).on_host(key, data)
     assert errors(small, posterior, data) < 6.0
-    assert np.all(np.asarray(posterior.mcmc.num_steps) == 10)
+    assert posterior.mcmc is not None and np.all(np.asarray(posterior.mcmc.num_steps) == 10)
 
 
 @pytest.mark.slow

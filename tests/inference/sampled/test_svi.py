@@ -51,6 +51,7 @@ def test_svi_is_near_the_exact_posterior(small, key, guide):
 
     fit = sampled_fit(small.prior, small.space, SVI(guide=guide, learning_rate=0.003, num_samples=20_000))
     posterior = fit.on_host(key, data)
+    assert posterior.losses is not None
     assert posterior.problems() == [] and posterior.losses.shape == (5000,)
     assert worst(posterior)[0] < 0.3 and worst(posterior)[1] < 0.15
     short = sampled_fit(small.prior, small.space, SVI(guide=guide, num_steps=1, num_samples=20_000))
