@@ -30,12 +30,17 @@ CHECKED = ("bayes_mdp",)
 """What is checked."""
 
 FOLDERS = (
-    "tests/envs/logs/",
-    "tests/envs/papers/",
+    "tests/calibration/",
+    "tests/decisions/",
+    "tests/envs/",
+    "tests/examples/",
     "tests/experiments/plots/",
-    "tests/inference/detection/",
+    "tests/inference/",
     "tests/mdp/",
     "tests/models/",
+    "tests/planning/",
+    "tests/random/",
+    "tests/test_cli",
 )
 """The tests that check it, until the annotations of all hold; where sub-packages are named, every test does."""
 

@@ -224,6 +224,6 @@ class _Copier:
             setattr(views[name], attribute, self.copy(value))
         space.update(views)
         functools.update_wrapper(new, function, updated=())
-        del new.__wrapped__
+        del vars(new)["__wrapped__"]
         new.__module__ = function.__module__
         return new

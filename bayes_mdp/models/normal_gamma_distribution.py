@@ -1,6 +1,6 @@
 """`NormalGamma`: the conjugate prior of a normal law's mean and precision, as a NumPyro distribution."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,13 +74,13 @@ class NormalGamma(dist.Distribution):
         ValueError: `loc` is not finite, another is not finite and positive (concrete values only).
     """
 
-    arg_constraints: ClassVar = {
+    arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - as NumPyro declares it
         "loc": constraints.real,
         "pseudo_count": constraints.positive,
         "concentration": constraints.positive,
         "rate": constraints.positive,
     }
-    reparametrized_params: ClassVar = ["loc", "pseudo_count", "concentration", "rate"]
+    reparametrized_params: list[str] = list(arg_constraints)  # noqa: RUF012
 
     loc: Float[AnyArray, "..."]
     pseudo_count: Float[AnyArray, "..."]
@@ -110,8 +110,9 @@ class NormalGamma(dist.Distribution):
         """A real number and a positive one."""
         return mean_precision
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> Float[Array, "*shape 2"]:
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "*shape 2"]:
         """Draws of (mean, precision); a precision that underflows is the smallest positive number."""
+        assert key is not None  # NumPyro's own annotation has None
         key_precision, key_mean = jax.random.split(key)
         shape = (*sample_shape, *self.batch_shape)
         # The precision first, then the mean given it.
@@ -122,9 +123,10 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([mean, precision], axis=-1)
 
     @validate_sample
-    def log_prob(self, value: Float[AnyArray, "*batch 2"]) -> Float[AnyArray, "*batch"]:
-        """Log density of (mean, precision) with respect to their product Lebesgue measure."""
-        mean, precision = value[..., 0], value[..., 1]
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
+        """Log density of (mean, precision), [... 2], with respect to their product Lebesgue measure."""
+        del intermediates
+        mean, precision = jnp.moveaxis(jnp.asarray(value), -1, 0)
         # log Gamma(precision) + log Normal(mean), the powers of the precision collected in one term.
         gamma = self.concentration * jnp.log(self.rate) - gammaln(self.concentration) - self.rate * precision
         normal = jnp.log(self.pseudo_count / (2 * jnp.pi)) - self.pseudo_count * precision * (mean - self.loc) ** 2
@@ -154,13 +156,12 @@ def normal(mean_precision: ArrayLike) -> dist.Normal:
     Raises:
         ValueError, TypeError: a last axis of another length, numbers out of their range (concrete values only).
     """
-    concrete = is_concrete(mean_precision)
-    values = jnp.asarray(
-        as_real("mean_precision", mean_precision, "a mean and a precision") if concrete else mean_precision
-    )
+    if is_concrete(mean_precision):
+        mean_precision = as_real("mean_precision", mean_precision, "a mean and a precision")
+    values = jnp.asarray(mean_precision)
     if values.shape[-1:] != (2,):
         raise ValueError(f"mean_precision has shape {values.shape}, expected [..., 2]")
-    if concrete:
+    if is_concrete(values):
         check_finite("mean_precision", values)
         check_positive("mean_precision[..., 1]", values[..., 1])
     return dist.Normal(values[..., 0], values[..., 1] ** -0.5)

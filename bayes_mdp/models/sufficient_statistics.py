@@ -5,7 +5,6 @@ multinomial coefficient, every base measure included. It equals the sum of the l
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -32,7 +31,9 @@ class CategoricalCounts(dist.Distribution):
         probs: Float[*batch O], probabilities. A zero there costs nothing where its count is zero.
     """
 
-    arg_constraints: ClassVar = {"probs": constraints.independent(constraints.nonnegative, 1)}
+    arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - as NumPyro declares it
+        "probs": constraints.independent(constraints.nonnegative, 1)
+    }
 
     def __init__(self, probs: Float[AnyArray, "*batch O"], *, validate_args: bool | None = None) -> None:
         if is_concrete(probs):
@@ -47,9 +48,10 @@ class CategoricalCounts(dist.Distribution):
         """Vectors of non-negative numbers."""
         return constraints.independent(constraints.nonnegative, 1)
 
-    def log_prob(self, value: Float[AnyArray, "*shape O"]) -> Float[Array, "..."]:
-        """Log-probability of any one sequence with these counts."""
-        return jnp.sum(_times_log(value, self.probs), axis=-1)
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
+        """Log-probability of any one sequence with these counts, [... O]."""
+        del intermediates
+        return jnp.sum(_times_log(jnp.asarray(value), self.probs), axis=-1)
 
 
 class RewardStatistics(dist.Distribution):
@@ -65,7 +67,7 @@ class RewardStatistics(dist.Distribution):
         TypeError: a law without sufficient statistics.
     """
 
-    arg_constraints: ClassVar = {}
+    arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - as NumPyro declares it
     pytree_data_fields = ("law",)
 
     def __init__(self, law: dist.Distribution, *, validate_args: bool | None = None) -> None:
@@ -81,9 +83,10 @@ class RewardStatistics(dist.Distribution):
         """Vectors of four numbers."""
         return constraints.real_vector
 
-    def log_prob(self, value: Float[AnyArray, "*shape 4"]) -> Float[Array, "..."]:
-        """Log density of any one sequence with these statistics."""
-        count, mean, deviations, log_base = jnp.moveaxis(value, -1, 0)
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
+        """Log density of any one sequence with these statistics, [... 4]."""
+        del intermediates
+        count, mean, deviations, log_base = jnp.moveaxis(jnp.asarray(value), -1, 0)
         return _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations) + log_base
 
 
@@ -132,8 +135,8 @@ class Statistics(eqx.Module):
         return jnp.stack([jnp.asarray(part, dtype=float) for part in parts], axis=-1)
 
 
-def has_statistics(law: dist.Distribution | type[dist.Distribution]) -> bool:
-    """Whether a law has sufficient statistics here: Normal, Bernoulli, Poisson, nothing wrapped around it."""
+def has_statistics(law: object) -> bool:
+    """Whether a law, or a type of law, has sufficient statistics here: Normal, Bernoulli, Poisson, not wrapped."""
     return (law if isinstance(law, type) else type(law)) in _LOG_DENSITY
 
 

@@ -147,7 +147,7 @@ def _table_row(chains: Chains, table: Scalars) -> tuple[float, ...]:
     if len(moved) > MOST_ASKED:
         by_r_hat, by_size = moved[np.argsort(-r_hat[moved])], moved[np.argsort(size[moved])]
         asked = np.unique(np.concatenate([by_r_hat[: MOST_ASKED // 2], by_size[: MOST_ASKED // 2]]))
-    return _site_row(table.steady(table.index[asked]), len(table.index), len(moved))
+    return _site_row(table.steady(table.places[asked]), len(table.places), len(moved))
 
 
 def _site_row(values: np.ndarray, elements: int, moved: int) -> tuple[float, ...]:

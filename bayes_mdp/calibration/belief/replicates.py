@@ -39,8 +39,8 @@ def draws_and_rows(
     return (draw if group == "posterior" else draw_prior)(key, posterior, num_draws), rows
 
 
-def _number_of(data: Data) -> int:
-    """Number of transitions; 0 if `data` are sums."""
+def _number_of(data: object) -> int:
+    """Number of transitions; 0 if `data` are sums, or no data."""
     data = data.transitions if isinstance(data, Log) else data
     return int(np.size(data.state)) if isinstance(data, Transitions) else 0
 

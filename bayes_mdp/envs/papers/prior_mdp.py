@@ -70,7 +70,7 @@ def prior_mdp(
 def _gain(rows: np.ndarray, reward: np.ndarray) -> float:
     """Optimal gain of positive rows [S A S'], float64: policy iteration, with the bias of state 0 at zero."""
     n = len(rows)
-    state, policy = np.arange(n), np.zeros(n, int)
+    state, policy, solved = np.arange(n), np.zeros(n, int), np.zeros(n)
     for _ in range(_MOST_SWEEPS):
         bellman = np.eye(n) - rows[state, policy]
         bellman[:, 0] = 1.0  # the place of the bias of state 0 is that of the gain

@@ -332,7 +332,7 @@ def from_draws(
     return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         seen=seen,
         values=values,
-        index=classes.index,
+        index=classes.number,
         log_weights=jnp.zeros(total),
         hyperparameters=flat,
         stream=jnp.zeros(2, jnp.uint32),

@@ -31,7 +31,7 @@ SMALL = 4096
 class Classes(NamedTuple):
     """For every parameter array: the class of each entry [shape], and one entry (flat) of each class [G]."""
 
-    index: tuple[Int[AnyArray, "..."], ...]
+    number: tuple[Int[AnyArray, "..."], ...]
     first: tuple[Int[AnyArray, " G"], ...]
 
 
@@ -76,7 +76,7 @@ def compress(hierarchy: Hierarchy, classes: Classes, values: Values) -> tuple[Fl
         return tuple(leaf.ravel()[first] for leaf, first in zip(leaves, classes.first, strict=True))
 
     # `lax.map` holds the full arrays of one draw at a time.
-    large = sum(i.size for i in classes.index) > SMALL
+    large = sum(i.size for i in classes.number) > SMALL
     return lax.map(one, dict(values)) if large else jax.vmap(one)(dict(values))
 
 
@@ -112,7 +112,7 @@ def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | 
         return seen
     place = np.flatnonzero(counts)
     # Group by (class of the concentration, count): both equal means equal terms of the evidence.
-    pairs = np.stack([np.asarray(classes.index[0]).ravel()[place].astype(float), counts[place]])
+    pairs = np.stack([np.asarray(classes.number[0]).ravel()[place].astype(float), counts[place]])
     _, first, times = np.unique(pairs, axis=1, return_index=True, return_counts=True)
     padding = (1 << max(len(first) - 1, 63).bit_length()) - len(first)
     entry = np.append(place[first], np.full(padding, place[0] if len(place) else 0)).astype(np.int32)

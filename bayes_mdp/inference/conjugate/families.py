@@ -34,8 +34,8 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class RewardBelief(eqx.Module):
     """What the four families share: the law of a reward, the names of its unknown parameters, what a reward must be."""
 
-    law: eqx.AbstractClassVar[type[dist.Distribution]]
-    parameters: eqx.AbstractClassVar[tuple[str, ...]]
+    law: ClassVar[type[dist.Distribution]]
+    parameters: ClassVar[tuple[str, ...]]
     has_constant: ClassVar[bool] = False
 
     @abc.abstractmethod

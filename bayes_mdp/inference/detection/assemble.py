@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Real
+from jaxtyping import Int, Real
 
 from bayes_mdp.inference.conjugate.families import (
     BetaBelief,
@@ -59,7 +59,7 @@ class Assembly(NamedTuple):
         xp = _library(blocks)
         return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
 
-    def belief(self, parameters: Parameters, precision: Float[AnyArray, "*cells"] | None) -> RewardBelief | None:
+    def belief(self, parameters: Parameters, precision: Real[AnyArray, "*cells"] | None) -> RewardBelief | None:
         """The belief about the stacked reward cells; None where rewards are known.
 
         Args:

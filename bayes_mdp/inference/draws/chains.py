@@ -439,7 +439,7 @@ def _values_of(
     if name in chains.draws:
         values = np.asarray(chains.draws[name], np.float64)[(slice(None), slice(None), *index)]
         return f"site {_element(name, index)}", values
-    place = tables[name].index[index]
+    place = tables[name].places[index]
     return f"{name}{list(tables[name].element(int(place)))}", tables[name].steady(np.array([place]))[..., 0]
 
 

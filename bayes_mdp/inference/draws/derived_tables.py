@@ -25,12 +25,12 @@ class Scalars(NamedTuple):
     """Some of the elements of one table, a few at a time.
 
     Args:
-        index: [E], place of each different element.
+        places: [E], place of each different element.
         block: places [e] -> Float64[C N e], their values in the draws of the chains.
         element: place -> index in the table over (step,) state, action (, outcome).
     """
 
-    index: Int[np.ndarray, " E"]
+    places: Int[np.ndarray, " E"]
     block: Callable[[Int[np.ndarray, " e"]], Float[np.ndarray, "C N e"]]
     element: Callable[[int], tuple[int, ...]]
 
@@ -39,7 +39,7 @@ class Scalars(NamedTuple):
     ) -> Float[np.ndarray, " E"]:
         """A statistic [C N e] -> [e] of every element; nan for those that are constant."""
         size = max(1, NUMBERS_AT_ONCE // num_draws)
-        parts = [statistic(self.steady(self.index[i : i + size])) for i in range(0, len(self.index), size)]
+        parts = [statistic(self.steady(self.places[i : i + size])) for i in range(0, len(self.places), size)]
         return np.concatenate([np.zeros(0), *parts])
 
     def steady(self, places: Int[np.ndarray, " e"]) -> Float[np.ndarray, "C N e"]:

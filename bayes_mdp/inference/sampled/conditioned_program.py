@@ -1,19 +1,18 @@
 """The data of a sampled posterior, and the program conditioned on it: statistics, or the rewards one by one."""
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, Int, Real, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 from numpyro.distributions import constraints
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, split, statistics
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
-from bayes_mdp.mdp.typing import AnyArray, Index
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, observe
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, check_spec, reward_table, transition_table
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, Statistics, log_base_measure
@@ -51,7 +50,7 @@ class RewardRows(dist.Distribution):
     Unlike NumPyro's own densities it is zero outside a support that depends on parameters (Uniform, say).
     """
 
-    arg_constraints: ClassVar = {}
+    arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - as NumPyro declares it
     pytree_data_fields = ("law", "weight")
 
     def __init__(
@@ -65,8 +64,9 @@ class RewardRows(dist.Distribution):
         """Any number: what the law cannot give has density zero."""
         return constraints.real
 
-    def log_prob(self, value: Real[AnyArray, "*M"]) -> Float[Array, "*M"]:
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
         """Weight times log density, and 0 with gradient 0 where the weight is 0."""
+        del intermediates
         law, seen = self.law, self.weight != 0
         support = law.support
         assert support is not None

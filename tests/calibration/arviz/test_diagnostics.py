@@ -92,11 +92,11 @@ def test_rows_given_the_parents_are_those_of_the_components():
     posterior = under({"label": label}, 1.0 + 4.0 * label, ("label",))
     tables = posterior.derived_tables()
     rows, rewards = tables["transition_probs"], tables["reward_mean"]
-    for place in rows.index:
+    for place in rows.places:
         *pair, outcome = rows.element(int(place))
         expected = [posterior.component(k).mean_mdp().transition_probs[(*pair, outcome)] for k in (0, 1, -1)]
         np.testing.assert_allclose(rows.block(np.array([place])).reshape(-1)[[0, 1, -1]], expected, rtol=1e-5)
-    for place in rewards.index:
+    for place in rewards.places:
         expected = posterior.component(3).mean_mdp().reward[rewards.element(int(place))]
         np.testing.assert_allclose(rewards.block(np.array([place]))[0, 3, 0], expected, rtol=1e-5)
 
@@ -116,7 +116,7 @@ def test_of_large_tables_arviz_sees_the_worst(monkeypatch):
 def test_the_tables_of_a_sampled_posterior_are_its_draws():
     posterior = sampled()
     tables = posterior.derived_tables()
-    place = int(tables["transition_probs"].index[5])
+    place = int(tables["transition_probs"].places[5])
     seen = tables["transition_probs"].block(np.array([place]))[..., 0].ravel()
     np.testing.assert_array_equal(seen, posterior.transition_probs[:, *tables["transition_probs"].element(place)])
     assert replace(posterior, mcmc=None).derived_tables() == {}

@@ -47,6 +47,7 @@ def test_an_episode_is_that_of_gymnasium():
     first, _ = env.reset(seed=3)
     actions = np.random.default_rng(1).integers(0, 2, 100)
     ours = episode(cartpole(), CartPoleState(jnp.asarray(first), jnp.zeros((), jnp.int32)), actions)
+    time, terminated = -1, False
     for time, action in enumerate(actions):
         seen, reward, terminated, truncated, _ = env.step(int(action))
         np.testing.assert_allclose(ours.observation[time], seen, rtol=1e-4, atol=1e-5)

@@ -27,11 +27,12 @@ def test_a_table_with_a_step_axis_shows_the_step_and_ends_with_it(key):
     seen = one_hot(bsuite_deep_sea(4))
     assert seen.observation_shape == (16,)
     state, observation = seen.reset(key)
-    places = [int(jnp.argmax(observation))]
+    places, steps = [int(jnp.argmax(observation))], []
     for _ in range(4):
-        moved = seen.step(key, state, jnp.asarray(1))
-        state = moved.state
-        places.append(int(jnp.argmax(moved.observation)))
+        steps.append(seen.step(key, state, jnp.asarray(1)))
+        state = steps[-1].state
+        places.append(int(jnp.argmax(steps[-1].observation)))
+    moved = steps[-1]
     assert places[:4] == [0, 5, 10, 15] and bool(moved.terminated) and not moved.truncated
     np.testing.assert_allclose(moved.reward, 1 - 0.01 / 4, rtol=1e-6)
 

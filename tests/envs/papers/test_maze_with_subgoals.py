@@ -73,7 +73,7 @@ def goal_of(env, discount):
     """(row, column) of the goal to which the optimal policy leads from the start where no action is replaced."""
     cells = cells_of(env)
     mean, probability = np.asarray(env.mdp.reward, float), np.asarray(env.mdp.probability, float)
-    after, value = np.asarray(env.mdp.successor)[:, 0], np.zeros(2500)
+    after, value, q = np.asarray(env.mdp.successor)[:, 0], np.zeros(2500), mean
     for _ in range(int(np.log(1e-3) / np.log(discount)) + 200):
         q = mean + discount * np.einsum("sab,sb->sa", probability, value[after])
         value = q.max(-1)

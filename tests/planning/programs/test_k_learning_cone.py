@@ -71,6 +71,7 @@ def test_phi_is_what_is_left_of_the_lagrangian():
     k = problem.k(tau)
     weight = np.exp((k - k.max(-1, keepdims=True)) / tau)
     total = problem.objective(tau)
+    probs, occupancy = weight, weight
     for attempt in range(20):
         probs = weight if attempt == 0 else rng.random(k.shape) ** 3 * problem.legal
         probs = probs / probs.sum(-1, keepdims=True)
