@@ -12,8 +12,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import RunnableAgent, RunOptions, check_agent
-from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
+from bayes_mdp.experiments.run_config import RunOptions, check_agent
+from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def bayes_values(
-    agents: Mapping[str, RunnableAgent],
+    agents: Mapping[str, Agent],
     prior: Prior,
     space: StateActionSpace,
     objective: Episodic,

@@ -12,8 +12,7 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
 from bayes_mdp.envs.papers.tracks import TRACKS
-from bayes_mdp.experiments.run_config import RunnableAgent
-from bayes_mdp.mdp import Environment, SimulatedEnvironment
+from bayes_mdp.mdp import Agent, Environment, SimulatedEnvironment
 from bayes_mdp.mdp.validation import check_name
 from bayes_mdp.models.mdp_spec import Prior
 
@@ -46,7 +45,7 @@ def find_prior(name: str) -> Prior:
     return prior
 
 
-def find_agent(name: str, replan: str | None = None) -> RunnableAgent:
+def find_agent(name: str, replan: str | None = None) -> Agent:
     """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
 
     Raises:

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree, Real
 
 from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Posterior, Problem, Transitions
@@ -67,8 +67,8 @@ class Place(NamedTuple):
 
     here: Index
     there: Index
-    over: BoolScalar
-    discount: RealScalar
+    over: Bool[Array, "..."]
+    discount: Real[Array, ""]
 
 
 def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
@@ -131,4 +131,5 @@ def place_of(problem: Problem, transition: Transitions) -> Place:
     else:
         last, here, there = False, (transition.state, transition.action), (transition.next_state,)
     over = last if transition.terminated is None else last | transition.terminated
-    return Place(here, there, over, objective.discount if isinstance(objective, Discounted) else 1.0)
+    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    return Place(here, there, jnp.asarray(over), jnp.asarray(discount))

@@ -52,8 +52,8 @@ class Alternates(TablePolicy):
 class ExplorationReward(ModelBased):
     """Two optima of the empirical model: of the rewards, Qr, and of a reward of exploration, Qe. See the subclasses."""
 
-    v_max: eqx.AbstractVar[float | Array]
     scale: eqx.AbstractVar[float | Array]
+    v_max: eqx.AbstractVar[float | Array]
     bonus_discount: eqx.AbstractVar[float | Array | None]
     explore_prob: eqx.AbstractVar[float | Array | None]
     joint: ClassVar[Any] = False

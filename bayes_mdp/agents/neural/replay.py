@@ -139,7 +139,7 @@ def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, 
         1.0 - taken.truncated,
         taken.extra,
         jax.tree.map(lambda ring: ring[next_row, env], rows.extra),
-        (row, env),
+        (jnp.asarray(row), jnp.asarray(env)),
     )
 
 

@@ -184,7 +184,7 @@ class UCBVI(eqx.Module):
         shape = (horizon, *problem.space.shape[-2:])
         return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: object) -> None:
+    def check_belief(self, belief: CanMean) -> None:
         """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.
 
         Raises:

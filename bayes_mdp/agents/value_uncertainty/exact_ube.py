@@ -27,7 +27,7 @@ from bayes_mdp.agents.common.variance_equation import (
     solve_variance,
     why_met_again,
 )
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, gaussian_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, gaussian_policy
 from bayes_mdp.agents.value_uncertainty.monte_carlo import check_draws, chunk_size, over_draws
 from bayes_mdp.mdp import (
     MDP,
@@ -287,6 +287,7 @@ class ExactUBE(UsesDraws):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         check_count("num_draws", self.num_draws, 2)
         check_bool("clip", self.clip)
 

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.assumptions import require_rows
 from bayes_mdp.agents.common.optimism_terms import blank_plan
-from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
@@ -35,18 +34,12 @@ class ThompsonAgent(eqx.Module):
 
     Args:
         scale: zeta, of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
-        noise: "per_plan", one draw for the length of a plan, or "per_step", a new one at every step (see
-            `gaussian_policy`).
-        replan: as in `PSRL`.
     """
 
     scale: eqx.AbstractVar[float | Array]
-    noise: eqx.AbstractVar[str]
-    replan: eqx.AbstractVar[ReplanRule | None]
 
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
-        check_name("noise", self.noise, NOISES)
 
     @abc.abstractmethod
     def check_belief(self, belief: CanMean) -> None:
@@ -80,6 +73,11 @@ class ThompsonAgent(eqx.Module):
         solution = solve(mean, problem.objective, start=state)  # from the last plan on
         policy = self.policy(key, problem, belief, mean, solution)
         return policy, None if state is None else solution
+
+
+def check_noise(noise: str) -> None:
+    """Refuse another word than "per_plan", one draw for the length of a plan, and "per_step" (`gaussian_policy`)."""
+    check_name("noise", noise, NOISES)
 
 
 class UsesRows(ThompsonAgent):

@@ -19,7 +19,7 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, correlated_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyLike, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.typing import IntScalar
@@ -269,6 +269,7 @@ class MonteCarloThompson(UsesDraws):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         check_count("num_draws", self.num_draws, 2)
         check_bool("joint", self.joint)
 

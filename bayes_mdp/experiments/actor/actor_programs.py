@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
-from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunnableAgent
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import CanUpdate, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import Agent, CanUpdate, Episodic, Policy, Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.random import fused_key
 
@@ -124,7 +124,7 @@ def _streams(words: Words) -> RngKeys:
 
 
 def _learn(
-    agent: RunnableAgent, problem: Problem, belief: CanUpdate | None, state: AgentState, buffer: Buffer
+    agent: Agent, problem: Problem, belief: CanUpdate | None, state: AgentState, buffer: Buffer
 ) -> tuple[CanUpdate | None, AgentState]:
     """(belief, state of the agent) after the data of a buffer."""
     step, start, action, outcome = jnp.asarray(buffer.columns)
@@ -195,7 +195,7 @@ class ActorCore:
 
     def __init__(
         self,
-        agent: RunnableAgent,
+        agent: Agent,
         problem: Problem,
         belief: CanUpdate | None,
         *,

@@ -23,8 +23,8 @@ from bayes_mdp.agents.common.replan import ReplanRule, period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
-from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig, RunnableAgent
-from bayes_mdp.mdp import Policy, Problem, ReplanContext, Transitions
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
+from bayes_mdp.mdp import Agent, Policy, Problem, ReplanContext, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
@@ -129,7 +129,7 @@ class RunContext(eqx.Module):
     visits are counted row by row.
     """
 
-    agent: RunnableAgent
+    agent: Agent
     rule: ReplanRule
     problem: Problem
     simulator: Simulator
