@@ -160,7 +160,10 @@ def _to_dataset(
     # Differences seed by seed: all agents met the same MDPs, so most of the variance cancels.
     value = rewards.mean(1)
     behind = rewards[value.argmax()] - rewards
-    found = {"value": (value, half_width(rewards.T)), "behind": (behind.mean(1), half_width(behind.T))}
+    found: dict[str, tuple[float | np.ndarray, float | np.ndarray]] = {
+        "value": (value, half_width(rewards.T)),
+        "behind": (behind.mean(1), half_width(behind.T)),
+    }
     attrs: dict[str, int | float] = {"num_seeds": rewards.shape[1], "horizon": horizon}
     if optimum is not None:
         found["share"] = (optimum.share(value), optimum.share(half_width(rewards.T)))

@@ -37,7 +37,7 @@ def find_prior(name: str) -> Prior:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        prior = getattr(import_module(module_name), function_name)
+        prior: Prior = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"prior is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
     if not callable(prior):

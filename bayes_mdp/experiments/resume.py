@@ -91,7 +91,7 @@ def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
 
     def write(beside: Path) -> None:
         with beside.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
 
     write_sealed(path, write)
 
@@ -117,14 +117,14 @@ def named_arrays(tree: PyTree) -> dict[str, AnyArray]:
     return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
 
 
-def fill(tree: Tree, arrays: Mapping[str, np.ndarray], where: str) -> Tree:
+def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
     """`tree` (arrays, or shapes and types) with the arrays that `named_arrays` gave, in buffers of their own.
 
     Raises:
         ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
     """
 
-    def one(path: tuple[object, ...], leaf: Array | jax.ShapeDtypeStruct) -> Array:
+    def one(path: tuple[object, ...], leaf: PyTree) -> Array:
         name = jax.tree_util.keystr(path)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf

@@ -141,6 +141,12 @@ class RunConfig:
         return self.env
 
     @property
+    def gymnasium_source(self) -> "GymnasiumSource":
+        """`env`, where it is none of this package."""
+        assert not isinstance(self.env, (Environment, SimulatedEnvironment))
+        return self.env
+
+    @property
     def regret(self) -> str:
         """The definition that was chosen, or the default: "objective" under `Episodic`, else "average"."""
         return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
@@ -184,10 +190,15 @@ class RunConfig:
         own = getattr(self.prior, "space", None)
         if isinstance(own, StateActionSpace):
             return own
-        mdp = self.environment.mdp
-        legal = None if mdp.legal is None else np.asarray(mdp.legal)
-        ends = mdp.end_probs is not None
-        return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+        return space_of(self.environment)
+
+
+def space_of(env: Environment) -> StateActionSpace:
+    """The sizes and masks of an environment."""
+    mdp = env.mdp
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    ends = mdp.end_probs is not None
+    return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
 
 
 def check_case(case: RunConfig) -> None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Real
 
 from bayes_mdp.agents.common.replan import ReplanRule
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Posterior, Problem, Transitions
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
 from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, RealScalar
 
 
@@ -32,7 +32,7 @@ class Learner(Protocol):
 class ChecksBelief(Protocol):
     """Checks a belief before a run: inside the compiled loop its numbers are traced."""
 
-    def check_belief(self, belief: Posterior) -> None:
+    def check_belief(self, belief: object) -> None:
         """Raise where the agent cannot use the belief. Host side."""
         ...
 

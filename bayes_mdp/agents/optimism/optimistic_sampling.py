@@ -125,7 +125,7 @@ class DrawsForEpisodes(eqx.Module):
         del key
         episode_length(problem, type(self).__name__)
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.
 
         Raises:

@@ -184,7 +184,7 @@ class UCBVI(eqx.Module):
         shape = (horizon, *problem.space.shape[-2:])
         return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean and counts, and a known reward outside `min_reward` to `max_reward`.
 
         Raises:
@@ -197,6 +197,7 @@ class UCBVI(eqx.Module):
             require_variances(belief)
         if not has_variances(belief):
             return
+        assert isinstance(belief, CanMean)  # required above
         mean, variance, legal = reward_moments(belief)
         if is_concrete(mean, variance, self.min_reward, self.max_reward):
             reward, low, high = np.asarray(mean), np.min(self.min_reward), np.max(self.max_reward)

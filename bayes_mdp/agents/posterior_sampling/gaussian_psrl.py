@@ -73,7 +73,7 @@ class GaussianPSRL(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean and variances (inside a trace: by its structure alone).
 
         Raises:

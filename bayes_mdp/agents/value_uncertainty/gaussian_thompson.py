@@ -42,7 +42,7 @@ class ThompsonAgent(eqx.Module):
         check_not_negative("scale", self.scale)
 
     @abc.abstractmethod
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use."""
 
     @abc.abstractmethod
@@ -83,7 +83,7 @@ def check_noise(noise: str) -> None:
 class UsesRows(ThompsonAgent):
     """Base of agents whose variances have a closed form: for independent rows, and mixtures of such."""
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
 
         Raises:
@@ -97,7 +97,7 @@ class UsesRows(ThompsonAgent):
 class UsesDraws(ThompsonAgent):
     """Base of agents whose variances are those over sampled MDPs: for any belief."""
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
 
         Raises:

@@ -7,7 +7,7 @@ the policy, whatever it is, and no random number is drawn on the host. The keys 
 All arguments are flat lists of leaves: to flatten a tree of records at every call would cost more than the call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import Learner
@@ -34,7 +33,7 @@ MOST_ACTIONS = 65_536  # of a table
 Leaves: TypeAlias = list[PyTree]
 """The leaves of a tree: arrays, and keys."""
 
-Structure: TypeAlias = PyTreeDef
+Structure: TypeAlias = Hashable
 """The structure of a tree: `Leaves` and `Structure` are the tree."""
 
 Words: TypeAlias = UInt32[AnyArray, "2"]

@@ -60,10 +60,12 @@ def initial_belief(
         TypeError: `prior` is neither a program nor an object that can `update`.
         ValueError, TypeError: the agent cannot use it (an agent that `ChecksBelief`).
     """
-    belief = prior
-    if not isinstance(prior, CanUpdate):
+    if isinstance(prior, CanUpdate):
+        belief = prior
+    else:
         if not callable(prior):
             require_ability(prior, CanUpdate, "run")
+        assert prior is not None
         from bayes_mdp.inference.route import infer
 
         belief = infer(key, prior, None, space=space, method=method)

@@ -253,7 +253,7 @@ def play(
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
     def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
-        carry, row = _play_row(layout, setting, keys, carry, first_row + i)
+        carry, row = _play_row(layout, setting, keys, carry, i + first_row)
         return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
 
     return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
