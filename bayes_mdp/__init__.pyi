@@ -71,4 +71,5 @@ from .mdp import unroll as unroll
 from .planning import evaluate as evaluate
 from .planning import solve as solve
 
+__all__: list[str]
 __version__: str

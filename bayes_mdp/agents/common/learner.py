@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PyTree, Real
 
 from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, RealScalar
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
 
 
 @runtime_checkable
@@ -21,9 +21,7 @@ class Replans(Protocol):
 class Learner(Protocol):
     """A model-free agent: what it learns is in its own state; it needs no prior and no posterior."""
 
-    def observe(
-        self, problem: Problem, state: PyTree, transition: Transitions, weight: RealScalar | BoolScalar = 1.0
-    ) -> PyTree:
+    def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; where `weight` is 0 it is unchanged."""
         ...
 

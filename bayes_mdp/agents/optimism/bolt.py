@@ -27,7 +27,7 @@ from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
 Successors = Int[Array, "S A"]
-Support = Bool[AnyArray, "*H S A O"] | None
+Support = Bool[AnyArray, "*G S A O"] | None
 """The possible outcomes of every pair; None: all."""
 Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
 """Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""

@@ -437,6 +437,6 @@ def observe_block(
 ) -> AgentState:
     """The state of the agent after transitions, one after the other."""
     if jnp.ndim(data.state) == 0:
-        return agent.observe(problem, state, data, weight)
+        return agent.observe(problem, state, data, jnp.asarray(weight))
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
     return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]
