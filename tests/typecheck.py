@@ -30,12 +30,18 @@ CHECKED = ("bayes_mdp",)
 """What is checked."""
 
 FOLDERS = (
+    "tests/agents/",
+    "tests/benchmarks/",
     "tests/envs/logs/",
     "tests/envs/papers/",
-    "tests/experiments/plots/",
+    "tests/experiments/",
     "tests/inference/detection/",
     "tests/mdp/",
     "tests/models/",
+    "tests/reproductions/",
+    "tests/test_bad_calls",
+    "tests/test_face",
+    "tests/test_structure",
 )
 """The tests that check it, until the annotations of all hold; where sub-packages are named, every test does."""
 

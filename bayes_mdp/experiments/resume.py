@@ -234,6 +234,10 @@ def folder_of(path: str | Path) -> Path:
     return Path(f"{path}.cells")
 
 
+def _on_host(arrays: Mapping[str, ArrayLike]) -> Values:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
 class Cells:
     """The finished parts of a long experiment, by name: an npz file each, in a folder with the configuration.
 
@@ -281,11 +285,12 @@ class Cells:
         if self._bar is not None:
             self._bar.describe(name)
         file = None if self._folder is None else self._folder / f"{name}.npz"
-        if file is None or not file.exists():
-            values = {entry: np.asarray(value) for entry, value in compute(file).items()}
-            if file is not None:
-                write_arrays(file, values)
-        if file is not None:  # read back also what was just written: both ways give the same
+        if file is None:
+            values = _on_host(compute(None))
+        else:
+            if not file.exists():
+                write_arrays(file, _on_host(compute(file)))
+            # Read back also what was just written: both ways give the same.
             values = read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
         self._done += 1
         if self._bar is not None:

@@ -88,8 +88,8 @@ def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H
 
 
 def moved_towards(
-    table: Float[Array, "*H S A"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
-) -> Float[Array, "*H S A"]:
+    table: Float[Array, "*shape"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
+) -> Float[Array, "*shape"]:
     """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0.
 
     Args:

@@ -44,7 +44,7 @@ class ModelBased(eqx.Module):
         check_planner(self.planner)
 
     @property
-    def bonus_discount(self) -> Scalar | None:
+    def discount_of_bonus(self) -> Scalar | None:
         """Of the exploration values; None: that of the objective."""
         return None
 

@@ -199,9 +199,9 @@ def _equation(
 
 
 class Terms(NamedTuple):
-    """Means over `count` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
+    """Means over `number` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
 
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     one_step: Float[Array, "*H S A"]
     downstream: Float[Array, "*H S A"]
     of_actions: Float[Array, "*H S"]
@@ -249,9 +249,9 @@ def _terms(
 
 def _merge(one: Terms, other: Terms) -> Terms:
     """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
-    share = other.count / (one.count + other.count)
+    share = other.number / (one.number + other.number)
     return Terms(
-        one.count + other.count,
+        one.number + other.number,
         one.one_step + share * (other.one_step - one.one_step),
         one.downstream + share * (other.downstream - one.downstream),
         one.of_actions + share * (other.of_actions - one.of_actions),

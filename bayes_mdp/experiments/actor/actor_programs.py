@@ -47,17 +47,17 @@ Table: TypeAlias = Int[AnyArray, "*num_envs K S"]
 
 
 class Buffer(NamedTuple):
-    """A buffer of transitions; those from `count` on are masked.
+    """A buffer of transitions; those from `length` on are masked.
 
     Args:
         columns: Int[4 N], step of the episode, state, action, outcome (S: the end).
         reward: Float[N].
-        count: number of transitions.
+        length: number of transitions.
     """
 
     columns: Int[AnyArray, "4 N"]
     reward: Float[AnyArray, " N"]
-    count: IntScalar
+    length: IntScalar
 
 
 class Programs(NamedTuple):
@@ -136,7 +136,7 @@ def _learn(
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
     assert belief is not None
     if isinstance(belief, ConjugatePosterior):
-        learnt = _one_by_one(belief, data, buffer.count)
+        learnt = _one_by_one(belief, data, buffer.length)
     else:
         learnt = belief.update(data, _weight(buffer))
     if jax.tree.structure(learnt) != jax.tree.structure(belief):
@@ -146,7 +146,7 @@ def _learn(
 
 def _weight(buffer: Buffer) -> Float[Array, " N"]:
     """1 for the transitions of the buffer, 0 beyond them."""
-    return (jnp.arange(len(buffer.reward)) < buffer.count).astype(buffer.reward.dtype)
+    return (jnp.arange(len(buffer.reward)) < buffer.length).astype(buffer.reward.dtype)
 
 
 def _one_by_one(belief: ConjugatePosterior, data: Transitions, count: IntScalar) -> ConjugatePosterior:

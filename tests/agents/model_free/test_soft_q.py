@@ -62,7 +62,7 @@ def test_the_soft_plan_of_an_episode(lead):
     mdp, task = world(*lead), problem(Episodic(H), *lead)
     policy, _ = plan(SoftQMean(TAU), task, mdp)
     rows, reward = (np.broadcast_to(x, (H, *x.shape[-k:])) for x, k in ((mdp.transition_probs, 3), (mdp.reward, 2)))
-    value = np.zeros(S)
+    value, q = np.zeros(S), np.zeros((S, A))
     for h in reversed(range(H)):
         q = np.where(LEGAL, reward[h] + rows[h] @ value, -np.inf)
         np.testing.assert_allclose(policy.q[h], q, rtol=1e-12)

@@ -176,12 +176,12 @@ def test_parallel_environments_feed_one_belief():
             rng.integers(3, size=3),
             rng.integers(3, size=3).astype(float),
         )
+        assert action.shape == (3,)
         mask = np.array([True, i % 2 == 0, True])
         actor.observe(states, action, reward, following, [False] * 3, [False] * 3, mask=mask)
         for b in np.flatnonzero(mask):
             expected = expected.update(Transitions(states[b], action[b], reward[b], following[b]))
         states = np.where(mask, following, states)
-    assert action.shape == (3,)
     np.testing.assert_array_equal(actor.belief.counts, expected.counts)
     np.testing.assert_allclose(actor.belief.reward_sum, expected.reward_sum)
     assert times == [t for t in np.cumsum([0] + [3, 2] * 4)[:-1] if t == 0 or t % 4 == 0]
@@ -208,7 +208,9 @@ def test_actors_share_what_is_compiled():
     other = _actor(key=jax.random.key(5), objective=Discounted(0.5))
     _walk(other, 12, np.random.default_rng(0))
     assert actor_programs.programs.cache_info().misses == before
-    assert other._core is not None and other._core._programs.plan._cache_size() == 1
+    assert other._core is not None
+    plan: Any = other._core._programs.plan
+    assert plan._cache_size() == 1
 
 
 def test_model_free_agents_learn_in_their_own_state():
