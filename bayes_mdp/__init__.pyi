@@ -71,4 +71,5 @@ from .mdp import unroll as unroll
 from .planning.solve import evaluate as evaluate
 from .planning.solve import solve as solve
 
+__all__: list[str]
 __version__: str

@@ -26,8 +26,7 @@ import pytest
 
 from tests import typecheck
 
-TYPES = os.environ.get("BAYES_MDP_TYPES", "on")
-CHECKED = typecheck.install(TYPES)
+CHECKED = typecheck.install(os.environ.get("BAYES_MDP_TYPES", "on"))
 """Sub-packages whose annotations are checked in this run. Here, since nothing may import the package before it."""
 KEPT_FROM = 0.2
 """Programs that take this many seconds to compile are kept on disk; below, writing costs more than it saves."""
@@ -43,12 +42,6 @@ def pytest_report_header(config):
         f"XLA flags: {os.environ['XLA_FLAGS'] or 'default'}",
         f"bayes_mdp types (BAYES_MDP_TYPES): {', '.join(CHECKED) or 'not checked'}",
     ]
-
-
-@pytest.fixture(autouse=True)
-def _types(request):
-    """Whether the annotations of the package are checked in this test."""
-    typecheck.switch(TYPES, request.node.nodeid)
 
 
 @pytest.fixture

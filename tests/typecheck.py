@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 import equinox as eqx
-from jaxtyping import config, install_import_hook, jaxtyped
+from jaxtyping import install_import_hook, jaxtyped
 
 # Of a long list beartype looks at one entry, drawn at random: with a generator of its own, the same in every run, and
 # the state of Python's is left to the tests.
@@ -29,21 +29,6 @@ random.getrandbits = _getrandbits
 CHECKED = ("bayes_mdp",)
 """What is checked."""
 
-FOLDERS = (
-    "tests/calibration/",
-    "tests/decisions/",
-    "tests/envs/",
-    "tests/examples/",
-    "tests/experiments/plots/",
-    "tests/inference/",
-    "tests/mdp/",
-    "tests/models/",
-    "tests/planning/",
-    "tests/random/",
-    "tests/test_cli",
-)
-"""The tests that check it, until the annotations of all hold; where sub-packages are named, every test does."""
-
 # As static checkers read it, an int is a float.
 _checker: Callable[..., Any] = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
@@ -51,16 +36,10 @@ _checker: Callable[..., Any] = beartype(conf=BeartypeConf(is_pep484_tower=True))
 def install(choice: str) -> tuple[str, ...]:
     """Install the hook, before the package is imported; which sub-packages it checks."""
     packages = {"on": CHECKED, "off": ()}.get(choice, tuple(choice.split(",")))
-    config.update("jaxtyping_disable", True)  # see `switch`
     if packages:
         install_import_hook(packages, f"{__name__}.{on_return.__name__}")
         _check_modules(packages)
     return packages
-
-
-def switch(choice: str, test: str) -> None:
-    """Turn the checks on or off for one test, by its id."""
-    config.update("jaxtyping_disable", choice == "on" and not test.startswith(FOLDERS))
 
 
 def on_return(stub: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import RunnableAgent, RunOptions, check_agent
-from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
+from bayes_mdp.experiments.run_config import RunOptions, check_agent
+from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def bayes_values(
-    agents: Mapping[str, RunnableAgent],
+    agents: Mapping[str, Agent],
     prior: Prior,
     space: StateActionSpace,
     objective: Episodic,
@@ -160,7 +160,10 @@ def _to_dataset(
     # Differences seed by seed: all agents met the same MDPs, so most of the variance cancels.
     value = rewards.mean(1)
     behind = rewards[value.argmax()] - rewards
-    found = {"value": (value, half_width(rewards.T)), "behind": (behind.mean(1), half_width(behind.T))}
+    found: dict[str, tuple[float | np.ndarray, float | np.ndarray]] = {
+        "value": (value, half_width(rewards.T)),
+        "behind": (behind.mean(1), half_width(behind.T)),
+    }
     attrs: dict[str, int | float] = {"num_seeds": rewards.shape[1], "horizon": horizon}
     if optimum is not None:
         found["share"] = (optimum.share(value), optimum.share(half_width(rewards.T)))

@@ -147,6 +147,7 @@ def _log(path: Path, seed: int) -> Log:
 def _study(key: PRNGKeyArray, prior: Prior, log: Log, env: Environment) -> Study:
     """Infer, and evaluate both policies."""
     posterior = infer(key, prior, log, space=StateActionSpace.from_log(log))
+    assert isinstance(posterior, ConjugatePosterior)
     start = np.asarray(env.mdp.initial, np.float64)
     return Study(posterior, compare_policies(key, posterior, POLICIES, Discounted(DISCOUNT), initial=start))
 

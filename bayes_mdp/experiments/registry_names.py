@@ -12,8 +12,7 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.envs import ENVS, SIMULATED, from_gymnasium
 from bayes_mdp.envs.papers.tracks import TRACKS
-from bayes_mdp.experiments.run_config import RunnableAgent
-from bayes_mdp.mdp import Environment, SimulatedEnvironment
+from bayes_mdp.mdp import Agent, Environment, SimulatedEnvironment
 from bayes_mdp.mdp.validation import check_name
 from bayes_mdp.models.mdp_spec import Prior
 
@@ -38,7 +37,7 @@ def find_prior(name: str) -> Prior:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        prior = getattr(import_module(module_name), function_name)
+        prior: Prior = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"prior is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
     if not callable(prior):
@@ -46,7 +45,7 @@ def find_prior(name: str) -> Prior:
     return prior
 
 
-def find_agent(name: str, replan: str | None = None) -> RunnableAgent:
+def find_agent(name: str, replan: str | None = None) -> Agent:
     """An agent with its defaults; `replan` is a number of steps, "episode", "doubling" or None.
 
     Raises:

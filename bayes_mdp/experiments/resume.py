@@ -91,7 +91,7 @@ def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
 
     def write(beside: Path) -> None:
         with beside.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
 
     write_sealed(path, write)
 
@@ -117,14 +117,14 @@ def named_arrays(tree: PyTree) -> dict[str, AnyArray]:
     return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
 
 
-def fill(tree: Tree, arrays: Mapping[str, np.ndarray], where: str) -> Tree:
+def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
     """`tree` (arrays, or shapes and types) with the arrays that `named_arrays` gave, in buffers of their own.
 
     Raises:
         ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
     """
 
-    def one(path: tuple[object, ...], leaf: Array | jax.ShapeDtypeStruct) -> Array:
+    def one(path: tuple[object, ...], leaf: PyTree) -> Array:
         name = jax.tree_util.keystr(path)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
@@ -234,6 +234,10 @@ def folder_of(path: str | Path) -> Path:
     return Path(f"{path}.cells")
 
 
+def _on_host(arrays: Mapping[str, ArrayLike]) -> Values:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
 class Cells:
     """The finished parts of a long experiment, by name: an npz file each, in a folder with the configuration.
 
@@ -281,11 +285,12 @@ class Cells:
         if self._bar is not None:
             self._bar.describe(name)
         file = None if self._folder is None else self._folder / f"{name}.npz"
-        if file is None or not file.exists():
-            values = {entry: np.asarray(value) for entry, value in compute(file).items()}
-            if file is not None:
-                write_arrays(file, values)
-        if file is not None:  # read back also what was just written: both ways give the same
+        if file is None:
+            values = _on_host(compute(None))
+        else:
+            if not file.exists():
+                write_arrays(file, _on_host(compute(file)))
+            # Read back also what was just written: both ways give the same.
             values = read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
         self._done += 1
         if self._bar is not None:

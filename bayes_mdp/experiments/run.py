@@ -11,9 +11,9 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, prepare
-from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunnableAgent, RunOptions, check_agent, check_case
+from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, check_case
 from bayes_mdp.experiments.sweep_run import run_episodes
-from bayes_mdp.mdp import Environment, Objective, SimulatedEnvironment
+from bayes_mdp.mdp import Agent, Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(  # noqa: PLR0913 - the parts of an experiment
-    agent: RunnableAgent,
+    agent: Agent,
     env: "RunEnvironment",
     *,
     objective: Objective,

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from bayes_mdp.agents import Learner
+from bayes_mdp.agents import Learner, Replans
 from bayes_mdp.agents.common.replan import ReplanRule, rule_for
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.inference.draws.methods import Method
@@ -45,19 +45,6 @@ if TYPE_CHECKING:
     GymnasiumEnv: TypeAlias = gymnasium.Env | VectorEnv
     GymnasiumSource: TypeAlias = str | Callable[[], GymnasiumEnv] | GymnasiumEnv
     RunEnvironment: TypeAlias = Environment | SimulatedEnvironment | GymnasiumSource
-
-P_contra = TypeVar("P_contra", contravariant=True)
-
-
-@runtime_checkable
-class RunnableAgent(Agent[P_contra], Protocol[P_contra]):
-    """An agent that the experiments can run: `init`, `plan`, and when it plans."""
-
-    @property
-    def replan(self) -> ReplanRule | None:
-        """Its replanning rule; None: the default of the objective (`rule_for`)."""
-        ...
-
 
 PriorLike: TypeAlias = Prior | CanUpdate | None
 """The prior of `run`: a program, a posterior that can `update`, or None for agents with a belief of their own."""
@@ -131,7 +118,7 @@ class RunConfig:
     (`check_request`), so that until then a field may hold anything.
     """
 
-    agent: "RunnableAgent"
+    agent: "Agent"
     env: "RunEnvironment"
     objective: "Objective"
     key: "PRNGKeyArray"
@@ -151,6 +138,12 @@ class RunConfig:
         """
         if not isinstance(self.env, Environment):
             raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
+        return self.env
+
+    @property
+    def gymnasium_source(self) -> "GymnasiumSource":
+        """`env`, where it is none of this package."""
+        assert not isinstance(self.env, (Environment, SimulatedEnvironment))
         return self.env
 
     @property
@@ -187,7 +180,7 @@ class RunConfig:
     @property
     def rule(self) -> ReplanRule:
         """When the agent plans."""
-        return rule_for(self.agent.replan, self.objective)
+        return rule_of(self.agent, self.objective)
 
     @property
     def space(self) -> StateActionSpace:
@@ -197,10 +190,15 @@ class RunConfig:
         own = getattr(self.prior, "space", None)
         if isinstance(own, StateActionSpace):
             return own
-        mdp = self.environment.mdp
-        legal = None if mdp.legal is None else np.asarray(mdp.legal)
-        ends = mdp.end_probs is not None
-        return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+        return space_of(self.environment)
+
+
+def space_of(env: Environment) -> StateActionSpace:
+    """The sizes and masks of an environment."""
+    mdp = env.mdp
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    ends = mdp.end_probs is not None
+    return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
 
 
 def check_case(case: RunConfig) -> None:
@@ -227,6 +225,12 @@ def check_agent(agent: object, name: str = "agent") -> None:
     """Raise a TypeError unless it is an agent."""
     if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
         raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
+
+
+def rule_of(agent: Agent, objective: Objective) -> ReplanRule:
+    """When an agent plans: by its own rule, or the default of the objective."""
+    assert isinstance(agent, Replans)  # `check_agent`
+    return rule_for(agent.replan, objective)
 
 
 def check_request(case: RunConfig) -> None:

@@ -1,7 +1,7 @@
 """A hypothesis about the MDP: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
 from functools import partial
-from typing import TypeVar
+from typing import overload
 
 import equinox as eqx
 import jax
@@ -227,10 +227,11 @@ def unroll(mdp: MDP | SparseMDP, horizon: int) -> MDP | SparseMDP:
     return MDP(dense.reshape(size, a, size), reward, end_probs=ends, legal=legal, initial=initial)
 
 
-_MDP = TypeVar("_MDP", MDP, SparseMDP)
-
-
-def restart_at_ends(mdp: _MDP) -> _MDP:
+@overload
+def restart_at_ends(mdp: MDP) -> MDP: ...
+@overload
+def restart_at_ends(mdp: SparseMDP) -> SparseMDP: ...
+def restart_at_ends(mdp: MDP | SparseMDP) -> MDP | SparseMDP:
     """`mdp` with every end replaced by a restart from `mdp.initial`: a continuing MDP, for the average reward.
 
     A sparse one lists the possible first states as further successors of every pair (all states, where `initial` is

@@ -5,8 +5,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.mdp.typing import IntScalar
-
 
 class TimeStep(NamedTuple):
     """What one action leads to.
@@ -56,7 +54,7 @@ class ObservedEnvironment(Protocol):
         """State and observation at the start of an episode."""
         ...
 
-    def step(self, key: PRNGKeyArray, state: PyTree, action: IntScalar) -> TimeStep:
+    def step(self, key: PRNGKeyArray, state: PyTree, action: Int[Array, ""]) -> TimeStep:
         """What the action leads to."""
         ...
 

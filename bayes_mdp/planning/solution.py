@@ -67,7 +67,7 @@ class PolicyEvaluation(eqx.Module):
     gap: Float[Array, ""]
 
 
-def best_action(q: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
+def best_action(q: Float[AnyArray, "*batch A"]) -> Int[Array, "*batch"]:
     """The first action of largest value.
 
     Comparisons, not `argmax`: XLA's argmax over a short last axis is a scalar loop on CPU.

@@ -41,7 +41,9 @@ def belief(concentration, loc, variance, *, known=None, by_outcome=False, legal=
     cell = np.full(loc.shape, -1)
     cell[learnt] = np.arange(learnt.sum())
     # Variance rate / (pseudo_count (alpha - 1)), noise pseudo_count times as much.
-    prior = NormalGammaBelief(loc[learnt], 2.0, _ALPHA, 2.0 * (_ALPHA - 1) * variance[learnt])
+    number = learnt.sum()
+    pseudo_count, alpha = np.full(number, 2.0), np.full(number, _ALPHA)
+    prior = NormalGammaBelief(loc[learnt], pseudo_count, alpha, 2.0 * (_ALPHA - 1) * variance[learnt])
     cells = reward_cells(prior, loc.shape, by_outcome=by_outcome, cell=cell, known=np.where(learnt, np.nan, loc))
     return conjugate_posterior(rows, cells, space)
 

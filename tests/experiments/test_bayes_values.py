@@ -96,7 +96,7 @@ def value_of_mean_greedy(horizon, learns=True):
     def q(counts, step):
         weights = 1.0 + np.array(counts).reshape(2, 2, 2)
         rows = weights / weights.sum(-1, keepdims=True)
-        after = np.zeros(2)
+        table, after = PAY, np.zeros(2)
         for _ in range(horizon - step):
             table = PAY + rows @ after
             after = table.max(-1)

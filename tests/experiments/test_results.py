@@ -3,6 +3,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -70,7 +71,7 @@ class Seen:
 
     def visit_counts(self):
         """Visits."""
-        return np.ones((2, 2))
+        return jnp.ones((2, 2))
 
 
 def test_figures():

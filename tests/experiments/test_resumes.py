@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import HMC
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.agents.common.replan import When
@@ -163,7 +164,7 @@ def test_trainings_and_cells_go_on_with_the_same_functions_only(tmp_path, keep):
     for value, other in (
         (a_prior(1.0), a_prior(2.0)),
         (Method(1.0), Method(2.0)),
-        (NUTS(kernel=lambda model: model), NUTS(kernel=lambda model: [model])),
+        (NUTS(kernel=lambda model: HMC(model, step_size=1.0)), NUTS(kernel=lambda model: HMC(model, step_size=2.0))),
         ([_replans(5)], [_replans(6)]),
         ({"a": _replans(5)}, {"a": _replans(6)}),
     ):

@@ -22,7 +22,7 @@ from bayes_mdp.mdp import (
     NormalReward,
     StateActionSpace,
 )
-from tests.experiments.toy import walk_that_ends
+from bayes_mdp.models import dirichlet_normal_gamma
 
 pytestmark = pytest.mark.numerics
 
@@ -160,7 +160,7 @@ BAD = [
         "options.table_rows: num_rows is 100, expected a power",
     ),
     ({"env": mail_robot(), "agent": PSRL(), "num_episodes": None, "num_steps": 5}, "env is a MailRobot, whose states"),
-    ({"options": RunOptions(env_prior=walk_that_ends)}, "options.env_prior is given"),
+    ({"options": RunOptions(env_prior=dirichlet_normal_gamma())}, "options.env_prior is given"),
     ({"options": RunOptions(target=np.ones((3, 2), bool))}, "options.target is given"),
     ({"options": RunOptions(space=StateActionSpace(4, 2, ends=True))}, r"space has \(4, 2\)"),
 ]

@@ -31,7 +31,8 @@ def prior_of(scale):
 def test_eight_threads_infer_what_one_does():
     def infer(scale):
         posterior = bm.infer(jax.random.key(0), prior_of(scale), DATA_BINARY, space=SPACE)
-        return posterior.method, posterior.log_evidence
+        assert isinstance(posterior, bm.inference.ConjugatePosterior)
+        return posterior.method, float(posterior.log_evidence)
 
     scales = [1 + i % 4 for i in range(16)]
     with ThreadPoolExecutor(8) as pool:

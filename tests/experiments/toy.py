@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.mdp import MDP, Environment, NormalReward
+from bayes_mdp.mdp import MDP, Environment, NormalReward, Transitions
+from bayes_mdp.mdp.typing import ArrayLike
 
 
 class ToyBelief(eqx.Module):
@@ -34,11 +35,12 @@ class ToyBelief(eqx.Module):
             return MDP(rows, reward)
         return MDP(rows[..., :-1], reward, end_probs=rows[..., -1])
 
-    def update(self, transitions, weight=1.0):
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0):
         """One transition or a block."""
+        weight, reward = jnp.asarray(weight), jnp.asarray(transitions.reward)
         s, a = transitions.state, transitions.action
         counts = self.counts.at[s, a, transitions.outcome(self.counts.shape[0])].add(weight)
-        return ToyBelief(counts, self.reward_sum.at[s, a].add(weight * transitions.reward), self.prior)
+        return ToyBelief(counts, self.reward_sum.at[s, a].add(weight * reward), self.prior)
 
 
 class WornDraws(eqx.Module):
@@ -64,12 +66,13 @@ class WornDraws(eqx.Module):
         reward = self.reward_sum / n + jax.random.normal(reward_key, n.shape) / jnp.sqrt(n)
         return MDP(self.rows[jax.random.categorical(draw_key, self.log_weights)], reward)
 
-    def update(self, transitions, weight=1.0):
+    def update(self, transitions: Transitions, weight: ArrayLike = 1.0):
         """One transition or a block."""
+        weight, reward = jnp.asarray(weight), jnp.asarray(transitions.reward)
         s, a, z = transitions.state, transitions.action, transitions.outcome(self.counts.shape[0])
-        gain = jnp.asarray(weight) * jnp.log(self.rows[:, s, a, z])
+        gain = weight * jnp.log(self.rows[:, s, a, z])
         log_weights = self.log_weights + gain.reshape(len(self.rows), -1).sum(1)
-        counts, total = self.counts.at[s, a, z].add(weight), self.reward_sum.at[s, a].add(weight * transitions.reward)
+        counts, total = self.counts.at[s, a, z].add(weight), self.reward_sum.at[s, a].add(weight * reward)
         return WornDraws(self.rows, log_weights, counts, total, self.prior)
 
     def needs_refit(self):

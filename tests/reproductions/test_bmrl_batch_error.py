@@ -11,6 +11,7 @@ from bayes_mdp.agents import Greedy
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.rollout.execute import prepare
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
+from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_cells import known_rewards
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward, StateActionSpace, Transitions
@@ -68,6 +69,7 @@ def test_batches_in_numpy(posterior, amount):
             largest = max(largest, int(here.sum()))
     assert largest >= 2
     found = belief.posterior.reward
+    assert isinstance(found, NormalGammaBelief)
     for cell, wanted in expected.items():
         parts = [np.asarray(x)[cell] for x in (found.loc, found.pseudo_count, found.concentration, found.rate)]
         np.testing.assert_allclose(parts, wanted, rtol=2e-5)

@@ -159,7 +159,7 @@ def test_the_best_policy_of_a_model():
     for s, a, k in np.ndindex(n, 3, 2):
         rows[s, a, successor[s, a, k]] += counts[s, a, k] / max(visits[s, a], 1)
     mean = total / np.maximum(visits, 1)
-    v = np.zeros(n)
+    v, q = np.zeros(n), mean
     for _ in range(400):
         q = np.where(tried, mean + 0.9 * rows @ v, -np.inf)
         v = np.where(tried.any(-1), q.max(-1), 0.0)

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from bayes_mdp.agents.neural import DQN, BonusDQN, NeuralUBE
 from reproductions.__main__ import main
 from reproductions.reproduce import reproduce
 from reproductions.ube import atari_games
@@ -100,6 +101,8 @@ def test_figure_5(played):
 
 def test_agents_have_the_settings_of_the_paper():
     dqn, bonus, one, many = (atari_agent(name) for name in ATARI_AGENTS)
+    assert isinstance(dqn, DQN) and isinstance(bonus, BonusDQN)
+    assert isinstance(one, NeuralUBE) and isinstance(many, NeuralUBE)
     assert dqn.learning == one.learning and dqn.learning.optimizer == "rmsprop" and dqn.learning.batch_size == 32
     assert dqn.trunk.num_features((4, 84, 84)) == 512 and bonus.scale == 0.1
     assert (one.head.num_steps, many.head.num_steps, one.head.width, one.beta) == (1, 150, 512, 0.01)

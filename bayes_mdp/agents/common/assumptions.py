@@ -19,7 +19,7 @@ class RowPosterior(CanMean, HasVariances, Protocol):
     """A posterior with a mean MDP and closed-form variances: what a variance equation is solved for."""
 
 
-def require_rows(posterior: CanMean, who: str) -> None:
+def require_rows(posterior: object, who: str) -> None:
     """Refuse a belief for which the equations are wrong: dependent rows other than by a mixture, or no variances.
 
     Raises:

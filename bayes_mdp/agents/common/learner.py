@@ -3,11 +3,11 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree, Real
 
 from bayes_mdp.agents.common.replan import ReplanRule
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Posterior, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, RealScalar
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
 
 
 @runtime_checkable
@@ -21,9 +21,7 @@ class Replans(Protocol):
 class Learner(Protocol):
     """A model-free agent: what it learns is in its own state; it needs no prior and no posterior."""
 
-    def observe(
-        self, problem: Problem, state: PyTree, transition: Transitions, weight: RealScalar | BoolScalar = 1.0
-    ) -> PyTree:
+    def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
         """The state after one transition; where `weight` is 0 it is unchanged."""
         ...
 
@@ -32,7 +30,7 @@ class Learner(Protocol):
 class ChecksBelief(Protocol):
     """Checks a belief before a run: inside the compiled loop its numbers are traced."""
 
-    def check_belief(self, belief: Posterior) -> None:
+    def check_belief(self, belief: object) -> None:
         """Raise where the agent cannot use the belief. Host side."""
         ...
 
@@ -67,8 +65,8 @@ class Place(NamedTuple):
 
     here: Index
     there: Index
-    over: BoolScalar
-    discount: RealScalar
+    over: Bool[Array, "..."]
+    discount: Real[Array, ""]
 
 
 def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
@@ -90,8 +88,8 @@ def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H
 
 
 def moved_towards(
-    table: Float[Array, "*H S A"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
-) -> Float[Array, "*H S A"]:
+    table: Float[Array, "*shape"], here: Index, target: RealLike, rate: RealLike, weight: RealLike | BoolScalar
+) -> Float[Array, "*shape"]:
     """`table` after a step of size weight * rate towards `target` at `here`; unchanged where `weight` is 0.
 
     Args:
@@ -131,4 +129,5 @@ def place_of(problem: Problem, transition: Transitions) -> Place:
     else:
         last, here, there = False, (transition.state, transition.action), (transition.next_state,)
     over = last if transition.terminated is None else last | transition.terminated
-    return Place(here, there, over, objective.discount if isinstance(objective, Discounted) else 1.0)
+    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    return Place(here, there, jnp.asarray(over), jnp.asarray(discount))

@@ -98,7 +98,7 @@ class NeedsConcentrations(eqx.Module):
         del key
         return blank_plan(problem, type(self).__name__)
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean, counts and concentrations.
 
         Raises:
@@ -110,12 +110,12 @@ class NeedsConcentrations(eqx.Module):
         row_variance_factor(belief, who)
 
 
-def has_variances(belief: CanMean) -> bool:
+def has_variances(belief: object) -> bool:
     """Whether a belief, or the components of a mixture, has variances in closed form."""
     return isinstance(belief.components if can_split(belief) else belief, HasVariances)
 
 
-def row_variance_factor(belief: CanMean, who: str) -> Pairs:
+def row_variance_factor(belief: object, who: str) -> Pairs:
     """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: its mean.
 
     Raises:

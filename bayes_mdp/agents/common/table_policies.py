@@ -5,6 +5,8 @@ agent is also a likelihood of behaviour. Arrays [*H S A] have the axis H where t
 illegal action has q (or mean) -inf: its probability is zero.
 """
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -62,6 +64,14 @@ def _log(probability: Float[Array, ""]) -> Float[Array, ""]:
 
 class TablePolicy(eqx.Module):
     """A policy made of arrays [*H S A]: its sizes, which the planners compare with those of the MDP."""
+
+    @abc.abstractmethod
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:
+        """An action."""
+
+    @abc.abstractmethod
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
+        """Log-probability of an action."""
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -20,7 +20,6 @@ from bayes_mdp.mdp import (
     MDP,
     AverageReward,
     CanMean,
-    CanSample,
     Discounted,
     Episodic,
     FirstExit,
@@ -104,7 +103,7 @@ def only_legal(x: Pairs, mdp: MDP | SparseMDP) -> Pairs:
     return x if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
 
 
-def over_components(function: Callable[..., Answer], posterior: CanMean | CanSample, *stacked: PyTree) -> Answer:
+def over_components(function: Callable[..., Answer], posterior: object, *stacked: PyTree) -> Answer:
     """`function(posterior, *stacked)`; for a mixture that of every component, stacked.
 
     Args:
@@ -141,7 +140,7 @@ def problem_of(
     return mean, actions_or_probs
 
 
-def require_variances(posterior: CanMean | CanSample) -> None:
+def require_variances(posterior: object) -> None:
     """Refuse a variance of a mean reward that does not exist, by the posterior's own error (not inside a trace).
 
     A belief without closed-form variances passes.

@@ -186,7 +186,7 @@ class KLearning(eqx.Module):
                 raise ValueError("initial is None, expected a distribution over the first state for KLearning")
         return KLearningState(jnp.zeros(()), jnp.zeros((), jnp.int32))
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its methods alone).
 
         Raises:
@@ -236,7 +236,7 @@ class KLearning(eqx.Module):
         return tau, model.k_values(tau)
 
 
-def _require_abilities(posterior: CanMean, bonus: str, who: str) -> None:
+def _require_abilities(posterior: object, bonus: str, who: str) -> None:
     for ability in (CanMean, CanCount, HasVariances):
         require_ability(posterior, ability, who)
     if bonus == "posterior":

@@ -117,7 +117,7 @@ class VAPOR(eqx.Module):
         pairs = jnp.ones(space.shape[-2:]) if space.legal is None else jnp.asarray(space.legal, float)
         return jnp.broadcast_to(pairs / pairs.sum(-1, keepdims=True), (objective.horizon, *pairs.shape))
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its methods alone).
 
         Raises:

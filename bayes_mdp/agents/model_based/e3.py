@@ -166,7 +166,7 @@ class _Models(eqx.Module):
     own_rows: ClassVar[bool] = False
 
     @property
-    def bonus_discount(self) -> None:
+    def discount_of_bonus(self) -> None:
         """That of the objective."""
         return None
 

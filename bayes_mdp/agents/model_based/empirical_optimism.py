@@ -44,7 +44,7 @@ class ModelBased(eqx.Module):
         check_planner(self.planner)
 
     @property
-    def bonus_discount(self) -> Scalar | None:
+    def discount_of_bonus(self) -> Scalar | None:
         """Of the exploration values; None: that of the objective."""
         return None
 
@@ -139,14 +139,17 @@ class EpsilonGreedyModel(ModelBased):
 class OptimisticModel(ModelBased):
     """A `ModelBased` learner in whose model a pair that was never tried has value `v_max`."""
 
-    v_max: eqx.AbstractVar[float | Array]
+    @property
+    @abc.abstractmethod
+    def first_value(self) -> Scalar:
+        """`v_max`."""
 
     def __check_init__(self) -> None:
-        check_value("v_max", self.v_max)
+        check_value("v_max", self.first_value)
 
     def check_optimism(self, max_reward: float) -> None:
         """Warn where optimism is lost: `v_max` below the largest reward of one step."""
-        warn_of_lost_optimism("v_max", self.v_max, max_reward)
+        warn_of_lost_optimism("v_max", self.first_value, max_reward)
 
 
 class OIM(OptimisticModel):
@@ -173,6 +176,11 @@ class OIM(OptimisticModel):
     """
 
     v_max: float | Array = 100.0
+
+    @property
+    def first_value(self) -> Scalar:
+        """`v_max`."""
+        return self.v_max
 
     def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The equations above."""
@@ -208,6 +216,11 @@ class RMax(OptimisticModel):
     v_max: float | Array = 100.0
     num_visits: int | Array = 5
     freeze: bool = eqx.field(default=False, static=True, kw_only=True)
+
+    @property
+    def first_value(self) -> Scalar:
+        """`v_max`."""
+        return self.v_max
 
     def __check_init__(self) -> None:
         check_num_visits(self.num_visits)

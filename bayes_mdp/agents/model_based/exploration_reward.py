@@ -17,7 +17,7 @@ from bayes_mdp.agents.common.table_policies import Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical import Local, Stats
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.mdp.typing import IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_fraction, check_not_negative, check_that
 from bayes_mdp.planning.solution import best_action
 
@@ -52,8 +52,8 @@ class Alternates(TablePolicy):
 class ExplorationReward(ModelBased):
     """Two optima of the empirical model: of the rewards, Qr, and of a reward of exploration, Qe. See the subclasses."""
 
-    v_max: eqx.AbstractVar[float | Array]
     scale: eqx.AbstractVar[float | Array]
+    v_max: eqx.AbstractVar[float | Array]
     bonus_discount: eqx.AbstractVar[float | Array | None]
     explore_prob: eqx.AbstractVar[float | Array | None]
     joint: ClassVar[Any] = False
@@ -66,6 +66,11 @@ class ExplorationReward(ModelBased):
         if self.bonus_discount is not None:
             expected = "a number from 0 up to, but not including, 1"
             check_that("bonus_discount", self.bonus_discount, lambda x: (x >= 0) & (x < 1), expected)
+
+    @property
+    def discount_of_bonus(self) -> Scalar | None:
+        """`bonus_discount`."""
+        return self.bonus_discount
 
     @abc.abstractmethod
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:

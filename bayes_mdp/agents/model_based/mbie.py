@@ -44,6 +44,11 @@ class MBIEEB(OptimisticModel):
     beta: float | Array = 1.0
     v_max: float | Array = 100.0
 
+    @property
+    def first_value(self) -> Scalar:
+        """`v_max`."""
+        return self.v_max
+
     def __check_init__(self) -> None:
         check_not_negative("beta", self.beta)
 
@@ -91,6 +96,11 @@ class MBIE(OptimisticModel):
     # With optimistic rows Qr is the optimum of the empirical rows, the sum that of the best rows of the sets.
     own_rows: ClassVar[Any] = property(lambda self: self.transition_width is not None)
     joint: ClassVar[Any] = property(lambda self: self.transition_width is None)
+
+    @property
+    def first_value(self) -> Scalar:
+        """`v_max`."""
+        return self.v_max
 
     def __check_init__(self) -> None:
         check_not_negative("reward_width", self.reward_width)

@@ -77,6 +77,11 @@ class MBIEWS(OptimisticModel):
     joint: ClassVar[bool] = False
     own_rows: ClassVar[bool] = True
 
+    @property
+    def first_value(self) -> Scalar:
+        """`v_max`."""
+        return self.v_max
+
     def __check_init__(self) -> None:
         check_not_negative("z", self.z)
 

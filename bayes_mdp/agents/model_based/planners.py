@@ -41,14 +41,14 @@ class Explores(Protocol):
 
     `joint`: both follow the greedy policy of their sum; else each is the optimum of its own reward. `own_rows`: the sum
     is the optimum of separate rows (`Local.optimistic`), Qr that of the empirical model, and `local` depends on
-    the current values. `bonus_discount`: of the exploration values; None: that of the objective.
+    the current values. `discount_of_bonus`: of the exploration values; None: that of the objective.
     """
 
     joint: ClassVar[bool]
     own_rows: ClassVar[bool]
 
     @property
-    def bonus_discount(self) -> RealScalar | None:
+    def discount_of_bonus(self) -> RealScalar | None:
         """Discount of the exploration values."""
         ...
 
@@ -104,7 +104,7 @@ def _looked_ahead(
         # Qe = Q+ - Qr, Q+ of the optimistic rows
         assert local.optimistic is not None
         return qr, local.bonus + discount * (mean(local.optimistic, vr + ve) - mean(local.probs, vr))
-    own = discount if agent.bonus_discount is None else jnp.asarray(agent.bonus_discount)
+    own = discount if agent.discount_of_bonus is None else jnp.asarray(agent.discount_of_bonus)
     return qr, local.bonus + own * mean(local.probs, ve)
 
 
@@ -205,7 +205,7 @@ def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solut
         return (solved(local.probs, local.reward + local.bonus, state.plans[0]),)
     real = solved(local.probs, local.reward, state.plans[0])
     if not agent.own_rows:
-        own = discount if agent.bonus_discount is None else agent.bonus_discount
+        own = discount if agent.discount_of_bonus is None else agent.discount_of_bonus
         return real, solved(local.probs, local.bonus, state.plans[1], Discounted(own))
 
     # Rows depend on the values: best rows for the last values, a plan for these rows, and so on.

@@ -28,7 +28,7 @@ class _OverReturns(TablePolicy):
     @property
     def q(self) -> Float[Array, "*H S A"]:
         """Expected mean return."""
-        return self.belief.mean()
+        return jnp.asarray(self.belief.mean())
 
     @property
     def sd(self) -> Float[Array, "*H S A"]:
@@ -93,8 +93,9 @@ class StudentTThompson(_OverReturns):
     def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
         """A draw of the mean returns of a state, or the kept one."""
         law = self._here(state, step).of_mean()
-        if key is None or self.noise is not None:
-            return law.loc + law.scale * lookup(self.noise, 1, state, step)
+        if self.noise is not None:
+            return jnp.asarray(law.loc + law.scale * lookup(self.noise, 1, state, step))
+        assert key is not None  # only a policy with noise is called without a key
         return law.sample(key)
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar = 0) -> Int[Array, ""]:

@@ -88,6 +88,11 @@ class BoltzmannQ(TabularQ):
         check_value("initial_q", self.initial_q)
 
     @property
+    def step_size(self) -> Scalar:
+        """`learning_rate`."""
+        return self.learning_rate
+
+    @property
     def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q

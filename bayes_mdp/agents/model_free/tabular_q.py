@@ -31,7 +31,7 @@ from bayes_mdp.agents.common.optimism_terms import (
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, Numbers, Scalar
+from bayes_mdp.mdp.typing import BoolScalar, Index, Numbers, RealScalar, Scalar
 from bayes_mdp.mdp.validation import (
     check_fraction,
     check_not_negative,
@@ -58,8 +58,10 @@ def check_half_life(value: object, what: str) -> None:
 class TabularQ(eqx.Module):
     """Base of the methods whose state is the table alone; subclasses set learning rate, initial value and policy."""
 
-    learning_rate: eqx.AbstractVar[float | Array]
-    replan: eqx.AbstractVar[ReplanRule | None]
+    @property
+    @abc.abstractmethod
+    def step_size(self) -> Scalar:
+        """alpha."""
 
     @property
     @abc.abstractmethod
@@ -98,7 +100,7 @@ class TabularQ(eqx.Module):
         """The table after one transition; unchanged where `weight` is 0."""
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
-        return moved_towards(state, place.here, target, self.learning_rate, weight)
+        return moved_towards(state, place.here, target, self.step_size, weight)
 
 
 class EpsilonGreedyQ(TabularQ):
@@ -123,6 +125,11 @@ class EpsilonGreedyQ(TabularQ):
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
         check_value("initial_q", self.initial_q)
+
+    @property
+    def step_size(self) -> Scalar:
+        """`learning_rate`."""
+        return self.learning_rate
 
     @property
     def first_value(self) -> Scalar:
@@ -210,6 +217,11 @@ class OptimisticQ(TabularQ):
         check_value("v_max", self.v_max)
 
     @property
+    def step_size(self) -> Scalar:
+        """`learning_rate`."""
+        return self.learning_rate
+
+    @property
     def first_value(self) -> Scalar:
         """`v_max`."""
         return self.v_max
@@ -223,7 +235,9 @@ class OptimisticQ(TabularQ):
         warn_of_lost_optimism("v_max", self.v_max, max_reward)
 
 
-def local_uncertainty(visits: Numbers, *, theta: Scalar, sigma_max: Scalar, horizon: Scalar) -> Float[Array, "..."]:
+def local_uncertainty(
+    visits: Numbers, *, theta: Scalar, sigma_max: RealScalar, horizon: RealScalar
+) -> Float[Array, "..."]:
     """d0 = z sigma_max / (horizon sqrt(n)), z the upper theta / 2 quantile of a standard normal law.
 
     Args:
@@ -232,7 +246,7 @@ def local_uncertainty(visits: Numbers, *, theta: Scalar, sigma_max: Scalar, hori
         sigma_max: bound on the standard deviation of a return.
         horizon: 1 / (1 - discount), so that d0 is in units of the reward.
     """
-    return norm.isf(jnp.asarray(theta, float) / 2.0) * sigma_max / (horizon * jnp.sqrt(visits))
+    return norm.isf(jnp.asarray(theta, float) / 2.0) * sigma_max / (jnp.sqrt(visits) * horizon)
 
 
 class UpperTable(eqx.Module):

@@ -57,7 +57,7 @@ class MinAtarConv(eqx.Module):
     def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B H W C"]) -> Float[Array, "B D"]:
         """Features of observations."""
         layer, stride = parameters.convolutions[0], self.filters.stride
-        pieces = patches(observation.astype(jnp.float32), self.filters.side, stride)
+        pieces = patches(jnp.asarray(observation, jnp.float32), self.filters.side, stride)
         weights = layer.kernel.reshape(pieces.shape[-1], -1)
         return _features(parameters, jax.nn.relu(pieces @ weights + layer.bias))
 
@@ -94,7 +94,7 @@ class NatureConv(eqx.Module):
 
     def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B C H W"]) -> Float[Array, "B D"]:
         """Features of observations."""
-        x = observation.transpose(0, 2, 3, 1).astype(jnp.float32)
+        x = jnp.asarray(observation.transpose(0, 2, 3, 1), jnp.float32)
         if jnp.issubdtype(observation.dtype, jnp.integer):
             x = x / 255
         for layer, size in zip(parameters.convolutions, self.filters, strict=True):

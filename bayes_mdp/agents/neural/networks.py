@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.typing import AnyArray
 
-Features: TypeAlias = Float[AnyArray, "B D"] | Int[AnyArray, "B k"]
+Features: TypeAlias = Float[Array, "B D"] | Int[Array, "B k"]
 """Features of B observations: D numbers each, or in sparse form the indices of the k active ones (`HashedFeatures`)."""
 
 

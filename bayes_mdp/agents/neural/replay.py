@@ -60,7 +60,7 @@ class Batch(NamedTuple):
         next_observation, next_action: what followed; without meaning where it terminated.
         weight: 0 where the transition cannot be learnt from, else 1.
         extra, next_extra: what the agent kept of both rows.
-        index: (row, environment).
+        place: (row, environment).
     """
 
     observation: Shaped[Array, "B *O"]
@@ -72,7 +72,7 @@ class Batch(NamedTuple):
     weight: Float[Array, " B"]
     extra: PyTree
     next_extra: PyTree
-    index: tuple[Int[Array, " B"], Int[Array, " B"]]
+    place: tuple[Int[Array, " B"], Int[Array, " B"]]
 
 
 class Replay(eqx.Module):
@@ -139,7 +139,7 @@ def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, 
         1.0 - taken.truncated,
         taken.extra,
         jax.tree.map(lambda ring: ring[next_row, env], rows.extra),
-        (row, env),
+        (jnp.asarray(row), jnp.asarray(env)),
     )
 
 

@@ -18,7 +18,7 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import Problem
-from bayes_mdp.mdp.typing import AnyArray, Scalar
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative
 from bayes_mdp.planning.solution import Solution
 
@@ -26,7 +26,7 @@ Pairs = Float[AnyArray, "*H S A"]
 
 
 def exploration_bonus(
-    variance_factor: Pairs, scale: Scalar, *, visits: Pairs, unknown_reward: Bool[AnyArray, "*H S A"] | None = None
+    variance_factor: Pairs, scale: RealScalar, *, visits: Pairs, unknown_reward: Bool[AnyArray, "*H S A"] | None = None
 ) -> Pairs:
     """The bonus of every pair: scale / (1 + c0), c0 the total concentration of its row.
 

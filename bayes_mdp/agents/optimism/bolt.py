@@ -20,27 +20,28 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import discount_of
 from bayes_mdp.agents.optimism.counted_belief import CountedBelief
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_not_negative, is_concrete
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 
 Pairs = Float[Array, "*H S A"]
 Successors = Int[Array, "S A"]
-Support = Bool[AnyArray, "*H S A O"] | None
+Support = Bool[AnyArray, "*G S A O"] | None
 """The possible outcomes of every pair; None: all."""
 Carry = tuple[Solution, Successors, Bool[Array, ""], Int[Array, ""]]
 """Of the rounds: the plan, the imaginary successors of all pairs, whether the last round changed one, rounds made."""
 _MOST_ROUNDS = 50  # of planning and choosing successors; a handful is usual
 
 
-def imagined_share(variance_factor: Pairs, eta: Scalar) -> Pairs:
+def imagined_share(variance_factor: Pairs, eta: RealScalar) -> Pairs:
     """eta / (c0 + eta), the weight of `eta` imaginary transitions in a row; zero where the row is known.
 
     ptilde = (c + eta e_s*) / (c0 + eta) = (1 - share) pbar + share e_s*. `variance_factor` is 1 / (c0 + 1).
     """
     # c0 = (1 - f) / f: multiplied through by f, so that f = 0 (c0 infinite) gives 0.
-    return eta * variance_factor / (1.0 - variance_factor + eta * variance_factor)
+    weight = variance_factor * eta
+    return weight / (1.0 - variance_factor + weight)
 
 
 def episodic_values(
@@ -65,7 +66,7 @@ def episodic_values(
 
 
 def discounted_plan(
-    mean: MDP | SparseMDP, share: Pairs, discount: Scalar, *, support: Support = None, start: Solution | None = None
+    mean: MDP | SparseMDP, share: Pairs, discount: RealScalar, *, support: Support = None, start: Solution | None = None
 ) -> Solution:
     """The optimal plan where every pair also chooses its imaginary successor: plans and choices in turn until stable.
 
@@ -164,7 +165,7 @@ class BOLT(NeedsConcentrations):
         solution = discounted_plan(mean, share, discount_of(objective), support=space.support, start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
-    def _reward(self, belief: CountedBelief, reward: Pairs, eta: Scalar) -> Pairs:
+    def _reward(self, belief: CountedBelief, reward: Pairs, eta: RealScalar) -> Pairs:
         """Mean rewards, with the imaginary ones where the mean is unknown."""
         if self.max_reward is None:
             return reward

@@ -197,6 +197,7 @@ class UCBVI(eqx.Module):
             require_variances(belief)
         if not has_variances(belief):
             return
+        assert isinstance(belief, CanMean)  # required above
         mean, variance, legal = reward_moments(belief)
         if is_concrete(mean, variance, self.min_reward, self.max_reward):
             reward, low, high = np.asarray(mean), np.min(self.min_reward), np.max(self.max_reward)

@@ -14,7 +14,7 @@ from bayes_mdp.agents.common.learner import episode_length, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.typing import Scalar
+from bayes_mdp.mdp.typing import IntScalar, Scalar
 from bayes_mdp.mdp.validation import check_bool, check_count, check_positive, is_concrete
 
 
@@ -131,8 +131,8 @@ class RandQL(eqx.Module):
         words = jax.random.bits(key, (2,), jnp.uint32)
         return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
 
-    def _ceiling(self, horizon: int, step: Int[Array, "..."]) -> Float[Array, "..."]:
-        return (horizon - step) * jnp.asarray(self.max_reward, float)
+    def _ceiling(self, horizon: int, step: IntScalar | Int[Array, "..."]) -> Float[Array, "..."]:
+        return jnp.asarray(self.max_reward, float) * (horizon - step)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Ensemble, belief: object = None

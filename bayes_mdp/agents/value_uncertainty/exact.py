@@ -35,7 +35,12 @@ from bayes_mdp.agents.value_uncertainty.covariance_recursion import (
     unrolled,
 )
 from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, correlated_policy, semidefinite_factor
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import (
+    UsesRows,
+    check_noise,
+    correlated_policy,
+    semidefinite_factor,
+)
 from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance, by_draws
 from bayes_mdp.mdp import (
     MDP,
@@ -328,6 +333,7 @@ class CovarianceThompson(UsesRows):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         check_bool("joint", self.joint)
 
     def policy(

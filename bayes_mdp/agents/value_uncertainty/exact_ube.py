@@ -27,7 +27,7 @@ from bayes_mdp.agents.common.variance_equation import (
     solve_variance,
     why_met_again,
 )
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, gaussian_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, gaussian_policy
 from bayes_mdp.agents.value_uncertainty.monte_carlo import check_draws, chunk_size, over_draws
 from bayes_mdp.mdp import (
     MDP,
@@ -199,9 +199,9 @@ def _equation(
 
 
 class Terms(NamedTuple):
-    """Means over `count` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
+    """Means over `number` sampled MDPs: the two parts of w; V_pi[Q^p - Qbar]; status of the evaluations."""
 
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     one_step: Float[Array, "*H S A"]
     downstream: Float[Array, "*H S A"]
     of_actions: Float[Array, "*H S"]
@@ -249,9 +249,9 @@ def _terms(
 
 def _merge(one: Terms, other: Terms) -> Terms:
     """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
-    share = other.count / (one.count + other.count)
+    share = other.number / (one.number + other.number)
     return Terms(
-        one.count + other.count,
+        one.number + other.number,
         one.one_step + share * (other.one_step - one.one_step),
         one.downstream + share * (other.downstream - one.downstream),
         one.of_actions + share * (other.of_actions - one.of_actions),
@@ -287,6 +287,7 @@ class ExactUBE(UsesDraws):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         check_count("num_draws", self.num_draws, 2)
         check_bool("clip", self.clip)
 

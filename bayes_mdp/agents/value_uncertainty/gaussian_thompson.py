@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.assumptions import require_rows
 from bayes_mdp.agents.common.optimism_terms import blank_plan
-from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Problem, SparseMDP
@@ -35,21 +34,15 @@ class ThompsonAgent(eqx.Module):
 
     Args:
         scale: zeta, of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
-        noise: "per_plan", one draw for the length of a plan, or "per_step", a new one at every step (see
-            `gaussian_policy`).
-        replan: as in `PSRL`.
     """
 
     scale: eqx.AbstractVar[float | Array]
-    noise: eqx.AbstractVar[str]
-    replan: eqx.AbstractVar[ReplanRule | None]
 
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
-        check_name("noise", self.noise, NOISES)
 
     @abc.abstractmethod
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use."""
 
     @abc.abstractmethod
@@ -82,10 +75,15 @@ class ThompsonAgent(eqx.Module):
         return policy, None if state is None else solution
 
 
+def check_noise(noise: str) -> None:
+    """Refuse another word than "per_plan", one draw for the length of a plan, and "per_step" (`gaussian_policy`)."""
+    check_name("noise", noise, NOISES)
+
+
 class UsesRows(ThompsonAgent):
     """Base of agents whose variances have a closed form: for independent rows, and mixtures of such."""
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief without the variances that a plan needs (inside a trace: by its structure alone).
 
         Raises:
@@ -99,7 +97,7 @@ class UsesRows(ThompsonAgent):
 class UsesDraws(ThompsonAgent):
     """Base of agents whose variances are those over sampled MDPs: for any belief."""
 
-    def check_belief(self, belief: CanMean) -> None:
+    def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its abilities alone).
 
         Raises:

@@ -25,7 +25,7 @@ from bayes_mdp.agents.common.variance_equation import (
     problem_of,
     why_met_again,
 )
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, gaussian_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import MDP, CanMean, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
@@ -89,6 +89,9 @@ class MomentMatching(UsesRows):
     scale: float | Array = 1.0
     noise: str = eqx.field(default="per_plan", static=True)
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
+
+    def __check_init__(self) -> None:
+        check_noise(self.noise)
 
     def policy(
         self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution

@@ -19,7 +19,7 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.value_summary import ValueUncertainty
 from bayes_mdp.agents.common.variance_equation import discount_of, horizon_of, require_variances
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, correlated_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, correlated_policy
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyLike, Problem, SparseMDP, Validity
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.typing import IntScalar
@@ -38,17 +38,17 @@ Statistics = TypeVar("Statistics")
 
 
 class DrawMoments(NamedTuple):
-    """Moments of q over `count` sampled MDPs.
+    """Moments of q over `number` sampled MDPs.
 
     Args:
-        count: how many.
+        number: how many.
         mean: of q; 0 where illegal.
         products: sum of products of deviations from the mean.
         illegal: where q is -inf.
         converged, iterations, gap: of the evaluations; see `PolicyEvaluation`.
     """
 
-    count: Float[Array, ""]
+    number: Float[Array, ""]
     mean: Float[Array, "*H S A"]
     products: Float[Array, "*H S A A"]
     illegal: Bool[Array, "*H S A"]
@@ -59,7 +59,7 @@ class DrawMoments(NamedTuple):
     @property
     def covariance(self) -> Float[Array, "*H S A A"]:
         """Between the values of the actions of a state; unbiased."""
-        return self.products / (self.count - 1.0)
+        return self.products / (self.number - 1.0)
 
 
 def check_draws(key: object, posterior: object, num_draws: object, who: str) -> None:
@@ -165,9 +165,9 @@ def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
 
     While chunks are merged, `converged` holds its opposite: the zeros of an empty chunk are then neutral.
     """
-    count = one.count + other.count
-    share, shift = other.count / count, other.mean - one.mean
-    products = one.products + other.products + one.count * share * shift[..., :, None] * shift[..., None, :]
+    count = one.number + other.number
+    share, shift = other.number / count, other.mean - one.mean
+    products = one.products + other.products + one.number * share * shift[..., :, None] * shift[..., None, :]
     return DrawMoments(
         count,
         one.mean + share * shift,
@@ -269,6 +269,7 @@ class MonteCarloThompson(UsesDraws):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         check_count("num_draws", self.num_draws, 2)
         check_bool("joint", self.joint)
 

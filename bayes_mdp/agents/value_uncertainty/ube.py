@@ -27,7 +27,7 @@ from bayes_mdp.agents.common.variance_equation import (
     problem_of,
     why_met_again,
 )
-from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, gaussian_policy
+from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import (
     MDP,
     CanMean,
@@ -259,6 +259,7 @@ class UBE(UsesRows):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
+        check_noise(self.noise)
         _check_options(self.q_max, self.form)
 
     def policy(

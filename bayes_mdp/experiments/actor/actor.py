@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents import ChecksLearnt, Learner
-from bayes_mdp.agents.common.replan import period_of, rule_for
+from bayes_mdp.agents.common.replan import period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor.actor_programs import ActorCore
 from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, thinned
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
-from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, RunnableAgent, check_agent
-from bayes_mdp.mdp import AverageReward, CanUpdate, Episodic, Objective, Policy, Problem, StateActionSpace
+from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
+from bayes_mdp.mdp import Agent, AverageReward, CanUpdate, Episodic, Objective, Policy, Problem, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
@@ -100,7 +100,7 @@ class ActorChecks:
 
 
 def check_actor(
-    agent: RunnableAgent,
+    agent: Agent,
     space: StateActionSpace,
     objective: Objective,
     key: PRNGKeyArray,
@@ -133,7 +133,7 @@ def check_actor(
     check_initial(initial, space.n_states)
 
 
-def check_num_envs(agent: RunnableAgent, num_envs: int | None) -> None:
+def check_num_envs(agent: Agent, num_envs: int | None) -> None:
     """Refuse several parallel environments for an agent that learns from whole episodes: it would mix them.
 
     Raises:
@@ -174,7 +174,7 @@ class Actor:
 
     def __init__(
         self,
-        agent: RunnableAgent,
+        agent: Agent,
         space: StateActionSpace,
         *,
         objective: Objective,
@@ -186,7 +186,7 @@ class Actor:
         self._agent, self._problem = agent, Problem(space, objective, initial)
         self._horizon = objective.horizon if isinstance(objective, Episodic) else None
         self._key = plain_key(key)
-        rule = rule_for(agent.replan, objective)
+        rule = rule_of(agent, objective)
         self._belief: CanUpdate | None = None
         if not isinstance(agent, Learner):
             key = jax.random.fold_in(self._key, len(RngKeys._fields))

@@ -7,7 +7,7 @@ the policy, whatever it is, and no random number is drawn on the host. The keys 
 All arguments are flat lists of leaves: to flatten a tree of records at every call would cost more than the call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
@@ -16,15 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
-from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunnableAgent
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import CanUpdate, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import Agent, CanUpdate, Episodic, Policy, Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.random import fused_key
 
@@ -34,7 +33,7 @@ MOST_ACTIONS = 65_536  # of a table
 Leaves: TypeAlias = list[PyTree]
 """The leaves of a tree: arrays, and keys."""
 
-Structure: TypeAlias = PyTreeDef
+Structure: TypeAlias = Hashable
 """The structure of a tree: `Leaves` and `Structure` are the tree."""
 
 Words: TypeAlias = UInt32[AnyArray, "2"]
@@ -48,17 +47,17 @@ Table: TypeAlias = Int[AnyArray, "*num_envs K S"]
 
 
 class Buffer(NamedTuple):
-    """A buffer of transitions; those from `count` on are masked.
+    """A buffer of transitions; those from `length` on are masked.
 
     Args:
         columns: Int[4 N], step of the episode, state, action, outcome (S: the end).
         reward: Float[N].
-        count: number of transitions.
+        length: number of transitions.
     """
 
     columns: Int[AnyArray, "4 N"]
     reward: Float[AnyArray, " N"]
-    count: IntScalar
+    length: IntScalar
 
 
 class Programs(NamedTuple):
@@ -124,7 +123,7 @@ def _streams(words: Words) -> RngKeys:
 
 
 def _learn(
-    agent: RunnableAgent, problem: Problem, belief: CanUpdate | None, state: AgentState, buffer: Buffer
+    agent: Agent, problem: Problem, belief: CanUpdate | None, state: AgentState, buffer: Buffer
 ) -> tuple[CanUpdate | None, AgentState]:
     """(belief, state of the agent) after the data of a buffer."""
     step, start, action, outcome = jnp.asarray(buffer.columns)
@@ -137,7 +136,7 @@ def _learn(
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
     assert belief is not None
     if isinstance(belief, ConjugatePosterior):
-        learnt = _one_by_one(belief, data, buffer.count)
+        learnt = _one_by_one(belief, data, buffer.length)
     else:
         learnt = belief.update(data, _weight(buffer))
     if jax.tree.structure(learnt) != jax.tree.structure(belief):
@@ -147,7 +146,7 @@ def _learn(
 
 def _weight(buffer: Buffer) -> Float[Array, " N"]:
     """1 for the transitions of the buffer, 0 beyond them."""
-    return (jnp.arange(len(buffer.reward)) < buffer.count).astype(buffer.reward.dtype)
+    return (jnp.arange(len(buffer.reward)) < buffer.length).astype(buffer.reward.dtype)
 
 
 def _one_by_one(belief: ConjugatePosterior, data: Transitions, count: IntScalar) -> ConjugatePosterior:
@@ -195,7 +194,7 @@ class ActorCore:
 
     def __init__(
         self,
-        agent: RunnableAgent,
+        agent: Agent,
         problem: Problem,
         belief: CanUpdate | None,
         *,

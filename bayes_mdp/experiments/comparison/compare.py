@@ -22,7 +22,7 @@ from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run import run
-from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent
+from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, space_of
 from bayes_mdp.mdp import (
     MDP,
     Agent,
@@ -338,8 +338,7 @@ def _fingerprint(task: Task) -> str | None:
         return None
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
-    case = RunConfig(None, *_run_arguments(task, jax.random.key(0)), 1, None, RunOptions())
-    sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(case.space)
+    sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(space_of(task.env))
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 
 

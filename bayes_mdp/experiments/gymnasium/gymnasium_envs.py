@@ -1,7 +1,7 @@
 """Gymnasium environments for `run`: opened, checked, all autoreset modes in one form; what is known of their MDP."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -182,7 +182,7 @@ def open_env(env: "GymnasiumSource") -> SingleEnv | ParallelEnvs:
     )
 
 
-def describe_source(env: "GymnasiumSource") -> Json:
+def describe_source(env: "GymnasiumSource | Sequence[Callable[[], gymnasium.Env]]") -> Json:
     """JSON values of the argument `env`: an id; functions by their code and all that it reaches.
 
     A vector environment is described by the functions that made its environments (they may live in other processes).
@@ -269,7 +269,9 @@ class Known(NamedTuple):
 
 def known_mdp(env: "GymnasiumEnv") -> Known:
     """The MDP of an environment, or of all environments of a vector environment if they have the same one."""
-    if not hasattr(env, "num_envs"):
+    import gymnasium
+
+    if isinstance(env, gymnasium.Env):
         return _known(env)
     inner = getattr(env, "envs", None)
     if not inner:
@@ -286,11 +288,14 @@ def known_mdp(env: "GymnasiumEnv") -> Known:
 
 
 def _known(env: "gymnasium.Env") -> Known:
+    import gymnasium
+
     inner = env.unwrapped
     while env is not inner:
         name = type(env).__name__
         if name not in _TRANSPARENT or not type(env).__module__.startswith("gymnasium."):
             return Known(None, f"the wrapper {name} may change the table of the environment")
+        assert isinstance(env, gymnasium.Wrapper)
         env = env.env
     ours = getattr(inner, "environment", None)
     if isinstance(ours, Environment):
@@ -301,11 +306,13 @@ def _known(env: "gymnasium.Env") -> Known:
         return Known(None, str(error))
 
 
-def describe_env(source: object, env: "GymnasiumEnv", num_envs: int | None) -> dict[str, Json]:
+def describe_env(source: "GymnasiumSource", env: "GymnasiumEnv", num_envs: int | None) -> dict[str, Json]:
     """JSON values: the argument of `run`, the name of the environment, how it was made, its wrappers."""
+    import gymnasium
+
     inner = env.unwrapped
     wrappers, outer = [], env
-    while outer is not inner:
+    while isinstance(outer, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
         wrappers.append(type(outer).__name__)
         outer = outer.env
     spec = env.spec

@@ -191,7 +191,7 @@ def run_gymnasium(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     Raises:
         ValueError, TypeError: one sentence about the argument at fault.
     """
-    opened = open_env(case.env)
+    opened = open_env(case.gymnasium_source)
     try:
         return _run(case, opened, path)
     finally:
@@ -207,7 +207,7 @@ def _run(case: RunConfig, opened: SingleEnv | ParallelEnvs, path: str | Path | N
     _check(case, opened)
     prepared = _prepare(case, opened, known)
     regret_rate, why = _rate(case, known)
-    environment = describe_env(case.env, opened.env, opened.num_envs)
+    environment = describe_env(case.gymnasium_source, opened.env, opened.num_envs)
     attributes = describe_case(case, environment=environment, space=space, belief=prepared.belief)
     outcome = _play_all(prepared, Snapshots(path, attributes, seconds=case.options.snapshot_seconds))
     regret = np.cumsum(regret_rate * units(prepared.layout) - outcome.reward, axis=1)
@@ -284,7 +284,8 @@ def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
             saved.keep(seed + 1, visits, partial(rows_so_far, seeds, seed + 1))
             saved.write_if_old()
     rows = join(seeds, num_seeds)
-    outcome = Outcome(rows.reward.T, np.zeros_like(rows.reward.T), np.asarray(visits))
+    reward = np.asarray(rows.reward).T
+    outcome = Outcome(reward, np.zeros_like(reward), np.asarray(visits))
     return outcome if rows.refits is None else outcome._replace(refits=rows.refits.sum(0).astype(int), refit_cost=cost)
 
 
@@ -302,7 +303,7 @@ def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[F
     """Rewards of the rows, and the actor at the end."""
     case, key = prepared.case, prepared.keys[seed]
     own = is_made_anew(case.env) and seed > 0
-    opened = open_env(case.env) if own else prepared.opened
+    opened = open_env(case.gymnasium_source) if own else prepared.opened
     belief = prepared.belief_of(seed)
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
     actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)

@@ -28,7 +28,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
-from bayes_mdp.mdp import Environment, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import CanThin, Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.models.tracing import traced_alone
@@ -94,12 +94,14 @@ def _belief(
     own, number = thins(whole, case.prior), case.options.num_particles
     if not case.own_env:  # the outcomes that one simulator can produce are those of all seeds
         whole = listed(whole, sim.outcome, space)
-    # Thinned once for the split, whose structure is that of the draws of every seed.
-    parts = split_constants(on_device(whole.thinned(key, number) if own else whole), _example(space))
     if not own:
-        return *parts, False
+        return *split_constants(on_device(whole), _example(space)), False
+    assert isinstance(whole, CanThin)
+    draw = partial(whole.thinned, num=number)
+    # Thinned once for the split, whose structure is that of the draws of every seed.
+    parts = split_constants(on_device(draw(key)), _example(space))
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(case.num_seeds))
-    each = jax.jit(jax.vmap(lambda key: changing(whole.thinned(key, number), parts[0])))(keys)
+    each = jax.jit(jax.vmap(lambda key: changing(draw(key), parts[0])))(keys)
     return each, parts[1], True
 
 
@@ -116,11 +118,13 @@ def _draw_environments(keys: Key[Array, " N"], case: RunConfig, space: StateActi
 
     from bayes_mdp.models import environment
 
-    env = case.environment
+    env, prior, initial = case.environment, case.env_prior, case.environment.mdp.initial
+    assert callable(prior) and initial is not None  # `check_case`, `Environment`
 
     def draw(key: Key[Array, ""]) -> Environment:
-        spec = handlers.seed(case.env_prior, rng_seed=key)(space)
-        return environment(spec, space, env.mdp.initial, name=env.name)
+        with handlers.seed(rng_seed=key):
+            spec = prior(space)
+        return environment(spec, space, initial, name=env.name)
 
     return jax.jit(jax.vmap(draw))(keys)
 
@@ -231,7 +235,9 @@ def execute(
     if isinstance(setting.agent, ChecksLearnt):
         setting.agent.check_learnt(carry.agent_state)
     rows = join(chunks, done)
-    outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits), target=rows.target)
+    outcome = Outcome(np.asarray(rows.reward), np.asarray(rows.regret), np.asarray(carry.visits))
+    if rows.target is not None:
+        outcome = outcome._replace(target=np.asarray(rows.target))
     if rows.refits is None:
         return outcome
     return outcome._replace(refits=rows.refits.sum(1).astype(int), refit_cost=refits.cost)

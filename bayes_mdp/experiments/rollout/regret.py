@@ -40,7 +40,7 @@ class Truth(eqx.Module):
     optimal: Float[Array, "*H S"] | None = None
     initial: Float[AnyArray, "*N S"] | None = None
 
-    def value(self, policy: PolicyLike, objective: Objective) -> Float[AnyArray, "*H S"]:
+    def value(self, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S"]:
         """The value of a policy in the true MDP, exact."""
         assert self.mdp is not None
         followed = policy.best if isinstance(policy, Greedy) else policy

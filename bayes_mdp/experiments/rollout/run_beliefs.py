@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, changing
-from bayes_mdp.experiments.run_config import BeliefTree, PriorLike, RunnableAgent
+from bayes_mdp.experiments.run_config import BeliefTree, PriorLike
 from bayes_mdp.inference.draws.methods import Method
-from bayes_mdp.mdp import CanThin, CanUpdate, StateActionSpace, Transitions
+from bayes_mdp.mdp import Agent, CanThin, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray
@@ -45,7 +45,7 @@ class CanList(Protocol):
 
 
 def initial_belief(
-    key: PRNGKeyArray, prior: PriorLike, space: StateActionSpace, agent: RunnableAgent, method: str | Method = "auto"
+    key: PRNGKeyArray, prior: PriorLike, space: StateActionSpace, agent: Agent, method: str | Method = "auto"
 ) -> CanUpdate:
     """The belief before the first step: a prior program is inferred without data, a posterior is taken as it is.
 
@@ -60,10 +60,12 @@ def initial_belief(
         TypeError: `prior` is neither a program nor an object that can `update`.
         ValueError, TypeError: the agent cannot use it (an agent that `ChecksBelief`).
     """
-    belief = prior
-    if not isinstance(prior, CanUpdate):
+    if isinstance(prior, CanUpdate):
+        belief = prior
+    else:
         if not callable(prior):
             require_ability(prior, CanUpdate, "run")
+        assert prior is not None
         from bayes_mdp.inference.route import infer
 
         belief = infer(key, prior, None, space=space, method=method)

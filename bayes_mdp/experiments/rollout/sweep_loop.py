@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Real, UInt32
 
 from bayes_mdp.agents.common.table_policies import epsilon_greedy_action
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes, Step, Tables
@@ -128,10 +128,10 @@ class EpisodeContext(eqx.Module):
     problem: Problem
 
     @property
-    def discount(self) -> RealScalar:
+    def discount(self) -> Real[Array, ""]:
         """Of the next step."""
         objective = self.problem.objective
-        return objective.discount if isinstance(objective, Discounted) else 1.0
+        return jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0)
 
 
 class Steps(eqx.Module):

@@ -23,8 +23,8 @@ from bayes_mdp.agents.common.replan import ReplanRule, period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
-from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig, RunnableAgent
-from bayes_mdp.mdp import Policy, Problem, ReplanContext, Transitions
+from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
+from bayes_mdp.mdp import Agent, Policy, Problem, ReplanContext, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
@@ -129,7 +129,7 @@ class RunContext(eqx.Module):
     visits are counted row by row.
     """
 
-    agent: RunnableAgent
+    agent: Agent
     rule: ReplanRule
     problem: Problem
     simulator: Simulator
@@ -253,7 +253,7 @@ def play(
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
     def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
-        carry, row = _play_row(layout, setting, keys, carry, first_row + i)
+        carry, row = _play_row(layout, setting, keys, carry, i + first_row)
         return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
 
     return lax.fori_loop(0, num_rows, body, (carry, setting.nothing(jnp.zeros(layout.chunk_rows))))
@@ -437,6 +437,6 @@ def observe_block(
 ) -> AgentState:
     """The state of the agent after transitions, one after the other."""
     if jnp.ndim(data.state) == 0:
-        return agent.observe(problem, state, data, weight)
+        return agent.observe(problem, state, data, jnp.asarray(weight))
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
     return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]

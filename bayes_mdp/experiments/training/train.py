@@ -15,7 +15,7 @@ import jax
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.contract import NeuralAgent, Values
-from bayes_mdp.experiments.describe import describe, describe_key, versions
+from bayes_mdp.experiments.describe import Json, describe, describe_key, versions
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.resume import Checkpoints
@@ -196,7 +196,7 @@ def _configuration(
     }
 
 
-def describe_env(env: ObservedEnvironment | HostEnv) -> object:
+def describe_env(env: ObservedEnvironment | HostEnv) -> Json:
     """JSON values of an environment."""
     if not isinstance(env, HostEnv):
         return describe(env, "env")

@@ -91,9 +91,9 @@ class TrainOptions:
 
 def available_bytes(device: "Device | None" = None) -> int | None:
     """Memory that is free on the device (of the machine, for a CPU); None where it is not known."""
-    device = jax.devices()[0] if device is None else device
-    if device.platform != "cpu":
-        stats = device.memory_stats() or {}
+    chosen = jax.devices()[0] if device is None else device
+    if chosen.platform != "cpu":
+        stats = chosen.memory_stats() or {}
         return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -295,8 +295,9 @@ def solved_at(agent, size, number, key):
 class Mean(eqx.Module):
     """A belief with a mean alone."""
 
-    def mean_mdp(self):
+    def mean_mdp(self) -> MDP:
         """Never called."""
+        raise NotImplementedError
 
 
 TASK = Problem(StateActionSpace(3, 2, horizon=4), Episodic(4))

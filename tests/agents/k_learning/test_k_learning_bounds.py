@@ -49,7 +49,7 @@ def test_the_regret_bound_is_the_sum_of_its_two_parts(printed):
     sizes: Any = {"noise": 0.7, "horizon": 4, "num_states": 12, "num_actions": 3}
     square = 0.7**2 + 4**2
     for episodes in (1, 10, 1000):
-        taus = schedule(np.arange(1, episodes + 1), **sizes)
+        taus = np.asarray(schedule(np.arange(1, episodes + 1), **sizes))
         uncertainty = square / (2 * taus[-1]) * pigeonhole_bound(36, episodes, printed=printed)
         bound = bayes_regret_bound(episodes, printed=printed, **sizes)
         limit = np.sqrt(square * 36 * 4 * episodes * np.log(3) * (1 + np.log(episodes)))

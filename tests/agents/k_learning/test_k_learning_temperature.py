@@ -160,7 +160,10 @@ SIZES: Any = {"noise": 1.0, "horizon": 2, "num_states": 3}
     [
         (lambda: schedule(1, num_actions=1, **SIZES), "num_actions is 1, expected at least 2: with a single action"),
         (lambda: schedule(0, num_actions=2, **SIZES), "t is 0, expected the number of an episode, 1 or greater"),
-        (lambda: schedule([1, 0.5], num_actions=2, **SIZES), r"t\[1\] is 0\.5, expected the number of an episode"),
+        (
+            lambda: schedule(np.array([1, 0.5]), num_actions=2, **SIZES),
+            r"t\[1\] is 0\.5, expected the number of an episode",
+        ),
         (lambda: schedule(1, num_actions=2, **(SIZES | {"noise": -1.0})), r"noise is -1\.0, expected a finite number"),
         (lambda: optimal_temperature(layered().posterior, [1.0, 0.0]), r"initial has shape \(2,\), expected \(3,\)"),
         (lambda: optimal_temperature(layered().posterior, [1.0, 0.5, 0.0]), r"initial sums to 1\.5, expected"),

@@ -25,7 +25,7 @@ def test_an_episode(lead):
     policy, state = agent.plan(jax.random.key(0), task, agent.init(jax.random.key(0), task), Mean(mdp))
     assert state is None
     rows, reward = (np.broadcast_to(x, (H, *x.shape[-k:])) for x, k in ((mdp.transition_probs, 3), (mdp.reward, 2)))
-    value = np.zeros(S)
+    value, q = np.zeros(S), np.zeros((S, A))
     for h in reversed(range(H)):
         q = np.where(LEGAL, reward[h] + rows[h] @ value, -np.inf)
         np.testing.assert_allclose(policy.q[h], q, rtol=1e-12)

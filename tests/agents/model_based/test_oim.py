@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import OIM
+from bayes_mdp.agents import OIM, Greedy
 from bayes_mdp.agents.model_based.planners import ExactPlanner, PrioritizedSweeping
 from bayes_mdp.envs import chain, riverswim
 from bayes_mdp.experiments import Actor, RunOptions, run
@@ -66,6 +66,7 @@ def test_it_is_the_explicit_model(planner, v_max):
     assert planner.init(agent, task) is not None
     state = learn(agent, task, agent.init(KEY, task), SEEN)
     policy, _ = agent.plan(KEY, task, state)
+    assert isinstance(policy, Greedy)
     expected = with_a_garden(SEEN, v_max)
     np.testing.assert_allclose(policy.q, expected, rtol=1e-9)
     chosen = np.take_along_axis(expected, np.asarray(policy.best)[:, None], 1)[:, 0]
@@ -106,14 +107,18 @@ def test_episodes_by_backward_induction(layered):
         seen = n[at] + 1
         q[h] = np.where(LEGAL, (total[at] + 3.0 + following[at] @ values) / seen, -np.inf)
         values = q[h].max(-1)
-    np.testing.assert_allclose(agent.plan(KEY, task, state)[0].q, q, rtol=1e-9)
+    policy, _ = agent.plan(KEY, task, state)
+    assert isinstance(policy, Greedy)
+    np.testing.assert_allclose(policy.q, q, rtol=1e-9)
 
 
 def test_at_first_everything_is_worth_v_max():
     task = Problem(StateActionSpace(4, 3), Discounted(0.95))
     for planner in (ExactPlanner(), PrioritizedSweeping(3)):
         agent = OIM(7.0, planner=planner)
-        np.testing.assert_allclose(agent.plan(KEY, task, agent.init(KEY, task))[0].q, 7.0, rtol=1e-5)
+        policy, _ = agent.plan(KEY, task, agent.init(KEY, task))
+        assert isinstance(policy, Greedy)
+        np.testing.assert_allclose(policy.q, 7.0, rtol=1e-5)
 
 
 @cache

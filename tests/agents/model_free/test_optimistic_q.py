@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import OptimisticQ
+from bayes_mdp.agents import Greedy, OptimisticQ
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem
 from tests.agents.histories import LEGAL, A, H, S, history, learn, problem
 
@@ -34,6 +34,7 @@ def test_the_table_is_that_of_the_loop(task):
     state = learn(agent, task, agent.init(KEY, task), SEEN)
     np.testing.assert_allclose(state, q if layers > 1 else q[0], rtol=1e-12)
     policy, _ = agent.plan(KEY, task, state)
+    assert isinstance(policy, Greedy)
     np.testing.assert_array_equal(policy.best, np.argmax(state, -1))
 
 

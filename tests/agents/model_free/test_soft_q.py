@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import BoltzmannQ, SoftQ, SoftQMean
+from bayes_mdp.agents import Boltzmann, BoltzmannQ, SoftQ, SoftQMean
 from bayes_mdp.agents.model_free.soft_q import soft_fixed_point
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, StateActionSpace, Transitions
 
@@ -62,7 +62,7 @@ def test_the_soft_plan_of_an_episode(lead):
     mdp, task = world(*lead), problem(Episodic(H), *lead)
     policy, _ = plan(SoftQMean(TAU), task, mdp)
     rows, reward = (np.broadcast_to(x, (H, *x.shape[-k:])) for x, k in ((mdp.transition_probs, 3), (mdp.reward, 2)))
-    value = np.zeros(S)
+    value, q = np.zeros(S), np.zeros((S, A))
     for h in reversed(range(H)):
         q = np.where(LEGAL, reward[h] + rows[h] @ value, -np.inf)
         np.testing.assert_allclose(policy.q[h], q, rtol=1e-12)
@@ -109,7 +109,7 @@ def test_the_target(agent):
     last = see(agent, task, table, Transitions(0, 0, 1.0, 3, False, None, H - 1))
     assert np.isclose(last[H - 1, 0, 0], 2 + 0.5 * (1 - 2))
     policy, _ = agent.plan(jax.random.key(0), task, table)
-    assert float(policy.temperature) == TAU and policy.q is not None
+    assert isinstance(policy, Boltzmann) and float(policy.temperature) == TAU and policy.q is not None
 
 
 def test_bad_settings_are_refused():

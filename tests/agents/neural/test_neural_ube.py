@@ -90,7 +90,7 @@ def history() -> tuple[Any, Any]:
 def test_sigma_is_the_inverse(history):
     """(I / mu + sum of phi phi')^-1 over the features with which an action was taken, in float64; error below 1e-5."""
     _, (learner, memory, action) = history
-    covariance = _at(learner.belief, -1).covariance
+    covariance = _at(jax.device_put(learner.belief), -1).covariance
     features = memory[:, -1].astype(float)  # of the parameters that acted, which moved meanwhile
     for a in range(ACTIONS):
         taken = features[action == a]

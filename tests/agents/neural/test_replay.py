@@ -55,7 +55,7 @@ newest = jax.jit(last_transitions)
 
 def _check(batch: Any, iteration: int) -> None:
     """Every transition of a batch is that of the run, and what follows it is the next row of the run."""
-    places, envs = (np.asarray(x) for x in batch.index)
+    places, envs = (np.asarray(x) for x in batch.place)
     ages = (iteration - places) % ROWS
     for b, (i, e) in enumerate(zip(iteration - ages, envs, strict=True)):
         own, following = row_of(int(i)), row_of(int(i) + 1)
@@ -71,8 +71,8 @@ def _check(batch: Any, iteration: int) -> None:
 def test_draws_are_transitions_of_the_run(key, filled, iteration):
     """All whose next row is there can be drawn and no others: 4096 draws of at most 18 miss one once in e^228."""
     batch = jax.device_get(draw(key, filled[iteration], iteration, DRAWS))
-    ages = (iteration - batch.index[0]) % ROWS
-    found = set(zip(ages.tolist(), batch.index[1].tolist(), strict=True))
+    ages = (iteration - batch.place[0]) % ROWS
+    found = set(zip(ages.tolist(), batch.place[1].tolist(), strict=True))
     assert found == {(age, e) for age in range(1, min(iteration, ROWS - 1) + 1) for e in range(ENVS)}
     _check(jax.tree.map(lambda x: x[:64], batch), iteration)
 
@@ -81,8 +81,8 @@ def test_last_transitions(filled):
     """Those of the iteration before, of every environment in order."""
     for iteration in (1, ROWS, LAST):
         batch = jax.device_get(newest(filled[iteration], iteration))
-        assert batch.index[0].tolist() == [(iteration - 1) % ROWS] * ENVS
-        assert batch.index[1].tolist() == [0, 1, 2]
+        assert batch.place[0].tolist() == [(iteration - 1) % ROWS] * ENVS
+        assert batch.place[1].tolist() == [0, 1, 2]
         _check(batch, iteration)
 
 
@@ -105,7 +105,7 @@ def _p_value(index: Any) -> float:
 def test_uniform(key, filled):
     """Chi-square of 10 x 4096 draws over 18 transitions. The twin draws one transition a fifth more often."""
     keys = jax.random.split(key, 10)
-    index = [np.concatenate(x) for x in zip(*(draw(k, filled[LAST], LAST, DRAWS).index for k in keys), strict=True)]
+    index = [np.concatenate(x) for x in zip(*(draw(k, filled[LAST], LAST, DRAWS).place for k in keys), strict=True)]
     assert _p_value(index) > FALSE_ALARM
     share = np.ones((ROWS, ENVS))
     share[LAST % ROWS], share[2, 1] = 0.0, 1.2

@@ -93,8 +93,8 @@ def test_samples_never_reach_beyond_the_seam(key):
     for upto in (1, 4, 10, 11, 30, 39):
         batch = jax.jit(sample, static_argnums=3)(key, filled(rows, Stack(4), upto), jnp.asarray(upto), 3000)
         number = np.asarray(batch.action) // ENVS
-        np.testing.assert_array_equal(batch.observation, rows.observation[number, batch.index[1]])
-        np.testing.assert_array_equal(number % ROWS, batch.index[0])
+        np.testing.assert_array_equal(batch.observation, rows.observation[number, batch.place[1]])
+        np.testing.assert_array_equal(number % ROWS, batch.place[0])
         expected = {n * ENVS + e for n in range(max(0, upto - ROWS + 4), upto) for e in range(ENVS)}
         assert set(np.asarray(batch.action).tolist()) == expected
 

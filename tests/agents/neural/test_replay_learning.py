@@ -157,7 +157,7 @@ def test_every_gradient_step_draws_its_own_batch(key):
 
     def loss(parameters: Any, target: Any, batch: Any) -> Any:
         del target
-        return jnp.sum(parameters[batch.index[0], batch.index[1]]), {}
+        return jnp.sum(parameters[batch.place[0], batch.place[1]]), {}
 
     @jax.jit
     def opt_state(key: Any) -> Any:

@@ -1,5 +1,7 @@
 """UCBVI against loops for its three bonuses, two plans in a row; optimism; what is refused."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from tests.agents.optimism_problems import (
 )
 
 DELTA, LOW, HIGH = 0.1, -0.5, 2.0
-OPTIONS = {"delta": DELTA, "min_reward": LOW, "max_reward": HIGH}
+OPTIONS: Any = {"delta": DELTA, "min_reward": LOW, "max_reward": HIGH}
 
 
 def logarithm(episodes, steps=H):

@@ -32,7 +32,7 @@ def test_the_frequencies_of_the_first_action_are_those_of_numpy(by_layers, key, 
         best = []
         for seed in range(10):
             rows, reward = case.draw(seed, NUMBER // 10)
-            value = np.zeros((NUMBER // 10, 3))
+            value, q = np.zeros((NUMBER // 10, 3)), np.zeros((NUMBER // 10, 3, 2))
             for h in reversed(range(3)):
                 ahead = (
                     np.einsum("nsaz,nz->nsa", rows[:, h], value)

@@ -61,7 +61,7 @@ def test_the_frequencies_of_the_first_action_are_those_of_numpy(number, key):
     weight = visits + REGULARIZATION * NOISE**2
 
     def off(spread_of_later_steps):
-        rng, value = np.random.default_rng(1), np.zeros((number, S))
+        rng, value, q = np.random.default_rng(1), np.zeros((number, S)), np.zeros((number, S, A))
         for h in reversed(range(H)):
             scale = spread_of_later_steps if h else 1.0
             z = scale * rng.standard_normal((number, S, A))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -31,7 +32,7 @@ def sticky(space):
     with space.plates():
         rows = 0.5 + stickiness * np.eye(space.n_states)[:, None, :]
         probs = numpyro.sample("transition", dist.Dirichlet(rows))
-        reward = numpyro.sample("reward", NormalGamma(0.0, 1.0, 2.0, 1.0))
+        reward = jnp.asarray(numpyro.sample("reward", NormalGamma(0.0, 1.0, 2.0, 1.0)))
     return MDPSpec(probs, normal(reward))
 
 
@@ -42,6 +43,7 @@ def beliefs() -> tuple[Any, Any]:
     state, action, following = (rng.integers(n, size=30) for n in (3, 2, 3))
     data = bm.Transitions(state, action, rng.normal(size=30) + state, np.where(rng.random(30) < 0.7, state, following))
     prior = bm.infer(jax.random.key(0), sticky, None, space=SPACE)
+    assert isinstance(prior, bm.inference.CollapsedPosterior)
     collapsed = prior.thinned(jax.random.key(1), 16, moves=0).update(data)
     collapsed = jax.tree.map(np.asarray, collapsed)
     stacked = jax.tree.map(np.asarray, jax.jit(lambda belief: belief.components)(collapsed))

@@ -88,6 +88,7 @@ def test_the_split_is_that_of_the_law_of_total_variance(x64, key):
     draws = jax.jit(jax.vmap(posterior.reward_cells.sample_sites))(jax.random.split(reward_key, number))
     mean, precision = (np.asarray(x).reshape(number, H, S, A) for x in draws)
     v, within = np.zeros((2, number, S))
+    q, var = np.zeros((2, number, S, A))
     for h in reversed(range(H)):
         q = mean[:, h] + np.einsum("nsaz,nz->nsa", rows[:, h], v)
         transitions = np.einsum("nsaz,nz->nsa", rows[:, h], v**2) - np.einsum("nsaz,nz->nsa", rows[:, h], v) ** 2

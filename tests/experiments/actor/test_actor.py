@@ -14,6 +14,7 @@ from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.experiments.actor import actor_programs
 from bayes_mdp.experiments.actor.actor import Actor
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Transitions
+from bayes_mdp.mdp.typing import ArrayLike
 from tests.experiments.toy import ToyBelief
 
 KEY = jax.random.key(11)
@@ -49,7 +50,8 @@ def test_belief_is_the_posterior_of_all_that_was_observed(num_steps):
         np.testing.assert_array_equal(seen.reward_sum, expected.reward_sum)
     _walk(other, num_steps, np.random.default_rng(0))
     assert [actor.act(0), actor.act(2)] == [other.act(0), other.act(2)]
-    assert actor.visits.sum() == num_steps and actor.policy.q.shape == (3, 2)
+    assert actor.visits.sum() == num_steps
+    assert isinstance(actor.policy, Greedy) and actor.policy.q.shape == (3, 2)
 
 
 def test_a_full_buffer_is_learnt_from():
@@ -64,7 +66,7 @@ class Deaf(eqx.Module):
 
     nothing: Any
 
-    def update(self, transitions, weight=1.0):
+    def update(self, transitions, weight: ArrayLike = 1.0):
         """The same."""
         return self
 
@@ -153,7 +155,7 @@ def test_actions_follow_the_step_of_an_episode():
     states = np.array([0, 1])
     many.reset(states)
     for expected, terminated in (([0, 0], [False, True]), ([1, 0], [False, False]), ([2, 1], [False, False])):
-        assert many.act(states).tolist() == expected
+        assert np.asarray(many.act(states)).tolist() == expected
         many.observe(states, [0, 0], [0.0, 0.0], states, terminated, [False, False])
         if any(terminated):
             many.reset(states, mask=terminated)
@@ -169,13 +171,17 @@ def test_parallel_environments_feed_one_belief():
     rng, states, expected = np.random.default_rng(2), np.array([0, 1, 2]), TOY
     actor.reset(states)
     for i in range(8):
-        action, following, reward = actor.act(states), rng.integers(3, size=3), rng.integers(3, size=3).astype(float)
+        action, following, reward = (
+            np.asarray(actor.act(states)),
+            rng.integers(3, size=3),
+            rng.integers(3, size=3).astype(float),
+        )
+        assert action.shape == (3,)
         mask = np.array([True, i % 2 == 0, True])
         actor.observe(states, action, reward, following, [False] * 3, [False] * 3, mask=mask)
         for b in np.flatnonzero(mask):
             expected = expected.update(Transitions(states[b], action[b], reward[b], following[b]))
         states = np.where(mask, following, states)
-    assert action.shape == (3,)
     np.testing.assert_array_equal(actor.belief.counts, expected.counts)
     np.testing.assert_allclose(actor.belief.reward_sum, expected.reward_sum)
     assert times == [t for t in np.cumsum([0] + [3, 2] * 4)[:-1] if t == 0 or t % 4 == 0]
@@ -202,7 +208,9 @@ def test_actors_share_what_is_compiled():
     other = _actor(key=jax.random.key(5), objective=Discounted(0.5))
     _walk(other, 12, np.random.default_rng(0))
     assert actor_programs.programs.cache_info().misses == before
-    assert other._core._programs.plan._cache_size() == 1
+    assert other._core is not None
+    plan: Any = other._core._programs.plan
+    assert plan._cache_size() == 1
 
 
 def test_model_free_agents_learn_in_their_own_state():

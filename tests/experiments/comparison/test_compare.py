@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import AGENTS, PSRL, EpsilonGreedyQ
+from bayes_mdp.agents import AGENTS, PSRL, UCBVI, EpsilonGreedyQ
 from bayes_mdp.experiments.comparison.compare import SCALED, comparison_agents, levels_of
 from bayes_mdp.experiments.comparison.compare_problems import DEFAULT_PROBLEMS, PROBLEMS, Task
 from bayes_mdp.experiments.comparison.compare_report import describe_compare
@@ -193,7 +193,8 @@ def test_agents_by_name():
     """All agents of the package, with the constants that were asked for."""
     assert list(comparison_agents()) == list(AGENTS) and set(SCALED) <= set(AGENTS)
     scaled, default = (comparison_agents(["ucbvi", "psrl"], constants=x) for x in ("scaled", "default"))
-    assert (scaled["ucbvi"].bonus_scale, default["ucbvi"].bonus_scale) == (0.03, 1.0)
+    one, other = scaled["ucbvi"], default["ucbvi"]
+    assert isinstance(one, UCBVI) and isinstance(other, UCBVI) and (one.bonus_scale, other.bonus_scale) == (0.03, 1.0)
     assert scaled["psrl"] == default["psrl"] == AGENTS["psrl"]()
 
 

@@ -172,7 +172,7 @@ def test_a_program_is_thinned_for_every_seed(monkeypatch):
         return MDPSpec(jnp.broadcast_to(jnp.eye(3)[:, None], (3, 2, 3)), reward=jnp.ones((3, 2)))
 
     options = RunOptions(num_particles=NUM_DRAWS, method="collapsed", env_prior=stays)
-    case = RunConfig(PSRL(5), two_states(), Discounted(0.9), KEY, lambda space: None, 400, None, 5, "bayes", options)
+    case = RunConfig(PSRL(5), two_states(), Discounted(0.9), KEY, stays, 400, None, 5, "bayes", options)
     check_case(case)
     prepared = prepare(case)
     assert asked == ["collapsed"] and prepared.own_belief and prepared.layout.chunk_rows == 1

@@ -9,7 +9,7 @@ import pytest
 from bayes_mdp.agents import PSRL
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.bayes_values import outline_of
-from bayes_mdp.inference import infer
+from bayes_mdp.inference import CollapsedPosterior, infer
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.models import unknown_concentration
 
@@ -21,6 +21,7 @@ def test_a_collapsed_belief_is_refitted_in_a_run():
     """Without Metropolis steps its weights wear out: NUTS for all worn seeds in one call, the same bits twice."""
     prior = unknown_concentration()
     whole = infer(jax.random.key(0), prior, space=SPACE)
+    assert isinstance(whole, CollapsedPosterior)
     belief = whole.thinned(jax.random.key(1), 16, moves=0)
 
     def played():

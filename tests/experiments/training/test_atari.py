@@ -75,7 +75,8 @@ def test_scores_are_reported_unclipped_and_evaluation_clips_nothing():
         assert reported.reward[0] == reported.score[0] == learnt.score[0]
         if i < 99:
             np.testing.assert_array_equal(learnt.observation, reported.observation)
-    assert reported.truncated[0] and reported.ended[0] and not reported.terminated[0]
+        else:
+            assert reported.truncated[0] and reported.ended[0] and not reported.terminated[0]
     assert train.rules == (True, True, Stack(4, "zeros"))
     for env in (train, evaluate):
         env.close()

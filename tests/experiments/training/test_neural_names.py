@@ -2,16 +2,19 @@
 
 import pytest
 
-from bayes_mdp.agents.neural import MLP
+from bayes_mdp.agents.neural import DQN, MLP, NeuralUBE
 from bayes_mdp.agents.neural.convolutions import NatureConv
+from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved
 from bayes_mdp.envs.observed.one_hot_observations import OneHotObserved
 from bayes_mdp.experiments.training.neural_names import find_neural_agent, find_observed
 
 
 def test_settings_reach_fields_of_fields():
     agent = find_neural_agent("dqn", ["learning.batch_size=32", "trunk=mlp:7,5", "learning.optimizer=rmsprop"])
+    assert isinstance(agent, DQN)
     assert agent.learning.batch_size == 32 and agent.learning.optimizer == "rmsprop" and agent.trunk == MLP((7, 5))
-    assert find_neural_agent("neural_ube", ["beta=0.5", "trunk=nature"]).trunk == NatureConv()
+    agent = find_neural_agent("neural_ube", ["beta=0.5", "trunk=nature"])
+    assert isinstance(agent, NeuralUBE) and agent.trunk == NatureConv()
 
 
 @pytest.mark.parametrize(
@@ -33,7 +36,8 @@ def test_wrong_settings(setting, sentence):
 
 def test_environments():
     assert find_observed("deep_sea:7").observation_shape == (7, 7)
-    assert find_observed("deep_sea_stochastic:7").stochastic
+    stochastic = find_observed("deep_sea_stochastic:7")
+    assert isinstance(stochastic, DeepSeaObserved) and stochastic.stochastic
     assert find_observed("cartpole").observation_shape == (4,)
     chain = find_observed("chain")
     assert isinstance(chain, OneHotObserved) and chain.observation_shape == (5,)

@@ -1,6 +1,7 @@
 """Gymnasium's vector environments as the host-stepped loop sees them: every autoreset mode tells the same story."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,8 +166,9 @@ def test_refusals():
         host_env("Nowhere-v0", 2)
     with pytest.raises(ValueError, match="num_envs is 0, expected an integer of at least 1"):
         host_env("CartPole-v1", 0)
+    single: Any = Counter()
     with pytest.raises(TypeError, match="env is a Counter, expected a Gymnasium vector environment"):
-        host_env(Counter())
+        host_env(single)
     unknown = counters(MODES[0])
     unknown.metadata["autoreset_mode"] = None
     with pytest.raises(ValueError, match=r"env.metadata\['autoreset_mode'\] is None, expected one of AutoresetMode"):
