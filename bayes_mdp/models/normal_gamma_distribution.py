@@ -123,10 +123,11 @@ class NormalGamma(dist.Distribution):
         return jnp.stack([mean, precision], axis=-1)
 
     @validate_sample
-    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[AnyArray, "..."]:
         """Log density of (mean, precision), [... 2], with respect to their product Lebesgue measure."""
         del intermediates
-        mean, precision = jnp.moveaxis(jnp.asarray(value), -1, 0)
+        value = jnp.asarray(value)
+        mean, precision = value[..., 0], value[..., 1]
         # log Gamma(precision) + log Normal(mean), the powers of the precision collected in one term.
         gamma = self.concentration * jnp.log(self.rate) - gammaln(self.concentration) - self.rate * precision
         normal = jnp.log(self.pseudo_count / (2 * jnp.pi)) - self.pseudo_count * precision * (mean - self.loc) ** 2

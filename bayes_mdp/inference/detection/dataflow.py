@@ -191,7 +191,7 @@ class Reader:
         # Unrolled: consts and carry as they are, one row of each column in each turn.
         for turn in range(length):
             at = length - 1 - turn if params["reverse"] else turn
-            given = [_map(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else x[at] for x in columns]
+            given = [_map(x, lambda f, at=at: f[at]) if isinstance(x, Entries) else _known(x[at]) for x in columns]
             outputs = self._run(body.jaxpr, body.consts, [*consts, *carry, *given])
             carry = outputs[:num_carry]
             rows.append(outputs[num_carry:])
