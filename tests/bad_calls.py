@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
+import bayes_mdp as bm
+
 NAN, INF = float("nan"), float("inf")
 RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
@@ -162,7 +164,7 @@ def log() -> Any:
 @lru_cache
 def counts() -> Any:
     """Of the same."""
-    return target("Counts").of(transitions(), space())
+    return bm.Counts.of(transitions(), space())
 
 
 @lru_cache
@@ -1213,7 +1215,7 @@ _WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "
 
 def _agent_calls() -> Iterator[Call]:
     """Every agent of the registry, every one of its options."""
-    for agent_class in dict.fromkeys(target("agents.AGENTS").values()):
+    for agent_class in dict.fromkeys(bm.agents.AGENTS.values()):
         bad = {}
         for name, parameter in inspect.signature(agent_class).parameters.items():
             values = WORD if name == "noise" and agent_class.__name__ in _WORDS_FOR_NOISE else _OPTIONS[name]
