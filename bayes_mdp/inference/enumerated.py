@@ -234,10 +234,10 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))
 
-    def infer(key: PRNGKeyArray, seen: ConjugatePosterior) -> Mixture:
+    def infer(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> Mixture:
         del key
-        evidence = jax.vmap(lambda component: component.log_evidence)(seen)
-        return posterior(seen, jax.nn.log_softmax(jnp.asarray(branches.log_prior) + evidence))
+        evidence = jax.vmap(lambda component: component.log_evidence)(data_statistics)
+        return posterior(data_statistics, jax.nn.log_softmax(jnp.asarray(branches.log_prior) + evidence))
 
     return Fit("mixture", branches.program.space, summarise, infer, on_host)
 

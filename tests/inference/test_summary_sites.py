@@ -59,7 +59,7 @@ def test_table_of_a_collapsed_posterior_is_by_total_variance():
     """Each component in closed form by scipy, then the laws of total expectation and variance."""
     frame = table(collapsed()).set_index(["state", "action"])
     posterior = collapsed()
-    counts = np.asarray(posterior.seen.transition_probs.counts)[0]
+    counts = np.asarray(posterior.data_statistics.transition_probs.counts)[0]
     parts = [stats.dirichlet(counts + float(scale)) for scale in posterior.hyperparameters["scale"]]
     means, variances = (np.array([getattr(part, name)() for part in parts]) for name in ("mean", "var"))
     row = frame.loc[("low", "stay")]

@@ -148,7 +148,7 @@ def _own_cells(posterior: Reference) -> Cells:
 
 
 def _cells_of_sampled(posterior: SampledPosterior) -> Cells:
-    seen = posterior.seen
+    seen = posterior.data_statistics
     if isinstance(seen, Statistics):
         return Cells(_wide(seen.counts.transitions), Moments(*map(_wide, seen.counts.reward_moments)))
     kept = np.asarray(seen.weight) != 0
@@ -170,8 +170,8 @@ def _wide(array: Array | np.ndarray) -> np.ndarray:
 
 def _check_same_sampled(cells: Cells, posterior: SampledPosterior) -> None:
     axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
-    _check_close("transitions from", axes, cells.transition_counts, _wide(outcome_counts(posterior.seen)))
-    if isinstance(posterior.seen, Statistics) and posterior.rewards.law is not None:
+    _check_close("transitions from", axes, cells.transition_counts, _wide(outcome_counts(posterior.data_statistics)))
+    if isinstance(posterior.data_statistics, Statistics) and posterior.rewards.law is not None:
         own = _cells_of_sampled(posterior).rewards
         _check_close("rewards of", axes, cells.rewards.count, own.count)
         _check_close("as the mean reward of", axes, cells.rewards.mean, own.mean, _slack(own))

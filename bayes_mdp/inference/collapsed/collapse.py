@@ -30,25 +30,29 @@ EVIDENCE = "collapsed_evidence"
 
 
 def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
-    """The NumPyro model `model(seen)` of the hyperparameters alone, given the statistics of the data."""
+    """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data."""
 
-    def model(seen: ConjugatePosterior | Grouped) -> None:
-        numpyro.factor(EVIDENCE, log_evidence(hierarchy, _run_hyperparameters(hierarchy), seen))
+    def model(data_statistics: ConjugatePosterior | Grouped) -> None:
+        numpyro.factor(EVIDENCE, log_evidence(hierarchy, _run_hyperparameters(hierarchy), data_statistics))
 
     return model
 
 
-def log_evidence(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior | Grouped) -> Float[Array, ""]:
-    """log p(data of `seen` | hyperparameters), the conjugate sites integrated out."""
-    if isinstance(seen, Grouped):
-        return seen.log_evidence(hierarchy.given(values, seen.seen))
-    return jnp.asarray(hierarchy.given(values, seen).log_evidence)
+def log_evidence(
+    hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior | Grouped
+) -> Float[Array, ""]:
+    """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out."""
+    if isinstance(data_statistics, Grouped):
+        return data_statistics.log_evidence(hierarchy.given(values, data_statistics.data_statistics))
+    return jnp.asarray(hierarchy.given(values, data_statistics).log_evidence)
 
 
 @traced_alone
-def log_collapsed(hierarchy: Hierarchy, values: Values, seen: ConjugatePosterior) -> Float[Array, ""]:
+def log_collapsed(hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior) -> Float[Array, ""]:
     """log p(hyperparameters, data), for values in their own supports (no Jacobian)."""
-    return jnp.asarray(log_density(handlers.seed(collapsed_model(hierarchy), 0), (seen,), {}, dict(values))[0])
+    return jnp.asarray(
+        log_density(handlers.seed(collapsed_model(hierarchy), 0), (data_statistics,), {}, dict(values))[0]
+    )
 
 
 def _run_hyperparameters(hierarchy: Hierarchy) -> dict[str, Array]:

@@ -52,7 +52,7 @@ class CollapsedPosterior(MixturePosterior):
     has. When few of them carry the weight, `refit` draws anew.
 
     Args:
-        seen: the statistics of all data; its prior parameters are not read.
+        data_statistics: the statistics of all data; its prior parameters are not read.
         values: for each prior parameter array [K G], the parameters of K components, one for each class.
         index: for each of these arrays, the class of each entry.
         log_weights: [K], up to a constant.
@@ -66,7 +66,7 @@ class CollapsedPosterior(MixturePosterior):
             0: none, weights alone.
     """
 
-    seen: ConjugatePosterior
+    data_statistics: ConjugatePosterior
     values: tuple[Float[AnyArray, "K _"], ...]
     index: tuple[Int[AnyArray, "..."], ...]
     log_weights: Float[AnyArray, " K"]
@@ -89,12 +89,12 @@ class CollapsedPosterior(MixturePosterior):
     @property
     def space(self) -> StateActionSpace:  # type: ignore[override]
         """Sizes, names, masks."""
-        return self.seen.space
+        return self.data_statistics.space
 
     @property
     def rewards_by_outcome(self) -> bool:
         """Whether rewards depend on the outcome, not on state and action alone."""
-        return self.seen.rewards_by_outcome
+        return self.data_statistics.rewards_by_outcome
 
     @property
     def components(self) -> ConjugatePosterior:  # type: ignore[override]
@@ -104,7 +104,7 @@ class CollapsedPosterior(MixturePosterior):
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
-        return with_prior_arrays(self.seen, leaves)
+        return with_prior_arrays(self.data_statistics, leaves)
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean`: the means of the conjugate sites given each draw of its chains.
@@ -114,7 +114,7 @@ class CollapsedPosterior(MixturePosterior):
         if self.mcmc is None or not self.mcmc.are_those_of(self.hyperparameters, self.num_components):
             return {}
         prior = list(zip(self.values, self.index, strict=True))
-        return dict(of_conjugate_sites(self.seen, prior, (self.mcmc.num_chains, self.mcmc.num_samples)))
+        return dict(of_conjugate_sites(self.data_statistics, prior, (self.mcmc.num_chains, self.mcmc.num_samples)))
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
@@ -147,7 +147,7 @@ class CollapsedPosterior(MixturePosterior):
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of observed transitions from every pair."""
-        return self.seen.visit_counts()
+        return self.data_statistics.visit_counts()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""
@@ -174,7 +174,9 @@ class CollapsedPosterior(MixturePosterior):
         gain = self._gain(transitions, weight)
         log_weights = jnp.asarray(self.log_weights) + gain
         after = replace(
-            self, seen=self.seen.update(transitions, weight), log_weights=log_weights - jnp.max(log_weights)
+            self,
+            data_statistics=self.data_statistics.update(transitions, weight),
+            log_weights=log_weights - jnp.max(log_weights),
         )
         return after._rejuvenated(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
 
@@ -198,7 +200,7 @@ class CollapsedPosterior(MixturePosterior):
         chosen = jnp.where(low, systematic(key_resample, self.weights, number), jnp.arange(number))
         log_weights = jnp.where(low, 0.0, self.log_weights)
         resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
-        hyperparameters = moved(key_move, self.hierarchy, self.seen, resampled, self.moves)
+        hyperparameters = moved(key_move, self.hierarchy, self.data_statistics, resampled, self.moves)
         values = compress(self.hierarchy, self._classes(), hyperparameters)
         hyperparameters, values = jax.tree.map(
             lambda new, old: jnp.where(learnt, new.astype(old.dtype), old),
@@ -209,14 +211,14 @@ class CollapsedPosterior(MixturePosterior):
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
-        self.seen.check(transitions, weight)
+        self.data_statistics.check(transitions, weight)
 
     def _gain(self, transitions: Transitions | Counts, weight: ArrayLike) -> Float[Array, " K"]:
-        """log p(data | what was seen, component), up to a constant."""
+        """log p(data | earlier data, component), up to a constant."""
         if isinstance(transitions, Transitions) and np.size(self.index[0]) > DENSE:
             return self._gain_by_rows(transitions, weight)
         # The data alone, under the component's belief so far as the prior: their evidence is the predictive density.
-        block = forgotten(self.seen).update(transitions, weight)
+        block = forgotten(self.data_statistics).update(transitions, weight)
 
         def evidence(k: Int[Array, ""]) -> Float[Array, ""]:
             return jnp.asarray(with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence)
@@ -229,14 +231,17 @@ class CollapsedPosterior(MixturePosterior):
         weights = jnp.broadcast_to(jnp.asarray(weight, float), block.state.shape)
 
         def see(loop: Loop, x: tuple[Transitions, Float[Array, ""]]) -> tuple[Loop, None]:
-            seen, total = loop
-            return (seen.update(*x), total + replace(self, seen=seen)._gain_of_one(*x)), None
+            data_statistics, total = loop
+            return (
+                data_statistics.update(*x),
+                total + replace(self, data_statistics=data_statistics)._gain_of_one(*x),
+            ), None
 
-        start = jax.tree.map(jnp.asarray, self.seen), jnp.zeros(self.num_components)
+        start = jax.tree.map(jnp.asarray, self.data_statistics), jnp.zeros(self.num_components)
         return lax.scan(see, start, (block, weights))[0][1]
 
     def _gain_of_one(self, transition: Transitions, weight: Float[Array, ""]) -> Float[Array, " K"]:
-        rows, rewards = self.seen.transition_probs, self.seen.reward_cells
+        rows, rewards = self.data_statistics.transition_probs, self.data_statistics.reward_cells
         cell, outcome = transition.cell(self.space), transition.outcome(self.space.n_states)
         row, column = rows.place(cell, outcome)
         prior = jnp.asarray(self.values[0])[:, jnp.asarray(self.index[0]).at[row].get(mode="clip")]
@@ -267,7 +272,7 @@ class CollapsedPosterior(MixturePosterior):
         """
         if self.hierarchy is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
-        if not is_concrete(key, self.log_weights, self.seen):
+        if not is_concrete(key, self.log_weights, self.data_statistics):
             return self._refit(key)
         wide = np.asarray(self.log_weights).dtype == np.float64
         with jax.enable_x64(True) if wide else nullcontext():
@@ -277,8 +282,8 @@ class CollapsedPosterior(MixturePosterior):
     def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
         assert self.hierarchy is not None
         # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
-        chains = run_chains(key, collapsed_model(self.hierarchy), self.seen, self.options)
-        fitted = from_draws(self.hierarchy, chains.draws, self.seen, self._classes(), self.num_components)
+        chains = run_chains(key, collapsed_model(self.hierarchy), self.data_statistics, self.options)
+        fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
         kept = {"options": self.options, "share": self.share, "moves": self.moves}
         fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **kept)
         return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
@@ -317,7 +322,7 @@ class CollapsedPosterior(MixturePosterior):
 def from_draws(
     hierarchy: Hierarchy,
     draws: Mapping[str, AnyArray],
-    seen: ConjugatePosterior,
+    data_statistics: ConjugatePosterior,
     classes: Classes,
     num_components: int | None = None,
 ) -> CollapsedPosterior:
@@ -330,7 +335,7 @@ def from_draws(
         flat, total = {name: x[chosen] for name, x in flat.items()}, num_components
     values = compress(hierarchy, classes, flat)
     return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
-        seen=seen,
+        data_statistics=data_statistics,
         values=values,
         index=classes.number,
         log_weights=jnp.zeros(total),

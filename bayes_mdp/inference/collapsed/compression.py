@@ -84,13 +84,13 @@ class Grouped(eqx.Module):
     """Statistics of the data, with the counts of the rows in groups.
 
     Args:
-        seen: the statistics of all data.
+        data_statistics: the statistics of all data.
         entry: [U], a concentration (flat) of each group.
         count: [U], the count of each group; 0: padding.
         times: [U], how many entries it has.
     """
 
-    seen: ConjugatePosterior
+    data_statistics: ConjugatePosterior
     entry: Int[AnyArray, " U"]
     count: Float[AnyArray, " U"]
     times: Float[AnyArray, " U"]
@@ -100,16 +100,16 @@ class Grouped(eqx.Module):
         rows, rewards = posterior.transition_probs, posterior.reward_cells
         prior = jnp.asarray(rows.prior)
         # sum over groups of (entries in the group) * log rising(concentration, count); empty entries add zero.
-        seen = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
-        total = seen - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
+        rising = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
+        total = rising - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
         return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
 
 
-def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | Grouped:
-    """`seen` with its counts in groups where it is large; the arrays are padded to a power of two. Host side."""
-    counts = np.asarray(seen.transition_probs.counts).ravel()
+def grouped(data_statistics: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | Grouped:
+    """The same with its counts in groups where it is large; the arrays are padded to a power of two. Host side."""
+    counts = np.asarray(data_statistics.transition_probs.counts).ravel()
     if counts.size <= SMALL:
-        return seen
+        return data_statistics
     place = np.flatnonzero(counts)
     # Group by (class of the concentration, count): both equal means equal terms of the evidence.
     pairs = np.stack([np.asarray(classes.number[0]).ravel()[place].astype(float), counts[place]])
@@ -117,4 +117,4 @@ def grouped(seen: ConjugatePosterior, classes: Classes) -> ConjugatePosterior | 
     padding = (1 << max(len(first) - 1, 63).bit_length()) - len(first)
     entry = np.append(place[first], np.full(padding, place[0] if len(place) else 0)).astype(np.int32)
     count, times = (np.append(x, np.zeros(padding)) for x in (counts[place[first]], times.astype(float)))
-    return Grouped(seen, entry, count, times)
+    return Grouped(data_statistics, entry, count, times)

@@ -88,19 +88,21 @@ class Hierarchy:
         prior = with_parameters(self.prior, assembly.concentration(read["parameters"]), belief)
         return self.detected._replace(posterior=prior)
 
-    def given(self, values: Values, seen: ConjugatePosterior) -> ConjugatePosterior:
-        """The posterior of the conjugate sites after the data of `seen`, given the hyperparameters. Traceable."""
-        return with_parameters(seen, *self.parameters(values))
+    def given(self, values: Values, data_statistics: ConjugatePosterior) -> ConjugatePosterior:
+        """The posterior of the conjugate sites after the same data, given the hyperparameters. Traceable."""
+        return with_parameters(data_statistics, *self.parameters(values))
 
 
 def with_parameters(
-    seen: ConjugatePosterior, concentration: Float[AnyArray, "M K"], belief: RewardBelief | None
+    data_statistics: ConjugatePosterior, concentration: Float[AnyArray, "M K"], belief: RewardBelief | None
 ) -> ConjugatePosterior:
-    """`seen` with other prior parameters."""
-    seen = replace(seen, transition_probs=seen.transition_probs.with_prior(concentration))
-    if belief is None or not isinstance(seen.reward_cells, RewardCells):
-        return seen
-    return eqx.tree_at(lambda p: p.reward_cells.prior, seen, belief)
+    """`data_statistics` with other prior parameters."""
+    data_statistics = replace(
+        data_statistics, transition_probs=data_statistics.transition_probs.with_prior(concentration)
+    )
+    if belief is None or not isinstance(data_statistics.reward_cells, RewardCells):
+        return data_statistics
+    return eqx.tree_at(lambda p: p.reward_cells.prior, data_statistics, belief)
 
 
 @traced_alone

@@ -37,7 +37,7 @@ Energy: TypeAlias = Callable[[Float[Array, " D"], dict[str, Array]], Float[Array
 def moved(
     key: PRNGKeyArray,
     hierarchy: Hierarchy,
-    seen: ConjugatePosterior,
+    data_statistics: ConjugatePosterior,
     hyperparameters: Mapping[str, AnyArray],
     num_moves: int,
 ) -> dict[str, Array]:
@@ -48,7 +48,7 @@ def moved(
     Args:
         key: of the proposals.
         hierarchy: the program.
-        seen: the statistics of all data.
+        data_statistics: the statistics of all data.
         hyperparameters: {site: [K ...]}, the draws; at least 8 of them, for the differences.
         num_moves: steps of every draw.
     """
@@ -62,13 +62,17 @@ def moved(
 
     # Continuous hyperparameters move on the unconstrained scale, the discrete ones held; the density has its Jacobian.
     if free:
-        start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, f))(free, fixed)
+        start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(conditioned(d), 0), (data_statistics,), {}, f))(
+            free, fixed
+        )
     else:
         start = {}
     _, unravel = ravel_pytree(jax.tree.map(lambda x: x[0], start))
 
     def energy(point: Float[Array, " D"], values: dict[str, Array]) -> Float[Array, ""]:
-        return jnp.asarray(potential_energy(handlers.seed(conditioned(values), 0), (seen,), {}, unravel(point)))
+        return jnp.asarray(
+            potential_energy(handlers.seed(conditioned(values), 0), (data_statistics,), {}, unravel(point))
+        )
 
     points = jax.vmap(lambda x: ravel_pytree(x)[0])(start)
     state = points, fixed, jax.vmap(energy)(points, fixed)
@@ -80,9 +84,9 @@ def moved(
             state = _by_flips(jax.random.fold_in(each, 2), state, energy, choices)
     points, fixed, _ = state
     if free:
-        free = jax.vmap(lambda x, d: constrain_fn(handlers.seed(conditioned(d), 0), (seen,), {}, unravel(x)))(
-            points, fixed
-        )
+        free = jax.vmap(
+            lambda x, d: constrain_fn(handlers.seed(conditioned(d), 0), (data_statistics,), {}, unravel(x))
+        )(points, fixed)
     return {name: ({**free, **fixed})[name].astype(x.dtype) for name, x in hyperparameters.items()}
 
 

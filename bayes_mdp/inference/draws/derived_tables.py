@@ -65,16 +65,16 @@ def of_array(values: Float[np.ndarray, "M ..."], split: tuple[int, int]) -> Scal
 
 
 def of_conjugate_sites(
-    seen: ConjugatePosterior, prior: Sequence[tuple[AnyArray, AnyArray]], split: tuple[int, int]
+    data_statistics: ConjugatePosterior, prior: Sequence[tuple[AnyArray, AnyArray]], split: tuple[int, int]
 ) -> Iterator[tuple[str, Scalars]]:
     """Conjugate rows [M K] and rewards [L] integrated out of a model: their means given each draw of the rest.
 
     Args:
-        seen: the statistics of all data.
+        data_statistics: the statistics of all data.
         prior: for each prior parameter array, its values [C * N G] and the index into G of each entry.
         split: (C, N), chains and draws of each.
     """
-    rows, rewards = seen.transition_probs, seen.reward_cells
+    rows, rewards = data_statistics.transition_probs, data_statistics.reward_cells
     values, index = [np.asarray(v, np.float64) for v, _ in prior], [np.asarray(i) for _, i in prior]
     counts = np.asarray(rows.dense_counts, np.float64)
     columns = counts.shape[-1]

@@ -41,7 +41,7 @@ class Rows(eqx.Module):
         return self.reward.shape[0]
 
 
-Seen = Statistics | Rows
+DataStatistics = Statistics | Rows
 
 
 class RewardRows(dist.Distribution):
@@ -67,40 +67,42 @@ class RewardRows(dist.Distribution):
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
         """Weight times log density, and 0 with gradient 0 where the weight is 0."""
         del intermediates
-        law, seen = self.law, self.weight != 0
+        law, observed = self.law, self.weight != 0
         support = law.support
         assert support is not None
         value = jnp.asarray(value, int if law.is_discrete else float)  # some laws index by the value
         possible = support(value)
         # an impossible value is replaced by a possible one: a masked nan would still poison the gradient
-        density = law.log_prob(jnp.where(seen & possible, value, support.feasible_like(value)))
-        return jnp.where(seen, self.weight * jnp.where(possible, density, -jnp.inf), 0.0)
+        density = law.log_prob(jnp.where(observed & possible, value, support.feasible_like(value)))
+        return jnp.where(observed, self.weight * jnp.where(possible, density, -jnp.inf), 0.0)
 
 
 def conditioned(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
-    """`bayes_mdp.models.joint` for `Seen`: a program `model(seen=None) -> MDPSpec`."""
+    """`bayes_mdp.models.joint` for `DataStatistics`: a program `model(data_statistics=None) -> MDPSpec`."""
 
-    def model(seen: Seen | None = None) -> MDPSpec:
+    def model(data_statistics: DataStatistics | None = None) -> MDPSpec:
         spec = prior(space)
         check_spec(spec, space)
-        if isinstance(seen, Rows):
-            _observe_rows(spec, space, seen)
-        elif seen is not None:
-            observe(spec, space, seen)
+        if isinstance(data_statistics, Rows):
+            _observe_rows(spec, space, data_statistics)
+        elif data_statistics is not None:
+            observe(spec, space, data_statistics)
         return spec
 
     return model
 
 
-def _observe_rows(spec: MDPSpec, space: StateActionSpace, seen: Rows) -> None:
+def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows) -> None:
     # Transitions by their counts: a multinomial log-likelihood without its coefficient.
     with space.plates():
-        numpyro.sample(OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=seen.transitions)
-    if seen.capacity:
-        *cell, outcome = jnp.moveaxis(seen.where, -1, 0)
+        numpyro.sample(
+            OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=data_statistics.transitions
+        )
+    if data_statistics.capacity:
+        *cell, outcome = jnp.moveaxis(data_statistics.where, -1, 0)
         law = reward_table(spec, space).at(tuple(cell), outcome)
-        with numpyro.plate("row", seen.capacity):
-            numpyro.sample(OBSERVED_REWARD, RewardRows(law, seen.weight), obs=seen.reward)
+        with numpyro.plate("row", data_statistics.capacity):
+            numpyro.sample(OBSERVED_REWARD, RewardRows(law, data_statistics.weight), obs=data_statistics.reward)
 
 
 def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
@@ -113,29 +115,29 @@ def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
         jnp.zeros(size),
         jnp.zeros((), jnp.int32),
     )
-    return _see_rows(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space) if size else empty
+    return _add_rows(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space) if size else empty
 
 
-def see(
-    seen: Seen,
+def add_data(
+    data_statistics: DataStatistics,
     transitions: Transitions,
     weight: Float[AnyArray, "*N"],
     space: StateActionSpace,
     law: type[dist.Distribution] | None,
-) -> Seen:
-    """`seen` and `transitions`, with the weights of an update. Traceable; scalars are scattered in place.
+) -> DataStatistics:
+    """`data_statistics` and `transitions`, with the weights of an update. Traceable; scalars are scattered in place.
 
     Args:
-        law: type of the reward law; None: rewards are known, or `seen` holds rows.
+        law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
     """
-    if isinstance(seen, Rows):
-        return _see_rows(seen, transitions, weight, space)
-    counts = seen.counts
+    if isinstance(data_statistics, Rows):
+        return _add_rows(data_statistics, transitions, weight, space)
+    counts = data_statistics.counts
     cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
     where = (*cell, outcome)
     number = _added(counts.transitions, where, weight)
     if transitions.reward is None or law is None:
-        return Statistics(Counts(number, *counts.reward_moments), seen.log_base)
+        return Statistics(Counts(number, *counts.reward_moments), data_statistics.log_base)
     weight, reward = transitions.observed_rewards(jnp.asarray(weight))
     shape = jnp.shape(counts.reward_count)
     index = where if len(shape) == len(where) else cell
@@ -146,45 +148,53 @@ def see(
     )
     moments = (part.reshape(shape) for part in split(table))
     base = jnp.where(weight != 0, weight * log_base_measure(law, reward), 0.0)
-    return Statistics(Counts(number, *moments), _added(seen.log_base, index, base))
+    return Statistics(Counts(number, *moments), _added(data_statistics.log_base, index, base))
 
 
-def _see_rows(seen: Rows, transitions: Transitions, weight: Float[AnyArray, "*N"], space: StateActionSpace) -> Rows:
+def _add_rows(
+    data_statistics: Rows, transitions: Transitions, weight: Float[AnyArray, "*N"], space: StateActionSpace
+) -> Rows:
     where = (*transitions.cell(space), transitions.outcome(space.n_states))
-    number = _added(seen.transitions, where, weight)
+    number = _added(data_statistics.transitions, where, weight)
     if transitions.reward is None:
-        return Rows(number, seen.where, seen.reward, seen.weight, seen.used)
+        return Rows(number, data_statistics.where, data_statistics.reward, data_statistics.weight, data_statistics.used)
     weight, reward = (jnp.atleast_1d(x) for x in transitions.observed_rewards(jnp.asarray(weight)))
     # Rewards of non-zero weight go to the next free entries; masked ones are sent out of range and dropped.
     taken = weight != 0
-    place = jnp.where(taken, seen.used + jnp.cumsum(taken) - 1, seen.capacity)
-    index = jnp.stack([jnp.broadcast_to(i, weight.shape) for i in where], axis=-1).astype(seen.where.dtype)
+    place = jnp.where(taken, data_statistics.used + jnp.cumsum(taken) - 1, data_statistics.capacity)
+    index = jnp.stack([jnp.broadcast_to(i, weight.shape) for i in where], axis=-1).astype(data_statistics.where.dtype)
     return Rows(
         number,
-        jnp.asarray(seen.where).at[place].set(index, mode="drop"),
-        jnp.asarray(seen.reward).at[place].set(reward.astype(seen.reward.dtype), mode="drop"),
-        jnp.asarray(seen.weight).at[place].set(weight.astype(seen.weight.dtype), mode="drop"),
-        seen.used + taken.sum(dtype=seen.used.dtype),
+        jnp.asarray(data_statistics.where).at[place].set(index, mode="drop"),
+        jnp.asarray(data_statistics.reward).at[place].set(reward.astype(data_statistics.reward.dtype), mode="drop"),
+        jnp.asarray(data_statistics.weight).at[place].set(weight.astype(data_statistics.weight.dtype), mode="drop"),
+        data_statistics.used + taken.sum(dtype=data_statistics.used.dtype),
     )
 
 
-def with_capacity(seen: Seen, more: int) -> Seen:
-    """`seen` with a buffer that can take `more` rewards yet. Host side."""
-    if not isinstance(seen, Rows):
-        return seen
-    missing = max(int(seen.used) + more - seen.capacity, 0)
+def with_capacity(data_statistics: DataStatistics, more: int) -> DataStatistics:
+    """`data_statistics` with a buffer that can take `more` rewards yet. Host side."""
+    if not isinstance(data_statistics, Rows):
+        return data_statistics
+    missing = max(int(data_statistics.used) + more - data_statistics.capacity, 0)
     if not missing:
-        return seen
+        return data_statistics
 
     def pad(column: Shaped[AnyArray, "M *rest"]) -> Shaped[np.ndarray, "N *rest"]:
         return np.pad(np.asarray(column), [(0, missing)] + [(0, 0)] * (np.ndim(column) - 1))
 
-    return Rows(seen.transitions, pad(seen.where), pad(seen.reward), pad(seen.weight), seen.used)
+    return Rows(
+        data_statistics.transitions,
+        pad(data_statistics.where),
+        pad(data_statistics.reward),
+        pad(data_statistics.weight),
+        data_statistics.used,
+    )
 
 
-def outcome_counts(seen: Seen) -> Float[AnyArray, "*H S A O"]:
+def outcome_counts(data_statistics: DataStatistics) -> Float[AnyArray, "*H S A O"]:
     """Number of observations of each outcome."""
-    return seen.transitions if isinstance(seen, Rows) else seen.counts.transitions
+    return data_statistics.transitions if isinstance(data_statistics, Rows) else data_statistics.counts.transitions
 
 
 def _added(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:

@@ -14,7 +14,7 @@ from numpyro import handlers
 from bayes_mdp.inference.detection.trace import density, fingerprint, improper_value
 from bayes_mdp.inference.draws.chains import Site, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
-from bayes_mdp.inference.sampled.conditioned_program import Seen, conditioned, rows_of
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, conditioned, rows_of
 from bayes_mdp.inference.sampled.laplace import by_laplace
 from bayes_mdp.inference.sampled.nuts import by_nuts
 from bayes_mdp.inference.sampled.sampler_output import Drawn
@@ -88,7 +88,7 @@ class Recipe:
         return self.law if self.law is not None and has_statistics(self.law) else None
 
     @traced_alone
-    def summarise(self, data: Data) -> Seen:
+    def summarise(self, data: Data) -> DataStatistics:
         """What the algorithms need of `data`. Traceable for transitions.
 
         Raises:
@@ -116,12 +116,12 @@ class Recipe:
             )
 
     @traced_alone
-    def draw(self, key: PRNGKeyArray, seen: Seen) -> Drawn:
-        """Draws of the latent sites after `seen`. Traceable."""
+    def draw(self, key: PRNGKeyArray, data_statistics: DataStatistics) -> Drawn:
+        """Draws of the latent sites after `data_statistics`. Traceable."""
         if self.prior is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
         algorithm = _ALGORITHMS[type(self.method)][1]
-        return algorithm(key, conditioned(self.prior, self.space), seen, self.method)
+        return algorithm(key, conditioned(self.prior, self.space), data_statistics, self.method)
 
     @traced_alone
     def draw_prior(self, key: PRNGKeyArray) -> Drawn:

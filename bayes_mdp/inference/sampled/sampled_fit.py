@@ -9,7 +9,7 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.refit import padded_log
 from bayes_mdp.inference.draws.methods import Method
-from bayes_mdp.inference.sampled.conditioned_program import Seen, see, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
@@ -39,22 +39,22 @@ def sampled_fit(prior: Prior, space: StateActionSpace, method: Method) -> Fit[Sa
 
 @lru_cache(maxsize=64)
 def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
-    def infer(key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
-        return posterior_after(recipe, key, seen)
+    def infer(key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
+        return posterior_after(recipe, key, data_statistics)
 
-    nothing = jax.jit(lambda key, seen: from_draws(recipe, recipe.draw_prior(key), seen))
+    nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         if data is None:
             data = _none()
             if recipe.drawable:
-                return jax.tree.map(np.asarray, nothing(key, seen_on_host(recipe, data)))
-        return jax.tree.map(np.asarray, after_on_host(recipe, key, seen_on_host(recipe, data)))
+                return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
+        return jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
 
     return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)
 
 
-def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
+def statistics_on_host(recipe: Recipe, data: Transitions | Counts) -> DataStatistics:
     """`recipe.summarise(data)`, checked, and counted by a program that logs of many lengths share.
 
     Where single rewards are kept the buffer is filled up to a power of two, so that their algorithms are shared too.
@@ -72,12 +72,14 @@ def seen_on_host(recipe: Recipe, data: Transitions | Counts) -> Seen:
         return empty
     # Padded to a power of two with weights zero: logs of many lengths share one compiled program.
     padded, weight = padded_log(data)
-    return _see(recipe, with_capacity(empty, len(weight)), padded, weight)
+    return _add(recipe, with_capacity(empty, len(weight)), padded, weight)
 
 
 @partial(jax.jit, static_argnums=0)
-def _see(recipe: Recipe, seen: Seen, transitions: Transitions, weight: Float[AnyArray, " M"]) -> Seen:
-    return see(seen, transitions, weight, recipe.space, recipe.statistics_law)
+def _add(
+    recipe: Recipe, data_statistics: DataStatistics, transitions: Transitions, weight: Float[AnyArray, " M"]
+) -> DataStatistics:
+    return add_data(data_statistics, transitions, weight, recipe.space, recipe.statistics_law)
 
 
 def _none() -> Transitions:

@@ -14,7 +14,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
-from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, Seen, outcome_counts, see, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import (
+    DataStatistics,
+    RewardRows,
+    Rows,
+    add_data,
+    outcome_counts,
+    with_capacity,
+)
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
@@ -40,7 +47,7 @@ class SampledPosterior(WeightedSamples):
         transition_probs: [N *H S A O], the rows of each draw.
         rewards: the reward law of each draw: its arrays have a leading axis N.
         log_weights: [N], up to a constant.
-        seen: all data: statistics, or counts and single rewards where the law has no statistics.
+        data_statistics: all data: statistics, or counts and single rewards where the law has no statistics.
         mcmc: the chains behind the draws; None: other algorithms, draws from the prior, thinned ones.
         losses: of the optimiser; None likewise.
         recipe: how to infer anew.
@@ -51,7 +58,7 @@ class SampledPosterior(WeightedSamples):
     transition_probs: Float[AnyArray, "N *H S A O"]
     rewards: RewardTable
     log_weights: Float[AnyArray, " N"]
-    seen: Seen
+    data_statistics: DataStatistics
     mcmc: Chains | None
     losses: Float[AnyArray, " K"] | None
     recipe: Recipe = eqx.field(static=True)
@@ -109,7 +116,7 @@ class SampledPosterior(WeightedSamples):
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of observed transitions from every pair."""
-        return jnp.asarray(outcome_counts(self.seen)).sum(-1)
+        return jnp.asarray(outcome_counts(self.data_statistics)).sum(-1)
 
     def effective_sample_size(self) -> Float[Array, ""]:
         """1 / sum of the squared weights, from 1 to N: how many draws carry the belief.
@@ -131,7 +138,7 @@ class SampledPosterior(WeightedSamples):
         Raises:
             ValueError: the buffer of rewards has overflowed (see `reserve`); inside a trace the weights are nan.
         """
-        if not is_concrete(key, self.log_weights, self.seen):
+        if not is_concrete(key, self.log_weights, self.data_statistics):
             return self._refit(key)
         with _precision(self):
             return jax.tree.map(np.asarray, jax.tree.map(np.array, self)._refit(key))
@@ -147,10 +154,10 @@ class SampledPosterior(WeightedSamples):
 
     def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
         """As `refit`, in the size that the method has, with its diagnostics. Traceable."""
-        run = after_on_host if is_concrete(key, self.seen) else posterior_after
-        refitted = run(self.recipe, key, self.seen)
-        if isinstance(self.seen, Rows):
-            lost = self.seen.used > self.seen.capacity
+        run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
+        refitted = run(self.recipe, key, self.data_statistics)
+        if isinstance(self.data_statistics, Rows):
+            lost = self.data_statistics.used > self.data_statistics.capacity
             if is_concrete(lost) and lost:
                 raise ValueError(self._overflow())
             refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
@@ -180,7 +187,7 @@ class SampledPosterior(WeightedSamples):
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
         """
         check_count("num_transitions", num_transitions, 0)
-        return replace(self, seen=with_capacity(self.seen, num_transitions))
+        return replace(self, data_statistics=with_capacity(self.data_statistics, num_transitions))
 
     def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> "SampledPosterior":
         """The belief after one transition or a block: every draw weighed by its likelihood.
@@ -209,8 +216,8 @@ class SampledPosterior(WeightedSamples):
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
         top = jnp.max(new)
-        seen = see(self.seen, transitions, weight, self.space, self.recipe.statistics_law)
-        return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), seen=seen)
+        data_statistics = add_data(self.data_statistics, transitions, weight, self.space, self.recipe.statistics_law)
+        return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), data_statistics=data_statistics)
 
     def _log_likelihoods(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> Float[Array, "N *K"]:
         """Weight times log density of each transition under each draw; 0 where the weight is 0."""
@@ -221,8 +228,8 @@ class SampledPosterior(WeightedSamples):
             density = jnp.where(kept, weight * jnp.log(rows[(*cell, outcome)]), 0.0)
             if transitions.reward is None or rewards.law is None:
                 return density
-            seen, reward = transitions.observed_rewards(jnp.asarray(weight))
-            return density + RewardRows(rewards.at(cell, outcome), seen).log_prob(reward)
+            observed, reward = transitions.observed_rewards(jnp.asarray(weight))
+            return density + RewardRows(rewards.at(cell, outcome), observed).log_prob(reward)
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)
 
@@ -246,16 +253,16 @@ class SampledPosterior(WeightedSamples):
                 f"transitions{list(index) if index else ''} has likelihood zero under each of the {self.num_draws} "
                 "draws, expected an outcome and a reward that the prior can give"
             )
-        if isinstance(self.seen, Rows) and transitions.reward is not None:
+        if isinstance(self.data_statistics, Rows) and transitions.reward is not None:
             size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
-            if int(self.seen.used) + size > self.seen.capacity:
+            if int(self.data_statistics.used) + size > self.data_statistics.capacity:
                 raise ValueError(self._overflow())
 
     def _overflow(self) -> str:
-        seen = self.seen
-        assert isinstance(seen, Rows)
+        rows = self.data_statistics
+        assert isinstance(rows, Rows)
         return (
-            f"the buffer of the belief is for {seen.capacity} rewards and holds {int(seen.used)} (a "
+            f"the buffer of the belief is for {rows.capacity} rewards and holds {int(rows.used)} (a "
             f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
             "posterior.reserve(num_transitions) before it is used in a compiled loop"
         )
@@ -284,8 +291,12 @@ class SampledPosterior(WeightedSamples):
         """Number of observed rewards; None where all rewards are known."""
         if self.rewards.law is None:
             return None
-        seen = self.seen
-        number = (np.asarray(seen.weight) != 0) if isinstance(seen, Rows) else np.asarray(seen.counts.reward_count)
+        data_statistics = self.data_statistics
+        number = (
+            (np.asarray(data_statistics.weight) != 0)
+            if isinstance(data_statistics, Rows)
+            else np.asarray(data_statistics.counts.reward_count)
+        )
         return float(number.sum())
 
     def derived_tables(self) -> dict[str, Scalars]:
@@ -328,14 +339,14 @@ class SampledPosterior(WeightedSamples):
                 f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
                 "the posterior away from the draws; call refit(key)"
             )
-        if isinstance(self.seen, Rows) and int(self.seen.used) > self.seen.capacity:
+        if isinstance(self.data_statistics, Rows) and int(self.data_statistics.used) > self.data_statistics.capacity:
             found.append(self._overflow())
         return found
 
 
-def posterior_after(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
-    """The posterior after `seen`, by the method of `recipe`. Traceable."""
-    return from_draws(recipe, recipe.draw(key, seen), seen)
+def posterior_after(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
+    """The posterior after `data_statistics`, by the method of `recipe`. Traceable."""
+    return from_draws(recipe, recipe.draw(key, data_statistics), data_statistics)
 
 
 def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
@@ -347,17 +358,17 @@ def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
 
 
 @partial(jax.jit, static_argnums=0)
-def after_on_host(recipe: Recipe, key: PRNGKeyArray, seen: Seen) -> SampledPosterior:
+def after_on_host(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
     """`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
-    return posterior_after(recipe, key, seen)
+    return posterior_after(recipe, key, data_statistics)
 
 
-def from_draws(recipe: Recipe, drawn: Drawn, seen: Seen) -> SampledPosterior:
+def from_draws(recipe: Recipe, drawn: Drawn, data_statistics: DataStatistics) -> SampledPosterior:
     """Equally weighted draws as a posterior. Traceable."""
     rows, rewards = recipe.tables(drawn.sites)
     equal = jnp.zeros(rows.shape[0])
     return SampledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
-        drawn.sites, rows, rewards, equal, seen, drawn.mcmc, drawn.losses, recipe
+        drawn.sites, rows, rewards, equal, data_statistics, drawn.mcmc, drawn.losses, recipe
     )
 
 

@@ -99,7 +99,7 @@ def test_leaves_of_a_collapsed_posterior_are_drawn_given_each_parent():
     posterior = collapsed()
     draws = draw(jax.random.key(0), posterior, CHAINS * SAMPLES)
     np.testing.assert_array_equal(draws.run.sites["scale"], posterior.hyperparameters["scale"])
-    counts = np.asarray(posterior.seen.transition_probs.counts).reshape(2, 2, 2)
+    counts = np.asarray(posterior.data_statistics.transition_probs.counts).reshape(2, 2, 2)
     concentration = counts + np.asarray(posterior.hyperparameters["scale"])[:, None, None, None]
     total = concentration.sum(-1, keepdims=True)
     mean = concentration / total

@@ -77,7 +77,9 @@ def test_one_by_one_is_a_block_is_row_by_row(prior_draws, monkeypatch):
     monkeypatch.setattr(collapsed, "DENSE", 0)
     rows = jax.jit(lambda posterior: posterior.update(data))(prior_draws)
     np.testing.assert_allclose(rows.weights, block.weights, rtol=2e-4)
-    np.testing.assert_allclose(rows.seen.transition_probs.counts, block.seen.transition_probs.counts)
+    np.testing.assert_allclose(
+        rows.data_statistics.transition_probs.counts, block.data_statistics.transition_probs.counts
+    )
 
 
 def test_a_weight_of_zero_masks(prior_draws):

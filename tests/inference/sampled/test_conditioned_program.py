@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, rows_of, see, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, add_data, rows_of, with_capacity
 from bayes_mdp.inference.sampled.recipe import recipe_for
-from bayes_mdp.inference.sampled.sampled_fit import seen_on_host
+from bayes_mdp.inference.sampled.sampled_fit import statistics_on_host
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import Statistics, dirichlet_poisson
 
@@ -38,10 +38,10 @@ def data():
 
 @jax.jit
 def one_by_one(seen, transitions, weight):
-    return jax.lax.scan(lambda s, x: (see(s, *x, SPACE, dist.Poisson), None), seen, (transitions, weight))[0]
+    return jax.lax.scan(lambda s, x: (add_data(s, *x, SPACE, dist.Poisson), None), seen, (transitions, weight))[0]
 
 
-in_a_block = jax.jit(lambda seen, transitions, weight: see(seen, transitions, weight, SPACE, dist.Poisson))
+in_a_block = jax.jit(lambda seen, transitions, weight: add_data(seen, transitions, weight, SPACE, dist.Poisson))
 whole = jax.jit(
     lambda transitions, by_outcome: Statistics.of(transitions, SPACE, dist.Poisson, by_outcome), static_argnums=1
 )
@@ -97,10 +97,10 @@ def test_on_the_host_logs_share_their_shapes():
     """Padding changes nothing but the room."""
     recipe = recipe_for(dirichlet_poisson(), SPACE, NUTS())
     expected = jax.jit(recipe.summarise)(data())
-    for a, b in zip(jax.tree.leaves(seen_on_host(recipe, data())), jax.tree.leaves(expected), strict=True):
+    for a, b in zip(jax.tree.leaves(statistics_on_host(recipe, data())), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match=r"transitions.reward\[3\] is 0.5"):
-        seen_on_host(
+        statistics_on_host(
             recipe, Transitions(*np.zeros((2, 4), int), [1, 2, 3, 0.5], np.zeros(4, int), step=np.zeros(4, int))
         )
 

@@ -112,8 +112,8 @@ def test_a_block_is_one_by_one(small, request, name):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     assert float(block.visit_counts().sum()) == pytest.approx(0.5 * 5)
     if name == "student":
-        block = replace(block, seen=replace(block.seen, used=np.int32(8)))
-        assert block.update(data, weight).seen.capacity == 16
+        block = replace(block, data_statistics=replace(block.data_statistics, used=np.int32(8)))
+        assert block.update(data, weight).data_statistics.capacity == 16
 
 
 def test_weight_zero_may_hold_anything(small, student):
@@ -174,7 +174,7 @@ def test_refusals(small, normal, student):
     never = replace(normal, transition_probs=np.asarray(normal.transition_probs) * np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match=r"transitions\[1\] has likelihood zero under each of the 20000 draws"):
         never.update(Transitions([0, 0], [0, 0], [1.0, 1.0], [0, 1]))
-    full = replace(student, seen=replace(student.seen, used=np.int32(9)))
+    full = replace(student, data_statistics=replace(student.data_statistics, used=np.int32(9)))
     with pytest.raises(ValueError, match="is for 8 rewards and holds 9"):
         full.check(Transitions([0], [0], [1.0], [0]))
     assert "a StudentT law keeps each one" in full.problems()[-1] and "reserve(" in full.problems()[-1]
