@@ -39,7 +39,6 @@ FOLDERS = (
     "tests/mdp/",
     "tests/models/",
     "tests/reproductions/",
-    "tests/test_bad_calls",
     "tests/test_face",
     "tests/test_structure",
 )

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
 
@@ -15,7 +15,7 @@ def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Re
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 
-def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped[Array, "S *rest"]:
+def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Shaped[Array, "S *rest"]:
     """q[s, policy[s]], for every state."""
     if q.shape[1] > _FEW:
         index = policy.reshape(-1, *(1,) * (q.ndim - 1))
