@@ -27,7 +27,7 @@ def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Sha
     return chosen
 
 
-def follow(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> MDP | SparseMDP:
+def follow(mdp: MDP | SparseMDP, policy: Int[AnyArray, " S"]) -> MDP | SparseMDP:
     """The chain of a deterministic policy, as an MDP with one action."""
     pick = lambda x: None if x is None else at_policy(x, policy)[:, None]  # noqa: E731
     ends, reward = pick(mdp.end_probs), pick(mdp.reward)
