@@ -119,7 +119,7 @@ def describe_bayes_values(result: "xr.Dataset") -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _show(result: "xr.Dataset", name: str, agent: int, form: str, unit: float = 1.0) -> str:
+def _show(result: "xr.Dataset", name: str, agent: int | np.integer, form: str, unit: float = 1.0) -> str:
     low, high = unit * result[f"{name}_interval"].values[agent]
     return f"{unit * result[name].values[agent]:{form}} [{low:{form}}, {high:{form}}]"
 

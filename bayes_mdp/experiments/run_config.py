@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, no_type_check
 
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
@@ -110,6 +110,7 @@ class RunOptions:
             check_name("options.method", self.method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
+@no_type_check
 @dataclass(frozen=True)
 class RunConfig:
     """The arguments of `run`.

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
 
@@ -15,7 +15,7 @@ def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: Re
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 
-def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped[Array, "S *rest"]:
+def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Shaped[Array, "S *rest"]:
     """q[s, policy[s]], for every state."""
     if q.shape[1] > _FEW:
         index = policy.reshape(-1, *(1,) * (q.ndim - 1))
@@ -27,7 +27,7 @@ def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[Array, " S"]) -> Shaped
     return chosen
 
 
-def follow(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> MDP | SparseMDP:
+def follow(mdp: MDP | SparseMDP, policy: Int[AnyArray, " S"]) -> MDP | SparseMDP:
     """The chain of a deterministic policy, as an MDP with one action."""
     pick = lambda x: None if x is None else at_policy(x, policy)[:, None]  # noqa: E731
     ends, reward = pick(mdp.end_probs), pick(mdp.reward)

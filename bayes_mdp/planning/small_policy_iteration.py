@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 Answer = tuple[Float[Array, "S *B"], Int[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]
 """Values, policy, iterations, whether the policy stopped changing; the batch is the last axis."""
@@ -43,7 +43,7 @@ def _solve(
 
 
 @_solve.def_vmap
-def _solve_batch(axis_size: int, batched: list[bool], *args: Array) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+def _solve_batch(axis_size: int, batched: list[bool], *args: AnyArray) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
     last = [
         jnp.moveaxis(x, 0, -1) if is_batched else jnp.broadcast_to(x[..., None], (*jnp.shape(x), axis_size))
         for x, is_batched in zip(args, batched, strict=True)

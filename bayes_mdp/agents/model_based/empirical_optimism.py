@@ -145,7 +145,7 @@ class OptimisticModel(ModelBased):
         """`v_max`."""
 
     def __check_init__(self) -> None:
-        check_value("v_max", self.first_value)
+        check_value("v_max", vars(self)["v_max"])  # anything as yet: `first_value` promises a number
 
     def check_optimism(self, max_reward: float) -> None:
         """Warn where optimism is lost: `v_max` below the largest reward of one step."""

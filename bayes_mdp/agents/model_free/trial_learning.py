@@ -116,7 +116,7 @@ class LearnsFromEpisodes(Protocol):
         """The initial tables."""
         ...
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
         """One step of a sweep; where `weight` is 0 the tables are unchanged."""
         ...
 
@@ -239,7 +239,7 @@ class EpisodeLearner(eqx.Module):
         """The value assumed for the rest of a trial that was cut and did not end."""
         return jnp.max(q[place.there], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.here])
 
-    def sweep_step(self, tables: Tables, step: Step, weight: Scalar = 1.0) -> Swept:
+    def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
         """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables are unchanged."""
         here, statistics = step.here, tables.statistics
         entry = None if statistics is None else statistics[here]
