@@ -156,8 +156,9 @@ def test_one_target(name, loc, spread, target, x64):
 
 def test_it_is_a_last_layer(key):
     """It plugs in where `LinearGaussian` does; without targets the variance of phi . w falls, as told by b''(0)."""
-    prior: LastLayerPrior = LastLayerLaplacePrior(Bernoulli(), PRIOR, of_response=False)
-    belief: LastLayer = prior.belief(2, D)
+    prior = LastLayerLaplacePrior(Bernoulli(), PRIOR, of_response=False)
+    belief = prior.belief(2, D)
+    assert all(isinstance(made, kind) for made, kind in ((prior, LastLayerPrior), (belief, LastLayer)))
     x = jnp.asarray(X[:1], jnp.float32)
     before, after = belief.variance(x), belief.update(x, jnp.array([1])).variance(x)
     n = float(before[0, 0])
