@@ -50,6 +50,11 @@ def pytest_report_header(config):
     ]
 
 
+def pytest_collection_finish():
+    """Annotations are checked from the first test on: files may make wrong arguments when they are imported."""
+    typecheck.begin()
+
+
 @pytest.fixture
 def key(request):
     """The test's own stream: order-free and reproducible."""
@@ -80,7 +85,7 @@ def pytest_configure(config):
 
 
 MAPPINGS = Path("/proc/self/maps")
-MOST_MAPPINGS = 20_000
+MOST_MAPPINGS = 40_000
 """Linux gives a process 65,530 by default. Every compiled program takes some; XLA aborts where there are no more."""
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 import equinox as eqx
-from jaxtyping import install_import_hook, jaxtyped
+from jaxtyping import config, install_import_hook, jaxtyped
 
 # Of a long list beartype looks at one entry, drawn at random: with a generator of its own, the same in every run, and
 # the state of Python's is left to the tests.
@@ -34,12 +34,18 @@ _checker: Callable[..., Any] = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def install(choice: str) -> tuple[str, ...]:
-    """Install the hook, before the package is imported; which sub-packages it checks."""
+    """Install the hook, before the package is imported; which sub-packages it checks, once they `begin`."""
     packages = {"on": CHECKED, "off": ()}.get(choice, tuple(choice.split(",")))
+    config.update("jaxtyping_disable", True)
     if packages:
         install_import_hook(packages, f"{__name__}.{on_return.__name__}")
         _check_modules(packages)
     return packages
+
+
+def begin() -> None:
+    """Check from here on."""
+    config.update("jaxtyping_disable", False)
 
 
 def on_return(stub: Callable[..., Any]) -> Callable[..., Any]:

@@ -132,7 +132,11 @@ class TemperatureRule(eqx.Module):
 def _as_temperature(
     temperature: str | TemperatureRule | RealScalar,
 ) -> TemperatureRule | RealScalar:
-    return TemperatureRule(temperature) if isinstance(temperature, str) else temperature
+    if isinstance(temperature, str):
+        return TemperatureRule(temperature)
+    if not isinstance(temperature, TemperatureRule):
+        check_above_zero("temperature", temperature)
+    return temperature
 
 
 class KLearningState(eqx.Module):
@@ -164,8 +168,6 @@ class KLearning(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.temperature, TemperatureRule):
-            check_above_zero("temperature", self.temperature)
         check_options(self.bonus, self.span, self.noise)
         if self.num_states is not None:
             check_count("num_states", self.num_states)

@@ -120,7 +120,8 @@ def named_agents(agents: AgentsLike) -> dict[str, Agent]:
     return {str(name): agent for name, agent in named.items()}
 
 
-def _agent(item: str | Agent) -> tuple[str, Agent]:
+def _agent(item: str | Item) -> tuple[str, Agent | Item]:
+    """A name becomes the agent; `named_agents` checks what else there is."""
     if isinstance(item, str):
         check_name("agent", item, AGENTS)
         return item, AGENTS[item]()
@@ -280,7 +281,8 @@ def named_tasks(envs: EnvsLike, objective: Objective | None, length: int | None,
     return {str(name): _task(str(name), env, objective, length, prior) for name, env in named.items()}
 
 
-def _named_env(item: str | Environment | Task) -> tuple[str, Environment | Task]:
+def _named_env(item: str | Item) -> tuple[str, Environment | Task | Item]:
+    """A name becomes the problem; `_task` checks what else there is."""
     if isinstance(item, str):
         check_name("env", item, PROBLEMS)
         return item, PROBLEMS[item]()

@@ -214,15 +214,15 @@ def test_a_variance_that_does_not_exist_is_refused():
 
 @pytest.mark.slow
 def test_policies_are_judged_under_a_mixture(key):
-    """Values of the two known worlds, mixed."""
+    """The values of three known MDPs, mixed."""
     belief = mixture(_labelled(), weights=WEIGHTS)
     value = bm.policy_value(key, belief, bm.greedy(belief, bm.Discounted(0.5)), bm.Discounted(0.5), num_draws=400)
     assert set(np.round(value.draws, 9)) == {0.0, 2.0, 4.0}
     assert "Policies in 50 common draws" in str(
         bm.compare_policies(key, belief, {"only": np.zeros(1, int)}, bm.Discounted(0.5), num_draws=50)
     )
-    with pytest.raises(TypeError, match="posterior is a Mixture, expected one in closed form"):
-        bm.to_arviz(belief)
+    drawn = bm.to_arviz(belief, key=key)["posterior"]["reward_mean"].to_numpy()
+    assert set(np.unique(drawn)) == {0.0, 1.0, 2.0}
 
 
 def test_round_trip_through_a_file(cases, tmp_path):
