@@ -1,0 +1,93 @@
+"""The tabular agents by name: what `bayes-mdp run`, `compare` and the tests of every agent go through."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from bayes_mdp.agents.k_learning.k_learning import KLearning
+from bayes_mdp.agents.k_learning.vapor import VAPOR
+from bayes_mdp.agents.model_based.e3 import E3
+from bayes_mdp.agents.model_based.empirical_optimism import OIM, EpsilonGreedyModel, RMax
+from bayes_mdp.agents.model_based.exploration_reward import FrequencyBonus, RecencyBonus
+from bayes_mdp.agents.model_based.mbie import MBIE, MBIEEB
+from bayes_mdp.agents.model_based.mbie_ws import MBIEWS
+from bayes_mdp.agents.model_based.mean_greedy import EpsilonGreedyMean
+from bayes_mdp.agents.model_free.bql import BQL
+from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ, SoftQMean
+from bayes_mdp.agents.model_free.tabular_q import (
+    AnnealedQ,
+    EpsilonGreedyQ,
+    ErrorBonusQ,
+    IEQLPlus,
+    OptimisticQ,
+    VarianceBonusQ,
+)
+from bayes_mdp.agents.model_free.trial_learning import TDBMA, SarsaLambda
+from bayes_mdp.agents.optimism.beb import BEB
+from bayes_mdp.agents.optimism.bolt import BOLT
+from bayes_mdp.agents.optimism.count_bonus import CountBonus
+from bayes_mdp.agents.optimism.information_gain import InformationGain
+from bayes_mdp.agents.optimism.optimistic_sampling import OPSRL, BayesUCBVI
+from bayes_mdp.agents.optimism.ucb_h import UCBH
+from bayes_mdp.agents.optimism.ucbvi import UCBVI
+from bayes_mdp.agents.optimism.ucfh import UCFH
+from bayes_mdp.agents.optimism.ucrl2 import UCRL2
+from bayes_mdp.agents.posterior_sampling.gaussian_psrl import GaussianPSRL
+from bayes_mdp.agents.posterior_sampling.psrl import PSRL, BayesianDP
+from bayes_mdp.agents.posterior_sampling.rand_ql import RandQL
+from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
+from bayes_mdp.agents.value_uncertainty.exact import CovarianceThompson
+from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
+from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
+from bayes_mdp.agents.value_uncertainty.monte_carlo import MonteCarloThompson
+from bayes_mdp.agents.value_uncertainty.ube import UBE
+from bayes_mdp.mdp import Agent
+
+AgentClass: TypeAlias = Callable[..., Agent[Any]]
+"""Makes an agent from its own options. What the agent needs of its belief (`Any`) depends on the class."""
+
+AGENTS: dict[str, AgentClass] = {
+    "psrl": PSRL,
+    "epsilon_greedy_q": EpsilonGreedyQ,
+    "bql": BQL,
+    "ube": UBE,
+    "moment_matching": MomentMatching,
+    "count_bonus": CountBonus,
+    "exact_ube": ExactUBE,
+    "monte_carlo_thompson": MonteCarloThompson,
+    "covariance_thompson": CovarianceThompson,
+    "k_learning": KLearning,
+    "information_gain": InformationGain,
+    "vapor": VAPOR,
+    "bayes_ucbvi": BayesUCBVI,
+    "beb": BEB,
+    "bolt": BOLT,
+    "opsrl": OPSRL,
+    "ucbvi": UCBVI,
+    "rlsvi": RLSVI,
+    "gaussian_psrl": GaussianPSRL,
+    "ucb_h": UCBH,
+    "rand_ql": RandQL,
+    "soft_q": SoftQ,
+    "soft_q_mean": SoftQMean,
+    "boltzmann_q": BoltzmannQ,
+    "epsilon_greedy_mean": EpsilonGreedyMean,
+    "ucrl2": UCRL2,
+    "ucfh": UCFH,
+    "sarsa_lambda": SarsaLambda,
+    "td_bma": TDBMA,
+    "oim": OIM,
+    "r_max": RMax,
+    "mbie": MBIE,
+    "mbie_eb": MBIEEB,
+    "e3": E3,
+    "mbie_ws": MBIEWS,
+    "frequency_bonus": FrequencyBonus,
+    "recency_bonus": RecencyBonus,
+    "epsilon_greedy_model": EpsilonGreedyModel,
+    "optimistic_q": OptimisticQ,
+    "ieql_plus": IEQLPlus,
+    "variance_bonus_q": VarianceBonusQ,
+    "error_bonus_q": ErrorBonusQ,
+    "bayesian_dp": BayesianDP,
+    "annealed_q": AnnealedQ,
+}

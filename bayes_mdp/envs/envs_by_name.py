@@ -1,0 +1,52 @@
+"""The environments by name."""
+
+from bayes_mdp.envs.observed.bsuite_deep_sea import bsuite_deep_sea
+from bayes_mdp.envs.observed.cartpole import cartpole
+from bayes_mdp.envs.observed.deep_sea_observed import deep_sea_observed, deep_sea_stochastic_observed
+from bayes_mdp.envs.observed.mountain_car import mountain_car
+from bayes_mdp.envs.papers.chain import chain
+from bayes_mdp.envs.papers.deep_sea import deep_sea
+from bayes_mdp.envs.papers.deep_sea_continuing import deep_sea_continuing
+from bayes_mdp.envs.papers.flag_maze import flag_maze
+from bayes_mdp.envs.papers.garnet import garnet
+from bayes_mdp.envs.papers.loop import loop
+from bayes_mdp.envs.papers.mail_robot import mail_robot
+from bayes_mdp.envs.papers.maze_with_subgoals import maze_with_subgoals
+from bayes_mdp.envs.papers.osband_chain import osband_chain
+from bayes_mdp.envs.papers.prior_mdp import prior_mdp
+from bayes_mdp.envs.papers.racetrack import racetrack
+from bayes_mdp.envs.papers.riverswim import riverswim, riverswim_episodic
+from bayes_mdp.envs.papers.six_arms import six_arms
+from bayes_mdp.envs.papers.two_action_chain import two_action_chain
+from bayes_mdp.envs.papers.wide_narrow import wide_narrow
+
+ENVS = {
+    "bsuite_deep_sea": bsuite_deep_sea,
+    "chain": chain,
+    "deep_sea": deep_sea,
+    "deep_sea_continuing": deep_sea_continuing,
+    "flag_maze": flag_maze,
+    "garnet": garnet,
+    "loop": loop,
+    "maze_with_subgoals": maze_with_subgoals,
+    "osband_chain": osband_chain,
+    "prior_mdp": prior_mdp,
+    "racetrack": racetrack,
+    "riverswim": riverswim,
+    "riverswim_episodic": riverswim_episodic,
+    "six_arms": six_arms,
+    "two_action_chain": two_action_chain,
+    "wide_narrow": wide_narrow,
+}
+"""Name -> factory that can be called without arguments."""
+
+SIMULATED = {"mail_robot": mail_robot}
+"""Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""
+
+OBSERVED = {
+    "cartpole": cartpole,
+    "deep_sea": deep_sea_observed,
+    "deep_sea_stochastic": deep_sea_stochastic_observed,
+    "mountain_car": mountain_car,
+}
+"""Name -> factory of an `ObservedEnvironment` (for deep agents) that can be called without arguments."""
