@@ -71,6 +71,7 @@ def backward_induction(
             return jnp.max(q, -1), q
         return policy_values(q, probs[layer] if probs.ndim == 3 else probs), q
 
+    # v_H = 0, q_t = backup(v_t+1), v_t = max_a q_t or sum_a pi_t q_t: from the last step to the first.
     end = jnp.zeros(n_states, dtype)
     return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]
 

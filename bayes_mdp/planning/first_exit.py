@@ -57,6 +57,7 @@ def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S
     def body(
         carry: tuple[Bool[Array, " S"], Int[Array, " S"], Bool[Array, ""]],
     ) -> tuple[Bool[Array, " S"], Int[Array, " S"], Bool[Array, ""]]:
+        # One more step from the end: states of which some action may lead to those found so far.
         reach, policy, _ = carry
         chance = nearer(reach)
         new = ~reach & (jnp.max(chance, -1) > 0)

@@ -171,6 +171,8 @@ def value_covariance(
     status = answer.converged & value.converged, answer.iterations, gap
     if not can_split(posterior):
         return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
+    # Total mean and covariance over the components. An illegal action has q = -inf, and 0 x inf is nan: the average is
+    # taken without it, and -inf put back.
     weights = posterior.weights
     q = jnp.tensordot(weights, only_legal(value.q, mean), axes=1)
     q = q if mean.legal is None else jnp.where(mean.legal, q, -jnp.inf)

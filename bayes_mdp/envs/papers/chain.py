@@ -23,6 +23,7 @@ def chain(slip: float = PAPER_SLIP) -> Environment:
         ValueError: `slip` is no probability.
     """
     check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
+    # Both moves as rows; a slip exchanges them.
     forward = np.eye(N_STATES)[np.minimum(np.arange(N_STATES) + 1, N_STATES - 1)]
     reset = np.eye(N_STATES)[np.zeros(N_STATES, int)]
     rows = np.stack([(1 - slip) * forward + slip * reset, slip * forward + (1 - slip) * reset], axis=1)

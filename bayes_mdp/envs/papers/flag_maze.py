@@ -50,6 +50,7 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
     check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     name, cells = _read(layout)
     after, flags_paid, start = _moves(cells)
+    # Actions go round the clock: the sides of a move are its neighbours in that order.
     sides = [np.roll(after, shift, 1) for shift in (-1, 1)]  # sides of up: right and left
     successor = np.stack([after, *sides], -1)
     probability = np.broadcast_to(np.array([1.0 - slip, slip / 2, slip / 2]), successor.shape)
@@ -89,6 +90,7 @@ def _moves(cells: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, int]:
     held = np.arange(1 << np.sum(kinds == FLAG))
     number_held = sum((held >> bit) & 1 for bit in range(MOST_FLAGS))
     start = int(np.argmax(kinds == START)) * len(held)
+    # State = cell, then the bits of the flags held. The goal pays them and is the start again, without flags.
     ends = (kinds[target] == GOAL)[:, None]
     after = np.where(ends, start, target[:, None] * len(held) + (held[:, None] | found[target][:, None]))
     paid = np.where(ends, np.asarray(number_held)[:, None], 0)

@@ -35,6 +35,7 @@ def garnet(
     check_number("noise", noise, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     rng = np.random.default_rng(seed)
     pairs = (n_states, n_actions)
+    # The order of uniform numbers is a random permutation: its first b entries are distinct next states.
     successor = np.sort(rng.random((*pairs, n_states)).argsort(-1)[..., :branching], -1)
     cuts = np.sort(rng.random((*pairs, branching - 1)), -1)
     probability = np.diff(cuts, axis=-1, prepend=0.0, append=1.0)

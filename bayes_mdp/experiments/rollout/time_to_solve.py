@@ -120,6 +120,7 @@ def play_until_solved(case: RunConfig, path: str | Path | None = None) -> Solved
         raise ValueError(f"objective is {type(case.objective).__name__}, expected Episodic")
     if case.options.target is None:
         raise ValueError("options.target is None, expected the pairs that are the goal")
+    # Chunk by chunk, as an ordinary run; after each one `_all_solved` looks whether to go on.
     prepared = prepare(case)
     layout = replace(prepared.layout, chunk_rows=min(case.length, CHUNK_EPISODES))
     belief = (prepared.belief, prepared.setting.constants)

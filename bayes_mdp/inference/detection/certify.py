@@ -212,6 +212,8 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
 def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[np.ndarray, " N"]:
     """A point inside the support of every conjugate site: central where `scale` is one, far out where it is large."""
     used, point = detected.rows >= 0, np.empty(detected.layout.size)
+    # Normalised exponentials are a flat draw from the simplex; a power spreads them towards its corners, the constant
+    # keeps them off its edges.
     rows = np.where(used, rng.standard_exponential(used.shape) ** np.sqrt(scale) + 0.1 / scale, 0.0)
     point[:] = 0.5
     point[detected.rows[used]] = (rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9))[used]

@@ -157,6 +157,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
         check_shape("weights", array, (len(posteriors),), "posterior")
         require(~(np.isfinite(array) & (array > 0)), "weights", array, "a finite number greater than 0")
         log_weights = np.log(array)
+    # w_k is proportional to p(k) p(data | k). As logarithms: evidences differ by hundreds of nats.
     components = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *posteriors)
     log_weights = log_weights - np.logaddexp.reduce(log_weights)
     return Mixture(components, log_weights, first.space)
