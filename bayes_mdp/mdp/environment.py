@@ -97,7 +97,13 @@ class Environment(eqx.Module):
     def step(
         self, key: PRNGKeyArray, state: IntScalar, action: IntScalar, step: IntScalar = 0
     ) -> tuple[Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
-        """One transition: (next_state, reward, terminated). Where it terminates, next_state is the state it left."""
+        """One transition: (next_state, reward, terminated). Where it terminates, next_state is the state it left.
+
+        Args:
+            key: of this transition.
+            state, action: their indices.
+            step: of the episode; read where the MDP has a table for every step.
+        """
         key_next, key_reward = jax.random.split(key)
         mdp = self.mdp
         cell = (state, action) if mdp.horizon is None else (step, state, action)

@@ -22,7 +22,14 @@ class Learner(Protocol):
     """A model-free agent: what it learns is in its own state; it needs no prior and no posterior."""
 
     def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
-        """The state after one transition; where `weight` is 0 it is unchanged."""
+        """The state after one transition.
+
+        Args:
+            problem: what is known of the MDP before any data.
+            state: the agent's own, from `init`, the last plan or the last transition.
+            transition: one, as scalars.
+            weight: 1; where it is 0 the state is unchanged.
+        """
         ...
 
 

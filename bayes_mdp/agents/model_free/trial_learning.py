@@ -127,7 +127,14 @@ class LearnsFromEpisodes(Protocol):
         trial: Transitions,
         weight: Weights = 1.0,
     ) -> EpisodeLearnerState:
-        """The state after a whole trial; `weight` is 0 from its end on."""
+        """The state after a whole trial.
+
+        Args:
+            problem: what is known of the MDP before any data.
+            state: the agent's own, from `init`, the last plan or the last trial.
+            trial: its transitions in time order, [T], padded to the longest.
+            weight: [T] or one number: 0 from the end of the trial on.
+        """
         ...
 
 

@@ -110,7 +110,16 @@ class NeuralAgent(Protocol[Learner]):
         started: Bool[Array, " E"],
         iteration: Int[Array, ""],
     ) -> ActionOutput:
-        """An action for every environment, `observation` [E ...]; `started`: where an episode begins."""
+        """An action for every environment.
+
+        Args:
+            key: of this iteration.
+            learner: from `init` or the last `learn`.
+            memory: from `begin` or the last `act`.
+            observation: [E ...], one of each environment.
+            started: where an episode begins.
+            iteration: see the class.
+        """
         ...
 
     def learn(
@@ -118,7 +127,12 @@ class NeuralAgent(Protocol[Learner]):
     ) -> tuple[Learner, Watched]:
         """The learner after this iteration, and numbers to record.
 
-        The replay holds the row of this iteration already; `memory` is what `act` left for the next iteration.
+        Args:
+            key: of this iteration, another than that of `act`.
+            learner: from `init` or the last `learn`.
+            memory: what `act` left for the next iteration.
+            replay: holds the row of this iteration already.
+            iteration: see the class.
         """
         ...
 

@@ -30,6 +30,12 @@ def two_action_chain(
     rewards of a state that is met again are not independent. `optimum` is the optimal value of an episode under
     `Episodic(depth)`, without discount.
 
+    Args:
+        depth: length of the chain.
+        discount: that of the objective under which both values are equally uncertain.
+        mean_stop, mean_chain: mean of the reward of action 0 of the root, and of those of the chain.
+        scale: standard deviation of the reward of action 0 of the root.
+
     Raises:
         ValueError: `depth` below 2, `discount` outside [0, 1), a mean that is not finite, a scale that is not positive.
         TypeError: `depth` is no integer.

@@ -28,6 +28,12 @@ def wide_narrow(
 
     `optimum` is the optimal gain, N mean_high / (2 N + 1) in the paper's setting.
 
+    Args:
+        width: W, actions of a wide state.
+        num_pairs: N, pairs of a wide and a narrow state.
+        mean_high, mean_low: means of the rewards of action 0 of a wide state, and of the others (see above).
+        scale_high, scale_low: their standard deviations.
+
     Raises:
         ValueError: `width` below 2, `num_pairs` below 1, a mean that is not finite, a scale that is negative or not
             finite.
