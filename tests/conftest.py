@@ -10,12 +10,13 @@ from pathlib import Path
 # Set before JAX is imported; `XLA_FLAGS= pytest -m optimised` leaves XLA as users have it.
 # Most of a run is compilation, and what LLVM could do better pays for itself in longer programs only. The older code
 # generator takes half the time. It may compute a number twice, which is the same number where multiply-add is not fused
-# (AVX has no such instruction). A jaxlib that lacks a flag stops the process: 0.10 alone is asked.
+# (AVX has no such instruction). A program goes to LLVM in one piece, not in up to 32: a fifth less again. A jaxlib that
+# lacks a flag stops the process: 0.10 alone is asked.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     + (
-        " --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX"
+        " --xla_cpu_use_fusion_emitters=false --xla_cpu_max_isa=AVX --xla_cpu_parallel_codegen_split_count=1"
         if version("jaxlib").startswith("0.10.") and platform.machine() in ("x86_64", "AMD64")
         else ""
     ),
