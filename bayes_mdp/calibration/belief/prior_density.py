@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 from numpyro import handlers
 from numpyro.ops.provenance import eval_provenance
 from scipy import stats
@@ -61,7 +61,7 @@ def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_d
     size = block_size(math.prod((*space.shape, space.n_outcomes)))
 
     @jax.jit
-    def block(keys: PRNGKeyArray) -> tuple[Array, RewardTable, dict[str, Array]]:
+    def block(keys: Key[Array, " N"]) -> tuple[Array, RewardTable, dict[str, Array]]:
         return jax.vmap(lambda each: _run_program(prior, space, each))(keys)
 
     drawn = [block(jax.random.split(each, size)) for each in jax.random.split(key, -(-num_draws // size))]
