@@ -27,7 +27,7 @@ class Note(TypedDict):
 
 
 _COMMAND = "command.json"
-_NOTED = ("agent", "set", "env", "envs")
+_NOTED = tuple(Note.__annotations__)
 _FILES = ("configuration.json", "curves.nc")
 _ENV_HELP = "deep_sea:20, cartpole, another name of `list`, gymnax:NAME, atari:GAME or gymnasium:ID"
 
