@@ -14,8 +14,13 @@ from .draws.weighted_samples import PosteriorSamples as PosteriorSamples
 from .draws.weighted_samples import posterior_samples as posterior_samples
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
+from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
 from .mixtures.mixture import Mixture as Mixture
 from .mixtures.mixture import mixture as mixture
+from .model_evidence.bayes_factors import BayesFactors as BayesFactors
+from .model_evidence.bayes_factors import bayes_factors as bayes_factors
+from .model_evidence.evidence import evidence as evidence
+from .model_evidence.evidence_record import Evidence as Evidence
 from .route import fit_for as fit_for
 from .route import infer as infer
 from .sampled.sampled_posterior import SampledPosterior as SampledPosterior

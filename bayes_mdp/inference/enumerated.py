@@ -21,6 +21,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, in_the_way
@@ -44,12 +45,14 @@ class Branches:
         values: {site: [K ...]}.
         log_prior: [K], log probabilities of the values (factors and observations of the program included).
         components: the beliefs before any data, all of one structure.
+        site_tables: of each component, where the other sites lie in its arrays.
     """
 
     program: Program
     values: dict[str, np.ndarray]
     log_prior: np.ndarray
     components: tuple[ConjugatePosterior, ...]
+    site_tables: tuple[SiteTable, ...]
 
     def __hash__(self) -> int:
         return hash(self.program)
@@ -67,21 +70,23 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         ValueError: a parameter of a conjugate site is out of its range.
     """
     found: list[tuple[dict[str, np.ndarray], float, Detected]] = []
-    kept: frozenset[str] = frozenset()
+    kept, kept_rows = frozenset[str](), frozenset[str]()
     # Twice: a site that one branch uses belongs to the tables of all.
     for _ in range(2):
         found = []
         for values in _joint_values(program):
-            probe = Probe(program, held=values, kept=kept)
+            probe = Probe(program, held=values, kept=kept, kept_rows=kept_rows)
             log_prior = _log_prior(probe)
             if log_prior > -np.inf:
                 found.append((values, log_prior, detect(probe)))
         if not found:
             raise NotConjugate("prior: no value of the discrete sites has a positive probability")
-        used = frozenset(site.name for *_, detected in found for site in detected.assembly.joint)
-        if used == kept or not used:
+        assemblies = [detected.assembly for *_, detected in found]
+        used = frozenset(site.name for a in assemblies for site in (*a.joint, *a.plain, *a.gammas))
+        rows = frozenset(site.name for a in assemblies for site in a.rows)
+        if (used, rows) == (kept, kept_rows):
             break
-        kept = used
+        kept, kept_rows = used, rows
     for values, _, detected in found:
         certify(program, detected, rng, held=values)
     # One structure for all components, so that they can be stacked and mapped over.
@@ -92,6 +97,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         {name: np.stack([values[name] for values, *_ in found]) for name in names},
         np.array([log_prior for _, log_prior, _ in found]),
         components,
+        tuple(replace(d.posterior.sites, program=None) for *_, d in found if d.posterior.sites is not None),
     )
 
 
@@ -186,13 +192,21 @@ def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
 def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
     shape = cells[0].shape
     flags = {name: all(getattr(c, name) for c in cells) for name in ("independent", "distinct")}
-    if all(c.cell is None and c.known is None for c in cells):
+    affine = any(c.coefficient is not None for c in cells)
+    if all(c.cell is None and c.known is None for c in cells) and not affine:
         return [replace(c, **flags) for c in cells]
+    # Where no cell of a branch is known, any law of the family will do: it is not read.
+    law = next((c.known_law for c in cells if c.known_law is not None), None)
 
     def explicit(c: RewardCells) -> RewardCells:
         cell = np.arange(math.prod(shape), dtype=np.int32).reshape(shape) if c.cell is None else c.cell
         known = np.zeros(shape) if c.known is None else np.asarray(c.known, np.float64)
-        return replace(c, cell=cell, known=known, **flags)
+        own = law if c.known_law is None else c.known_law
+        if not affine:
+            return replace(c, cell=cell, known=known, known_law=own, **flags)
+        coefficient = np.ones(shape) if c.coefficient is None else np.asarray(c.coefficient)
+        offset = np.zeros(shape) if c.offset is None else np.asarray(c.offset)
+        return replace(c, cell=cell, known=known, known_law=own, coefficient=coefficient, offset=offset, **flags)
 
     return [explicit(c) for c in cells]
 
@@ -210,6 +224,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
             log_prior=branches.log_prior,
             hyperparameters=dict(branches.values),
             program=branches.program.prior,
+            site_tables=branches.site_tables,
         )
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:

@@ -1,18 +1,65 @@
-"""`explain`: the dry run of `infer`, which route a prior would take and what is in the way of a better one."""
+"""`explain`: the dry run of `infer`: the route of a prior and of each site; what is in the way of a better one."""
 
 from dataclasses import dataclass
 
+import jax
+
+from bayes_mdp.inference.detection.probe import IN_THE_WAY, Probe
+from bayes_mdp.inference.detection.site_checks import ROW_FAMILIES, bent
+from bayes_mdp.inference.detection.trace import FAMILIES_OF, Site
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import prove
+from bayes_mdp.inference.route import Route, prove
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.tracing import tracing
 
 ROLES = {
     "exact": "every site in closed form",
     "mixture": "one closed form for each value of the discrete sites",
     "collapsed": "chains draw the hyperparameters, the rest is in closed form",
+    "factorised": "rows in closed form, chains draw what is behind the rewards",
     "nuts": "chains draw every site",
 }
+PAGE = "docs/reference/conjugate-forms.md"
+"""The forms that are recognised, with an example of each."""
+
+CONJUGATE_LAWS = {
+    "StudentT": "Normal, or a normal-gamma prior: its predictive density is a Student-t",
+    "Cauchy": "Normal",
+    "Laplace": "Normal",
+    "TruncatedNormal": "Normal",
+    "HalfNormal": "LogNormal or Exponential",
+    "Gamma": "Exponential or LogNormal",
+    "Weibull": "Exponential or LogNormal",
+    "NegativeBinomial2": "Poisson: its predictive density under a Gamma rate is negative binomial",
+    "GammaPoisson": "Poisson: its predictive density under a Gamma rate is negative binomial",
+    "Beta": "Bernoulli, or Binomial of a known count",
+    "CategoricalLogits": "Categorical(probs=...)",
+}
+"""A reward law without conjugate sites -> laws that have some, for rewards of the same kind."""
+
+
+@dataclass(frozen=True)
+class SiteExplanation:
+    """How one latent site is inferred.
+
+    Args:
+        name: of the site.
+        family: of its distribution.
+        shape: of its value.
+        role: "rows", "rewards", "rows and rewards", or "hyperparameter" (only other sites depend on it).
+        inferred: "closed form", "enumerated" or "chains".
+        why: why it has no closed form; "": it has one.
+        change: what to change in the prior to get one; "": nothing, or nothing is known that would help.
+    """
+
+    name: str
+    family: str
+    shape: tuple[int, ...]
+    role: str
+    inferred: str
+    why: str
+    change: str
 
 
 @dataclass(frozen=True)
@@ -20,29 +67,38 @@ class Explanation:
     """How `infer` would proceed with a prior.
 
     Args:
-        route: "exact", "mixture", "collapsed" or "nuts".
+        route: "exact", "mixture", "collapsed", "factorised" or "nuts".
         why_not: {better route: a sentence, why it cannot be taken}.
-        sites: (name, family, shape) of every latent site, in order.
+        sites: every latent site, in order.
         reward_law: the family of the law of one reward; "known": numbers.
     """
 
     route: str
     why_not: dict[str, str]
-    sites: tuple[tuple[str, str, tuple[int, ...]], ...]
+    sites: tuple[SiteExplanation, ...]
     reward_law: str
 
     def __str__(self) -> str:
         lines = [f"route: {self.route} ({ROLES.get(self.route, self.route)})"]
         lines += [f"not {name}: {why.removeprefix('prior: ')}" for name, why in self.why_not.items()]
         lines += [f"rewards: {self.reward_law}"]
-        lines += [f"site {name}: {family} {list(shape)}" for name, family, shape in self.sites]
+        head = ("site", "family", "shape", "role", "inferred by")
+        rows = [(s.name, s.family, str(list(s.shape)), s.role, s.inferred) for s in self.sites]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        for row in (head, *rows):
+            lines.append("  ".join(f"{word:{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
+        for site in self.sites:
+            if site.why:
+                lines.append(f"{site.name}: {site.why}" + (f"; {site.change}" if site.change else ""))
+        if any(site.why for site in self.sites):
+            lines.append(f"the forms that are recognised: {PAGE}")
         return "\n".join(lines)
 
 
 def explain(prior: Prior, space: StateActionSpace) -> Explanation:
-    """Which route `infer` would take for a prior, and why not a better one. No data, no chains. Host side.
+    """Which route `infer` would take for a prior, and for each of its sites; why not a better one, and what to change.
 
-    The proof is the one that `infer` makes, and is kept for it.
+    No data, no chains. Host side. The proof is the one that `infer` makes, and is kept for it.
 
     Args:
         prior: a NumPyro program, space -> `MDPSpec`.
@@ -55,5 +111,79 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         ValueError, TypeError: as `infer`, for a program that no route infers.
     """
     program, route = prove(prior, space, "auto", NUTS())
-    sites = tuple((site.name, site.family, site.shape) for site in program.latents)
-    return Explanation(route.fit.method, dict(route.why_not), sites, program.law.family)
+    with jax.enable_x64(True), tracing():
+        probe = Probe(program)
+    behind_rows = probe.depends(probe.transition)
+    behind_rewards = frozenset[str]().union(*(probe.depends(entries) for entries in probe.reward.values()))
+    sites = []
+    for site in program.latents:
+        role = _role(site.name in behind_rows, site.name in behind_rewards)
+        drawn = site.name in route.drawn
+        by = "chains" if drawn else "enumerated" if site.name in route.enumerated else "closed form"
+        why, change = _reason(probe, site, role, route) if drawn else ("", "")
+        sites.append(SiteExplanation(site.name, site.family, site.shape, role, by, why, change))
+    return Explanation(route.fit.method, dict(route.why_not), tuple(sites), program.law.family)
+
+
+def _role(rows: bool, rewards: bool) -> str:
+    if rows and rewards:
+        return "rows and rewards"
+    return "rows" if rows else "rewards" if rewards else "hyperparameter"
+
+
+def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str]:
+    """Why chains draw a site, and what to change in the prior."""
+    said = bent(site)
+    if said is not None:
+        return said, "leave that out, where the model allows"
+    if role == "hyperparameter":
+        if route.fit.method == "collapsed":
+            return "it is a parameter of conjugate sites, not a conjugate site", "a number in its place: exact"
+        return _refusal(site, route) or _other(probe, route), ""
+    if role == "rows and rewards":
+        return "the transition law and the reward law both depend on it", "a site of its own for each"
+    if role == "rows" and site.family not in ROW_FAMILIES:
+        return (
+            f"rows have a closed form over {' or '.join(ROW_FAMILIES)} sites",
+            "write each row as one draw of dist.Dirichlet, of two outcomes as p and 1 - p of dist.Beta",
+        )
+    if role == "rewards":
+        found = _reward_reason(probe, site)
+        if found is not None:
+            return found
+    return _refusal(site, route) or _other(probe, route), ""
+
+
+def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
+    """What is wrong with the family of the law or of the site; None: neither."""
+    law = probe.program.law.family
+    if law not in FAMILIES_OF:
+        other = CONJUGATE_LAWS.get(law)
+        return f"a {law} law of rewards has no conjugate sites", f"{other} has" if other else ""
+    for parameter, entries in probe.reward.items():
+        families = FAMILIES_OF[law].get(str(parameter), ())
+        if site.name in probe.depends(entries) and site.family not in families:
+            what = f"{parameter} of a {law} law of rewards"
+            if not families:
+                return f"{what} has no conjugate site", "a number in its place"
+            return f"{what} has a closed form over {' or '.join(families)} sites", f"dist.{families[0]} in its place"
+    return None
+
+
+def _refusal(site: Site, route: Route) -> str | None:
+    """What the proofs said of this site, the last one first; None: nothing."""
+    for sentence in reversed(list(route.why_not.values())):
+        before, _, why = sentence.partition(IN_THE_WAY)
+        if f"site {site.name!r}" in before and why:
+            return why.partition(". method=")[0]
+    return None
+
+
+def _other(probe: Probe, route: Route) -> str:
+    """The site that is in the way of the last route, and so of all that chains draw."""
+    for sentence in reversed(list(route.why_not.values())):
+        before, _, why = sentence.partition(IN_THE_WAY)
+        named = [s.name for s in probe.program.latents if f"site {s.name!r}" in before]
+        if why and named:
+            return f"site {named[0]!r} is in the way: {why.partition('. method=')[0]}"
+    return "the program is sampled as a whole"

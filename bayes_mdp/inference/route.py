@@ -25,6 +25,9 @@ from bayes_mdp.inference.detection.probe import NotConjugate, Probe
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method, check_sampler
+from bayes_mdp.inference.factorised import factorise
+from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
@@ -35,10 +38,12 @@ from bayes_mdp.models.tracing import tracing
 
 KNOWN_TOLERANCE = 1e-5
 """Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
-METHODS = ("auto", "exact", "mixture", "collapsed", "nuts", "svi", "laplace")
+METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace")
 
 
-InferredPosterior: TypeAlias = ConjugatePosterior | Mixture | CollapsedPosterior | SampledPosterior
+InferredPosterior: TypeAlias = (
+    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior
+)
 """What `infer` returns, one class for each route."""
 
 
@@ -72,6 +77,16 @@ def infer(
     method: Literal["collapsed"],
     sampler: NUTS = NUTS(),
 ) -> CollapsedPosterior: ...
+@overload
+def infer(
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | None = None,
+    *,
+    space: StateActionSpace,
+    method: Literal["factorised"],
+    sampler: NUTS = NUTS(),
+) -> FactorisedPosterior: ...
 @overload
 def infer(
     key: PRNGKeyArray,
@@ -113,6 +128,8 @@ def infer(
     * collapsed: the sites of rows and rewards are conjugate given hyperparameters, which enter their parameters alone.
       They are integrated out of the program, checked likewise, and NUTS draws the hyperparameters: a
       `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
+    * factorised: the rows are conjugate, the rewards are not, and neither knows of the other: the rows are exact, NUTS
+      draws what is behind the rewards alone: a `FactorisedPosterior`.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
     Where chains are run, one line on stderr names the route and why no better one can be taken; `explain` does so
@@ -127,8 +144,9 @@ def infer(
         prior: the program.
         data: transitions, a log or counts; None: the prior as a posterior.
         space: what is known before any data.
-        method: "auto", "exact", "mixture", "collapsed", or a record: `NUTS(...)`, `SVI(...)`, `Laplace(...)` ("nuts",
-            "svi" and "laplace" are these with their defaults). A method that cannot be proven is refused.
+        method: "auto", "exact", "mixture", "collapsed", "factorised", or a record: `NUTS(...)`, `SVI(...)`,
+            `Laplace(...)` ("nuts", "svi" and "laplace" are these with their defaults). A method that cannot be proven
+            is refused.
         sampler: options of the chains where `method` is a name and its route takes chains.
 
     Raises:
@@ -140,7 +158,8 @@ def infer(
     _check_arguments(prior, space, method, sampler)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    program, (fit, why_not) = prove(prior, space, method, sampler)
+    program, route = prove(prior, space, method, sampler)
+    fit, why_not = route.fit, route.why_not
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
     if program.law.family == KNOWN and transitions is not None:
         _check_known_rewards(program, transitions)
@@ -188,10 +207,14 @@ class Route(NamedTuple):
     Args:
         fit: the inference.
         why_not: {better route: a sentence, why it cannot be taken}.
+        drawn: the latent sites that are drawn by chains.
+        enumerated: the discrete sites whose values are summed over.
     """
 
     fit: Fit[InferredPosterior]
     why_not: dict[str, str]
+    drawn: tuple[str, ...] = ()
+    enumerated: tuple[str, ...] = ()
 
 
 def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
@@ -200,18 +223,32 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     Raises:
         ValueError: the named route cannot be proven (names the site in the way), or none serves.
     """
-    proofs: dict[str, Callable[[], Fit[InferredPosterior]]] = {
-        "exact": lambda: _exact_fit(program),
-        "mixture": lambda: enumerated.fit_of(_prove_branches(program)),
-        "collapsed": lambda: collapsed_fit.fit_of(_prove_hierarchy(program), sampler),
-    }
     why_not: dict[str, str] = {}
+
+    def collapsed() -> Route:
+        hierarchy = _prove_hierarchy(program)
+        return Route(collapsed_fit.fit_of(hierarchy, sampler), why_not, hierarchy.hyperparameters)
+
+    def mixture() -> Route:
+        branches = _prove_branches(program)
+        return Route(enumerated.fit_of(branches), why_not, (), tuple(branches.values))
+
+    def factorised() -> Route:
+        factors = _prove_factors(program)
+        return Route(factorise.fit_of(factors, sampler), why_not, factors.reward_sites)
+
+    proofs: dict[str, Callable[[], Route]] = {
+        "exact": lambda: Route(_exact_fit(program), why_not),
+        "mixture": mixture,
+        "collapsed": collapsed,
+        "factorised": factorised,
+    }
     # Best route first; the refusal of each is kept as the reason why it was not taken.
     for name, proof in proofs.items():
         if method not in ("auto", name):
             continue
         try:
-            return Route(proof(), why_not)
+            return proof()
         except NotConjugate as error:
             if method == name:
                 raise
@@ -219,7 +256,8 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     Probe(program)  # what no route infers rightly is refused
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method
-    return Route(sampled_fit(program.prior, program.space, chosen), why_not)
+    drawn = tuple(site.name for site in program.latents)
+    return Route(sampled_fit(program.prior, program.space, chosen), why_not, drawn)
 
 
 @lru_cache(maxsize=64)
@@ -257,11 +295,21 @@ def _prove_hierarchy(program: Program) -> Hierarchy:
     return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
+@lru_cache(maxsize=64)
+def _prove_factors(program: Program) -> Factors:
+    """Likewise for rows in closed form beside rewards without."""
+    return prove_factors(program, np.random.default_rng(int(program.fingerprint, 16)))
+
+
 def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what is in the way of a better one, on one line."""
     last = list(why_not.values())[-1] if why_not else ""
     reason = last.removeprefix("prior: ").partition(". method=")[0]
-    words = {"collapsed": "collapsed (chains draw the hyperparameters)", "nuts": "sampled (chains draw every site)"}
+    words = {
+        "collapsed": "collapsed (chains draw the hyperparameters)",
+        "factorised": "factorised (chains draw what is behind the rewards)",
+        "nuts": "sampled (chains draw every site)",
+    }
     return f"{words.get(method, method)}" + (f", because {reason}" if reason else "")
 
 

@@ -1,6 +1,6 @@
 """Save a posterior to one file, and load it: whole and unaltered, or not at all.
 
-Format (version 2, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
+Format (version 3, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
 library versions, the record tree, a table of arrays), the arrays one after the other, SHA-256 of all that (32 bytes).
 No code is stored and none is run: what a posterior holds of a program (the prior, a kernel, a guide) is left out. A
 posterior that was loaded updates as before; it cannot be refitted, and its prior cannot be drawn from.
@@ -23,13 +23,29 @@ from numpyro.distributions import constraints, transforms
 from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.counting_families import (
+    BetaBinomialBelief,
+    BetaGeometricBelief,
+    DirichletCategoricalBelief,
+    GammaExponentialBelief,
+)
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.gaussian_families import (
+    GammaPrecisionBelief,
+    LogNormalBelief,
+    LogNormalGammaBelief,
+)
 from bayes_mdp.inference.conjugate.layered import LayeredPosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
@@ -40,7 +56,7 @@ from bayes_mdp.mdp.typing import Json
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _MAGIC = b"BAYESMDP"
 _LENGTH = 8
 _DIGEST = hashlib.sha256().digest_size
@@ -51,28 +67,40 @@ _RECORDS = {
     record.__name__: record
     for record in (
         BetaBelief,
+        BetaBinomialBelief,
+        BetaGeometricBelief,
         Chains,
         CollapsedPosterior,
         ConjugatePosterior,
         CountedSamples,
         Counts,
+        DirichletCategoricalBelief,
         DirichletRows,
-        PosteriorSamples,
+        FactorisedPosterior,
         GammaBelief,
+        GammaExponentialBelief,
+        GammaPrecisionBelief,
         KnownRewards,
         Laplace,
         LayeredPosterior,
+        LogNormalBelief,
+        LogNormalGammaBelief,
         MDP,
         Mixture,
         NUTS,
         NormalBelief,
         NormalGammaBelief,
+        PosteriorSamples,
         Recipe,
+        RegressionPrior,
+        RegressionRewards,
         RewardCells,
+        SiteTable,
         RewardTable,
         Rows,
         SVI,
         SampledPosterior,
+        SampledRewards,
         StateActionSpace,
         Statistics,
     )
@@ -166,6 +194,9 @@ def _check_parts(posterior: object) -> None:
     """Arrays and sizes of a posterior fit each other; only shapes are computed."""
     if not isinstance(posterior, Storable):
         raise ValueError(f"its root is a {type(posterior).__name__}")
+    # The masks of a mixture's components have an axis of components: the space of the whole is checked.
+    if not isinstance(posterior, PosteriorSamples):
+        posterior.space.__check_init__()
     # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed.
     found = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
     if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
@@ -188,7 +219,8 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     if isinstance(value, dict):
         return {"dict": [[key, _encode(item, f"{name}[{key!r}]", arrays)] for key, item in value.items()]}
     if type(value).__name__ in _RECORDS and type(value) is _RECORDS[type(value).__name__]:
-        fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in vars(value).items()}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in fields.items()}
         return {"record": type(value).__name__, "fields": fields}
     if isinstance(value, np.ndarray | jax.Array):
         if str(value.dtype) not in _DTYPES:
@@ -234,8 +266,6 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     record = object.__new__(_RECORDS[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
-    if isinstance(record, StateActionSpace):
-        record.__check_init__()
     return record
 
 

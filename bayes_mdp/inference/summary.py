@@ -248,7 +248,7 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
         **posterior.method_lines(),
         "seen": seen,
         "never visited": f"{_count(len(never), 'state')}: {_listing(never)}" if never else "no state",
-        "rows": "independent" if posterior.independent_rows else "dependent: pairs share parameters",
+        "rows": "independent" if posterior.independent_rows else "not independent: pairs may share parameters",
     }
     title = f"Posterior over {steps}{_count(space.n_states, 'state')} x {_count(space.n_actions, 'action')}{ends}"
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]

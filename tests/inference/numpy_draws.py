@@ -4,7 +4,7 @@
 import numpy as np
 
 from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 
 NUMBER = 40_000
 

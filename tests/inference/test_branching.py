@@ -11,9 +11,10 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed.collapse import log_evidence
 from bayes_mdp.inference.conjugate.refit import refit
+from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import _prove_hierarchy, prove
+from bayes_mdp.inference.route import _prove_factors, _prove_hierarchy, prove
 from tests.inference.branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 
 KEY = jax.random.key(0)
@@ -28,7 +29,15 @@ def route_of(program: Branching) -> str:
     elif method == "collapsed":
         with jax.enable_x64(True):
             _check_collapsed(program, _prove_hierarchy(traced))
+    elif method == "factorised":
+        _check_rows(traced, program)
     return method
+
+
+def _check_rows(traced: Program, program: Branching) -> None:
+    """The rows are exact; the rewards need chains, which the slow test runs."""
+    rows = refit(jax.tree.map(np.array, _prove_factors(traced).rows), DATA)
+    assert abs(float(rows.mean_mdp().transition_probs[0, 0, 0]) - program.truth()["prob"]) < 1e-6, program
 
 
 def _check_exact(program: Branching) -> None:
@@ -56,8 +65,8 @@ def _check_collapsed(program: Branching, hierarchy) -> None:
 
 
 def test_branching_programs():
-    routes = Counter(map(route_of, programs(14, seed=1)))
-    assert routes["mixture"] >= 3 and routes["nuts"] >= 2
+    routes = Counter(map(route_of, programs(7, seed=1)))
+    assert routes["mixture"] >= 2 and routes["nuts"] + routes["factorised"] >= 1
 
 
 @pytest.mark.slow
@@ -65,7 +74,7 @@ def test_three_hundred_branching_programs():
     """None is wrong in silence; most routes are met often."""
     routes = Counter(map(route_of, programs(300, seed=2)))
     print(dict(routes))
-    assert routes["mixture"] >= 60 and routes["collapsed"] >= 15 and routes["nuts"] >= 60
+    assert routes["mixture"] >= 60 and routes["collapsed"] >= 15 and routes["nuts"] + routes["factorised"] >= 60
 
 
 @pytest.mark.slow
@@ -74,13 +83,13 @@ def test_what_is_sampled_is_right_or_says_so():
     draws (the least that passes without a warning) of the truth, or there is a warning."""
     checked, silent = 0, []
     for program in programs(60, seed=3):
-        if prove(program, SPACE, "auto", NUTS())[1].fit.method != "nuts":
+        if prove(program, SPACE, "auto", NUTS())[1].fit.method not in ("nuts", "factorised"):
             continue
         truth = program.truth()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             posterior = bm.infer(KEY, program, DATA, space=SPACE, sampler=NUTS(300, 500, 4))
-        rows = np.asarray(posterior.transition_probs)[:, 0, 0, 0]
+        rows = np.asarray(posterior.sample(KEY, (2000,)).transition_probs)[:, 0, 0, 0]
         wrong = abs(rows.mean() - truth["prob"]) > 6 * rows.std() / 10
         if wrong and not any(issubclass(w.category, SamplingWarning) for w in said):
             silent.append(program)
@@ -90,6 +99,7 @@ def test_what_is_sampled_is_right_or_says_so():
     assert not silent
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_report():
     """The six that were proven and wrong, as they were reported."""
     for hidden, signal, choice, place in (
@@ -97,12 +107,9 @@ def test_the_programs_of_the_report():
         ("rare", "is one", "arithmetic", "rows"),
         ("coin", "is one", "gather", "rows"),
         ("rare", "is one", "where", "known row"),
+        ("rare", "is one", "where", "mean shifted"),
     ):
         program = Branching((hidden,), signal, choice, place)
         assert route_of(program) == "mixture"
-    for hidden, signal, choice, place in (
-        ("normal", "above 2.05", "where", "rows"),
-        ("rare", "is one", "where", "mean shifted"),
-        ("never", "is one", "where", "mean capped"),
-    ):
-        assert prove(Branching((hidden,), signal, choice, place), SPACE, "auto", NUTS())[1].fit.method == "nuts"
+    assert route_of(Branching(("normal",), "above 2.05", "where", "rows")) == "nuts"
+    assert route_of(Branching(("never",), "is one", "where", "mean capped")) == "factorised"

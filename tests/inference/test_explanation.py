@@ -27,15 +27,71 @@ def rows(space):
 def test_routes_and_reasons():
     exact = bm.explain(bm.models.dirichlet_bernoulli(), SPACE)
     assert exact.route == "exact" and not exact.why_not and exact.reward_law == "BernoulliProbs"
-    assert [name for name, *_ in exact.sites] == ["transition", "reward"]
+    assert [(site.name, site.role, site.inferred) for site in exact.sites] == [
+        ("transition", "rows", "closed form"),
+        ("reward", "rewards", "closed form"),
+    ]
     collapsed = bm.explain(sticky, SPACE)
     assert collapsed.route == "collapsed" and "site 'stickiness' (HalfNormal)" in collapsed.why_not["exact"]
     mixture = bm.explain(Branching(("rare",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
     assert mixture.route == "mixture" and "'hidden0' (BernoulliProbs)" in mixture.why_not["exact"]
     sampled = bm.explain(Branching(("normal",), "is one", "where", "rows"), bm.StateActionSpace(2, 1))
-    assert sampled.route == "nuts" and set(sampled.why_not) == {"exact", "mixture", "collapsed"}
+    assert sampled.route == "nuts" and set(sampled.why_not) == {"exact", "mixture", "collapsed", "factorised"}
     assert "the transition law depends on it" in sampled.why_not["collapsed"]
     assert str(sampled).startswith("route: nuts (chains draw every site)\nnot exact: site 'hidden0'")
+
+
+def of_site(prior, name):
+    """What is said of one site."""
+    found = bm.explain(prior, SPACE)
+    return found, next(site for site in found.sites if site.name == name)
+
+
+def test_every_site_has_its_own_reason():
+    """Six priors: what is in the way of each site, and what to change."""
+    cells = lambda name, law: numpyro.sample(name, law.expand((3, 2)).to_event(2))  # noqa: E731
+
+    def student(space):
+        return MDPSpec(rows(space), dist.StudentT(4.0, cells("m", dist.Normal(0.0, 1.0)), 1.0))
+
+    found, site = of_site(student, "m")
+    assert found.route == "factorised" and found.sites[0].inferred == "closed form"
+    assert site.role == "rewards" and site.inferred == "chains"
+    assert site.why == "a StudentT law of rewards has no conjugate sites" and "normal-gamma" in site.change
+    assert "conjugate-forms.md" in str(found)
+
+    def log_rate(space):
+        return MDPSpec(rows(space), dist.Poisson(cells("rate", dist.LogNormal(0.0, 1.0))))
+
+    _, site = of_site(log_rate, "rate")
+    assert site.why == "rate of a Poisson law of rewards has a closed form over Gamma sites"
+    assert site.change == "dist.Gamma in its place"
+
+    def softmax(space):
+        logits = cells("logits", dist.Normal(jnp.zeros(3), 1.0).to_event(1))
+        return MDPSpec(jax.nn.softmax(logits), np.zeros(()))
+
+    found, site = of_site(softmax, "logits")
+    assert found.route == "nuts" and "Dirichlet" in site.why and "dist.Dirichlet" in site.change
+
+    found, site = of_site(sticky, "stickiness")
+    assert found.route == "collapsed" and site.role == "hyperparameter" and "a number in its place" in site.change
+    assert [s.inferred for s in found.sites if s.name != "stickiness"] == ["closed form"] * (len(found.sites) - 1)
+
+    def masked(space):
+        with numpyro.handlers.mask(mask=np.arange(2) > 0), space.plates():
+            mean = numpyro.sample("m", dist.Normal(0.0, 1.0))
+        return MDPSpec(rows(space), dist.Normal(mean, 1.0))
+
+    _, site = of_site(masked, "m")
+    assert site.why.startswith("a mask hides") and site.change
+
+    def both(space):
+        probs = rows(space)
+        return MDPSpec(probs, dist.Normal(probs[..., 0], 1.0))
+
+    found, site = of_site(both, "transition")
+    assert found.route == "nuts" and site.role == "rows and rewards" and "a site of its own" in site.change
 
 
 def test_too_many_values_are_not_enumerated():

@@ -11,7 +11,8 @@ from scipy import stats
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.summary import WIDTH, describe, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
@@ -72,6 +73,7 @@ def test_illegal_pairs_are_left_out(x64):
     }
 
 
+@pytest.mark.few(4)
 def test_every_kind_of_posterior_is_described(case):
     posterior = case.prior.update(case.data)
     text = str(posterior)

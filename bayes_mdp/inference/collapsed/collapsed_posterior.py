@@ -22,8 +22,8 @@ from bayes_mdp.inference.collapsed.compression import Classes, compress, prior_a
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.collapsed.rejuvenation import moved
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.draws.chains import Chains, run_chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_conjugate_sites
 from bayes_mdp.inference.draws.methods import NUTS
@@ -49,7 +49,7 @@ class CollapsedPosterior(MixturePosterior):
 
     Each component is the exact posterior of rows and rewards given one draw of their hyperparameters. Data
     move the components by conjugacy and the weights by predictive likelihood: the mixture stays exact for the draws it
-    has. When few of them carry the weight, `refit` draws anew.
+    has. When few of them carry the weight, `refit` draws anew. `bayes_mdp.evidence` estimates its log evidence.
 
     Args:
         data_statistics: the statistics of all data; its prior parameters are not read.
@@ -251,14 +251,14 @@ class CollapsedPosterior(MixturePosterior):
         # Pólya urn: log E[p_o^w] = log rising(c_o, w) - log rising(c0, w) for each component.
         rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), weight) - log_rising(total, weight)
         gain = jnp.where(believed, rising, 0.0)
-        if transition.reward is None or isinstance(rewards, KnownRewards):
+        if transition.reward is None or not isinstance(rewards, RewardCells):
             return gain
         weight, reward = transition.observed_rewards(weight)
         element = rewards.element(cell, outcome)
         leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         belief = belief.after(jnp.asarray(rewards.data).at[element].get(mode="clip"))
-        density = belief.log_marginal(statistics(weight, reward, 0.0))
+        density = belief.log_marginal(belief.statistics(weight, rewards.standardised(cell, outcome, reward)))
         return gain + jnp.where((element < len(rewards.data)) & (weight > 0), density, 0.0)
 
     def _reward_parameters(self) -> list[tuple[Array, Array]]:
@@ -364,8 +364,7 @@ def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     # Statistics are zeroed, prior parameters and tables stay.
     rows = replace(rows, counts=jnp.zeros(jnp.shape(rows.counts)))
-    if isinstance(rewards, RewardCells):
-        rewards = replace(rewards, data=jnp.zeros(jnp.shape(rewards.data)))
+    rewards = rewards.before_data()
     visits = None if posterior.visits is None else jnp.zeros(jnp.shape(posterior.visits))
     return replace(posterior, transition_probs=rows, reward_cells=rewards, visits=visits, constant=jnp.zeros(()))
 

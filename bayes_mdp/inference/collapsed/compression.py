@@ -73,7 +73,7 @@ def compress(hierarchy: Hierarchy, classes: Classes, values: Values) -> tuple[Fl
 
     def one(value: Values) -> tuple[Array, ...]:
         leaves = jax.tree.leaves(hierarchy.parameters(value))
-        return tuple(leaf.ravel()[first] for leaf, first in zip(leaves, classes.first, strict=True))
+        return tuple(jnp.asarray(leaf).ravel()[first] for leaf, first in zip(leaves, classes.first, strict=True))
 
     # `lax.map` holds the full arrays of one draw at a time.
     large = sum(i.size for i in classes.number) > SMALL

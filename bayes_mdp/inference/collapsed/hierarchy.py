@@ -17,11 +17,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.families import RewardBelief
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.detection.dataflow import Entries
-from bayes_mdp.inference.detection.detect import Detected, check_sites, detect
+from bayes_mdp.inference.detection.detect import Detected, detect
+from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
+from bayes_mdp.inference.detection.site_checks import check_sites
 from bayes_mdp.inference.detection.trace import Program, compiled
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.models.tracing import traced_alone
@@ -178,11 +179,14 @@ def parameter_symbols(probe: Probe, detected: Detected) -> tuple[np.ndarray, ...
     precision = probe.reward.get("precision")
     noise = None if precision is None or not precision.free else _symbols(precision)
     # Numbers are stacked as the parameters are; the arithmetic on the way keeps different ones different.
+    assembly = detected.assembly._replace(stretch=None)
     with np.errstate(divide="ignore"):
-        return (
-            np.asarray(detected.assembly.concentration(ids)),
-            *jax.tree.leaves(detected.assembly.belief(ids, noise)),
-        )
+        rewards = [np.asarray(x) for x in jax.tree.leaves(assembly.belief(ids, noise))]
+    stretch = detected.assembly.stretch
+    if stretch is not None:
+        # Entries are equal where the numbers that are stretched and the factors both are.
+        rewards = [np.unique(np.stack([x, stretch]), axis=1, return_inverse=True)[1].reshape(-1) for x in rewards]
+    return np.asarray(assembly.concentration(ids)), *rewards
 
 
 def _symbols(entries: Entries) -> np.ndarray:

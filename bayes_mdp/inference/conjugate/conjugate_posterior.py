@@ -1,5 +1,7 @@
 """`ConjugatePosterior`: the exact posterior of a conjugate prior, as plain arrays that learn inside a compiled loop."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import equinox as eqx
@@ -10,15 +12,18 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief, RewardBelief
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import statistics
+from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
-from bayes_mdp.inference.summary import PairMoments, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
+from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.sufficient_statistics import fit_counts
 
 Pairs = Float[Array, "*H S A"]
@@ -36,13 +41,15 @@ class ConjugatePosterior(eqx.Module):
         space: sizes, names, masks.
         visits: [*H S A], kept only where they do not follow from the counts (shared or known rows), else None.
         constant: the part of the log evidence without unknowns: known rows, log factorials of Poisson rewards.
+        sites: where the sites of the program lie in these arrays; None: it was built without a program.
     """
 
     transition_probs: DirichletRows
-    reward_cells: RewardCells | KnownRewards
+    reward_cells: Rewards
     space: StateActionSpace
     visits: Float[AnyArray, "*H S A"] | None
     constant: RealScalar
+    sites: SiteTable | None = eqx.field(static=True, default=None)
 
     def __str__(self) -> str:
         return describe(self)
@@ -54,8 +61,20 @@ class ConjugatePosterior(eqx.Module):
 
     @property
     def reward(self) -> RewardBelief | Float[AnyArray, "*cells"]:
-        """The belief about the rewards after data, `.loc`, ... by family, [*H S A] or [*H S A O]; known: the array."""
-        return self.reward_cells.mean() if isinstance(self.reward_cells, KnownRewards) else self.reward_cells.belief
+        """The belief about the rewards after data, `.loc`, ... by family, [*H S A] or [*H S A O].
+
+        Where they are known, or no belief of one family in each cell: the array of mean rewards.
+        """
+        return self.reward_cells.belief if isinstance(self.reward_cells, RewardCells) else self.reward_cells.mean()
+
+    @property
+    def program(self) -> Prior | None:
+        """The prior program; None: built without one, or loaded."""
+        return None if self.sites is None else self.sites.program
+
+    def site_values(self, rows: Float[AnyArray, "M K"], rewards: Drawn) -> Mapping[str, Float[Array, "..."]]:
+        """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites."""
+        return {} if self.sites is None else self.sites.values(rows, rewards)
 
     @property
     def legal(self) -> Bool[AnyArray, "S A"] | None:
@@ -174,15 +193,24 @@ class ConjugatePosterior(eqx.Module):
             missing = np.any(missing & (np.asarray(self.transition_probs.mean()) > 0), axis=-1)
         legal = True if self.space.legal is None else self.space.legal
         index = first_index(missing & legal)
-        if index is not None:
-            belief = self.reward
-            assert isinstance(belief, NormalGammaBelief)
+        if index is None:
+            return
+        where = (
+            f"the {moment} of the mean reward of state {self.space.state_names[index[-2]]!r}, "
+            f"action {self.space.action_names[index[-1]]!r} does not exist"
+        )
+        belief = self.reward
+        if type(belief) is NormalGammaBelief:
             concentration = np.asarray(belief.concentration)[index]
             raise ValueError(
                 f"{at('posterior.reward.concentration', index)} is {concentration}, expected a number greater than "
-                f"{least}: the {moment} of the mean reward of state {self.space.state_names[index[-2]]!r}, "
-                f"action {self.space.action_names[index[-1]]!r} does not exist"
+                f"{least}: {where}"
             )
+        law = self.reward_cells.law
+        raise ValueError(
+            f"posterior.reward is a belief about {law.__name__ if law else 'known'} rewards under which {where}, "
+            "expected a prior with lighter tails, or more data"
+        )
 
     def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance over the posterior of sum_o P(o | s, a) (r(s, a, o) + discount values(o)), covariances included.
@@ -302,15 +330,18 @@ class ConjugatePosterior(eqx.Module):
         check_transitions(transitions, self.space, weight)
         kept = unmasked(transitions, weight)
         if kept is not None:
-            self._check_possible(kept)
+            # Numbers that are known inside a trace are looked at there.
+            with jax.ensure_compile_time_eval():
+                self._check_possible(kept)
 
     def _check_possible(self, transitions: Transitions) -> None:
         outcome = np.asarray(transitions.outcome(self.space.n_states))
         self.transition_probs.check(transitions.cell(self.space), outcome)
-        if isinstance(self.reward_cells, RewardCells) and transitions.reward is not None:
+        if transitions.reward is not None:
             reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
-            reward = reward if seen is None else np.where(np.asarray(seen), reward, 0.0)
-            self.reward_cells.prior.check_rewards("transitions.reward", reward)
+            seen = np.ones(reward.shape, bool) if seen is None else np.asarray(seen)
+            self.reward_cells.check_rewards("transitions.reward", reward, seen)
+            self.reward_cells.check_cells("transitions.reward", transitions.cell(self.space), outcome, reward, seen)
 
     def _observe_outcomes(
         self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[Array, "*N"]
@@ -323,7 +354,7 @@ class ConjugatePosterior(eqx.Module):
         if rows.known is not None:
             constant = constant + _weighted_sum(weight, rows.log_known(cell, outcome))
         rows = rows.update(cell, outcome, weight.astype(jnp.asarray(rows.counts).dtype))
-        return type(self)(rows, self.reward_cells, self.space, visits, constant)
+        return replace(self, transition_probs=rows, visits=visits, constant=constant)
 
     def _observe_rewards(
         self,
@@ -332,33 +363,31 @@ class ConjugatePosterior(eqx.Module):
         outcome: IntScalar | Int[AnyArray, "*N"],
         weight: Float[Array, "*N"],
     ) -> "ConjugatePosterior":
-        rewards, constant = self.reward_cells, self.constant
-        if isinstance(rewards, KnownRewards):
+        rewards = self.reward_cells
+        if not rewards.learns and not rewards.has_constant:
             return self
         weight, reward = transitions.observed_rewards(weight)
-        # Factors of the likelihood without parameters (log factorials of Poisson rewards) enter the evidence alone.
-        if rewards.prior.has_constant:
-            constant = constant + _weighted_sum(weight, jnp.asarray(rewards.prior.log_constant(reward)))
-        rewards = rewards.update(cell, outcome, statistics(weight, reward, 0.0))
-        return type(self)(self.transition_probs, rewards, self.space, self.visits, constant)
+        has_constant = rewards.has_constant
+        rewards, more = rewards.observe(cell, outcome, reward, weight)
+        # A leaf that nothing changes stays the same one: compiled loops do not carry it.
+        return replace(self, reward_cells=rewards, constant=self.constant + more if has_constant else self.constant)
 
     def _update_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
         rewards, shape = self.reward_cells, self.transition_probs.shape
-        law = rewards.prior.law if isinstance(rewards, RewardCells) else None
-        counts = fit_counts(counts, self.space, law, rewards.by_outcome, "counts")
+        if rewards.learns and not rewards.has_moments:
+            raise TypeError(
+                f"transitions is a Counts, expected Transitions: a {rewards.law.__name__ if rewards.law else ''} law "
+                "needs every reward"
+            )
+        counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")
         # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
         *each, outcome = jnp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
             self.transition_probs.check(seen[:-1], seen[-1])
         posterior = self._observe_outcomes(tuple(each), outcome, jnp.asarray(counts.transitions, float) * weight)
-        constant = posterior.constant
-        if isinstance(rewards, RewardCells):
-            data = statistics(counts.reward_count * weight, counts.reward_mean, counts.reward_ss * weight)
-            cell = tuple(each) if rewards.by_outcome else tuple(jnp.indices(shape[:-1]))
-            rewards = rewards.update(cell, outcome, data)
-            constant = constant + jnp.nan if rewards.prior.has_constant else constant
-        return type(self)(posterior.transition_probs, rewards, self.space, posterior.visits, constant)
+        rewards, more = rewards.observe_counts(counts, jnp.asarray(weight))
+        return replace(posterior, reward_cells=rewards, constant=posterior.constant + more)
 
     def listed(self, successor: Int[AnyArray, "*H S A L"]) -> "ConjugatePosterior":
         """The same posterior, whose counts are kept for the outcomes `successor` [*H S A L] (S is the end) only.
@@ -390,8 +419,7 @@ class ConjugatePosterior(eqx.Module):
 
     def rewards_seen(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        rewards = self.reward_cells
-        return None if isinstance(rewards, KnownRewards) else float(np.asarray(rewards.data)[..., 0].sum())
+        return self.reward_cells.rewards_seen()
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and the log evidence, for `describe`."""
@@ -400,13 +428,13 @@ class ConjugatePosterior(eqx.Module):
             "log evidence": f"{float(self.log_evidence):.6g} = log p(next states, rewards | states, actions)",
         }
 
-    def latent_sites(self) -> None:
+    def latent_sites(self) -> LatentSites | None:
         """None: every latent site is a row or a reward."""
         return None
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
-        found = []
+        found = self.reward_cells.problems()
         if not np.isfinite(self.log_evidence):
             found.append("the log evidence is not finite: impossible data, or sums that do not determine it")
         arrays = [np.asarray(x) for x in jax.tree.leaves(self.transition_probs)]
@@ -430,8 +458,8 @@ def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
 
 
 def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
-    total = posterior.transition_probs.log_evidence() + posterior.constant
-    return total if isinstance(posterior.reward_cells, KnownRewards) else total + posterior.reward_cells.log_evidence()
+    rows, rewards = posterior.transition_probs, posterior.reward_cells
+    return rows.log_evidence() + rewards.log_evidence() + posterior.constant
 
 
 # Eagerly, each of its operations would be compiled on its own: ten times as long.

@@ -1,92 +1,23 @@
-"""Conjugate beliefs about the parameters of the law of one reward, elementwise on arrays of one common shape.
+"""The four families of rewards whose unknown is the mean itself: normal (noise known or not), Bernoulli, Poisson.
 
-`statistics` are [..., 3]: count, mean, sum of squared deviations (see `reward_statistics`). Every variance is
-epistemic: of the *mean* reward. Every log marginal is the log density of the rewards as a sequence, less the
-`log_constant` of each of them, which does not depend on the belief.
-
-Sources: DeGroot (1970), *Optimal Statistical Decisions*, chapter 9; Murphy (2007), *Conjugate Bayesian analysis of the
-Gaussian distribution*, section 3.
+`statistics` are [..., 3]: count, mean, sum of squared deviations. What a family is: `reward_belief`.
 """
 
-import abc
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import PRNGKeyArray, Real
+from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.reward_statistics import Statistics, log_rising, split
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
-from bayes_mdp.mdp.validation import check_finite, check_positive
-from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
+from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
 from bayes_mdp.random import dirichlet, gamma, normal_gamma
 
-Cells = Real[AnyArray, "..."] | np.floating
-"""Numbers of cells that broadcast; whole ones where `inference.detection` numbers the parameters."""
 MIN_CONCENTRATION = 0.5
 """The mean reward of a normal-gamma belief has an expectation above it only."""
 _LOG_2PI = float(np.log(2.0 * np.pi))
-
-
-class RewardBelief(eqx.Module):
-    """What the four families share: the law of a reward, the names of its unknown parameters, what a reward must be."""
-
-    law: ClassVar[type[dist.Distribution]]
-    parameters: ClassVar[tuple[str, ...]]
-    has_constant: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def after(self, statistics: Statistics) -> "RewardBelief":
-        """The belief after data."""
-
-    @abc.abstractmethod
-    def mean(self) -> Cells:
-        """Expected mean reward; nan where it does not exist."""
-
-    @abc.abstractmethod
-    def variance(self) -> Cells:
-        """Epistemic variance of the mean reward; inf where it does not exist."""
-
-    @abc.abstractmethod
-    def noise(self) -> Cells:
-        """Expected variance of one reward around its mean; inf where it does not exist."""
-
-    @abc.abstractmethod
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
-        """One draw of the `parameters` of the law; the first is the mean reward."""
-
-    @abc.abstractmethod
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
-        """Variance of one reward around its mean, for parameters as `sample` draws them."""
-
-    @abc.abstractmethod
-    def log_marginal(self, statistics: Statistics) -> Cells:
-        """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
-
-    def log_constant(self, reward: Cells) -> Cells:
-        """Part of the log density of a reward that no parameter enters (see `log_base_measure`)."""
-        return log_base_measure(self.law, jnp.asarray(reward))
-
-    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
-        """Refuse rewards that the law cannot produce; the message calls them `name`.
-
-        Raises:
-            ValueError: names the first such reward.
-        """
-        check_reward_values(self.law, name, np.asarray(rewards))
-
-    def check(self, name: str) -> None:
-        """Refuse parameters that are no belief of this family; every one but `loc` is positive, all are finite.
-
-        Raises:
-            ValueError: `name.parameter[index]`, what was there.
-        """
-        # Fields are the parameters: a location may be any finite number, all others are positive.
-        for parameter, values in vars(self).items():
-            (check_finite if parameter == "loc" else check_positive)(f"{name}.{parameter}", values)
 
 
 class NormalGammaBelief(RewardBelief):
@@ -130,6 +61,10 @@ class NormalGammaBelief(RewardBelief):
         """One draw of (mean, precision)."""
         parameters = self.loc, self.pseudo_count, self.concentration, self.rate
         return normal_gamma(key, *map(jnp.asarray, parameters))
+
+    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
+        """Normal(mean, precision^-1/2)."""
+        return dist.Normal(drawn[0], drawn[1] ** -0.5)
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / precision."""
@@ -188,6 +123,10 @@ class NormalBelief(RewardBelief):
         loc = jnp.asarray(self.loc)
         return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
 
+    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
+        """Normal(mean, noise_scale)."""
+        return dist.Normal(drawn[0], self.noise_scale)
+
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """noise_scale^2, which is known."""
         return self.noise()
@@ -232,6 +171,10 @@ class BetaBelief(RewardBelief):
         # A Beta draw is the first entry of a Dirichlet draw over two outcomes.
         return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
 
+    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
+        """Bernoulli(probs)."""
+        return dist.BernoulliProbs(drawn[0])
+
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """probs (1 - probs)."""
         return drawn[0] * (1.0 - drawn[0])
@@ -273,6 +216,10 @@ class GammaBelief(RewardBelief):
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
+
+    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
+        """Poisson(rate)."""
+        return dist.Poisson(drawn[0])
 
     def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """The rate."""

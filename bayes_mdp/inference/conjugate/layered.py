@@ -7,7 +7,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.rewards import Rewards
+from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import check_shape
@@ -35,9 +36,11 @@ class LayeredPosterior(ConjugatePosterior):
 
 
 def conjugate_posterior(
-    transition_probs: DirichletRows, rewards: RewardCells | KnownRewards, space: StateActionSpace
+    transition_probs: DirichletRows, rewards: Rewards, space: StateActionSpace, sites: SiteTable | None = None
 ) -> ConjugatePosterior:
     """The belief before any data; a `LayeredPosterior` where the space has a horizon and all rows are independent.
+
+    Args: see `ConjugatePosterior`.
 
     Raises:
         ValueError: rows or rewards do not have the shape of `space`.
@@ -50,4 +53,4 @@ def conjugate_posterior(
     constant = np.zeros(())
     layered = space.horizon is not None and transition_probs.independent and rewards.independent
     kind = LayeredPosterior if layered else ConjugatePosterior
-    return kind(transition_probs, rewards, space, visits, constant)
+    return kind(transition_probs, rewards, space, visits, constant, sites)

@@ -1,6 +1,7 @@
 """Merge posteriors that were inferred from disjoint data (shards) under one prior."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -10,8 +11,7 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
-from bayes_mdp.inference.conjugate.reward_statistics import merge_statistics
+from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import described
@@ -34,6 +34,11 @@ def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
     for i, posterior in enumerate(posteriors):
         if not isinstance(posterior, ConjugatePosterior):
             raise TypeError(f"posteriors[{i}] is a {type(posterior).__name__}, expected a ConjugatePosterior")
+        if not posterior.reward_cells.in_closed_form:
+            raise TypeError(
+                f"posteriors[{i}] is a {type(posterior).__name__}, whose rewards are draws, expected a posterior in "
+                "closed form; use infer on the data of all"
+            )
     with jax.enable_x64(True):
         first, *others = (posterior.unlisted() for posterior in posteriors)
         for i, other in enumerate(others, start=1):
@@ -60,22 +65,18 @@ def _space(posterior: ConjugatePosterior) -> StateActionSpace:
     return posterior.space
 
 
-def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, RewardCells | KnownRewards]:
+def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, Rewards]:
     """What a posterior was before any data: everything but its data and masks."""
-    rows = eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0)
-    rewards = posterior.reward_cells
-    return rows, rewards if isinstance(rewards, KnownRewards) else eqx.tree_at(lambda r: r.data, rewards, 0.0)
+    return eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0), posterior.reward_cells.before_data()
 
 
 def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
     counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
     rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
-    rewards, others = one.reward_cells, two.reward_cells
-    if isinstance(rewards, RewardCells) and isinstance(others, RewardCells):
-        data = merge_statistics(jnp.asarray(rewards.data), jnp.asarray(others.data))
-        rewards = eqx.tree_at(lambda r: r.data, rewards, data)
+    rewards = one.reward_cells.merged(two.reward_cells)
     visits = None if one.visits is None or two.visits is None else _sum(one.visits, two.visits)
-    return type(one)(rows, rewards, one.space, visits, _sum(one.constant, two.constant))
+    constant = _sum(one.constant, two.constant)
+    return replace(one, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
 
 
 def _sum(one: RealLike, two: RealLike) -> Float[Array, "..."]:

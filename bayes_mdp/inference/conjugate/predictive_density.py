@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
-from bayes_mdp.inference.conjugate.reward_statistics import log_rising, statistics
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.mdp import Transitions, check_transitions
 from bayes_mdp.mdp.typing import ArrayLike, Index
 from bayes_mdp.mdp.validation import check_type, is_concrete
@@ -33,17 +32,15 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     *cell, outcome = _place(posterior, transitions)
-    rewards = posterior.reward_cells
-    if transitions.reward is None or isinstance(rewards, KnownRewards):
+    if transitions.reward is None:
         return jnp.zeros(jnp.shape(transitions.state))
-    seen = True if transitions.reward_observed is None else jnp.asarray(transitions.reward_observed)
-    reward = jnp.where(seen, jnp.asarray(transitions.reward, float), 0.0)
+    seen = jnp.ones(jnp.shape(transitions.state), bool)
+    if transitions.reward_observed is not None:
+        seen = jnp.asarray(transitions.reward_observed)
+    reward = jnp.asarray(transitions.reward, float)
     if is_concrete(reward):
-        rewards.prior.check_rewards("transitions.reward", np.asarray(reward))
-    # The predictive density is the marginal of one more reward under the belief after data.
-    belief, believed = rewards.belief_at(tuple(cell), outcome)
-    density = belief.log_marginal(statistics(1.0, reward, 0.0)) + rewards.prior.log_constant(reward)
-    return jnp.where(seen & believed, density, 0.0)
+        posterior.reward_cells.check_rewards("transitions.reward", np.asarray(reward), np.asarray(seen))
+    return posterior.reward_cells.log_predictive(tuple(cell), outcome, reward, seen.astype(float))
 
 
 def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
@@ -69,12 +66,10 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     rising = log_rising(jnp.where(seen > 0, seen, 1.0), weight) - log_rising(jnp.where(total > 0, total, 1.0), weight)
     gain = jnp.where(seen > 0, rising, weight * jnp.log(rows.mean()[(*cell, outcome)]))
     gain = jnp.where(weight != 0, gain, 0.0)
-    if transition.reward is None or isinstance(rewards, KnownRewards):
+    if transition.reward is None:
         return gain
     weight, reward = transition.observed_rewards(weight)
-    belief, believed = rewards.belief_at(cell, outcome)
-    density = belief.log_marginal(statistics(weight, reward, 0.0)) + weight * rewards.prior.log_constant(reward)
-    return gain + jnp.where(believed & (weight != 0), density, 0.0)
+    return gain + rewards.log_predictive(cell, outcome, reward, weight)
 
 
 def _place(posterior: ConjugatePosterior, transitions: Transitions) -> Index:

@@ -1,27 +1,35 @@
-"""The belief about the rewards: `RewardCells` (a conjugate family on stacked sites) or `KnownRewards`."""
+"""`RewardCells`: the belief about rewards whose parameters are elements of stacked conjugate sites of one family."""
 
 import math
-from typing import TypeAlias
+from dataclasses import replace
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.families import RewardBelief
 from bayes_mdp.inference.conjugate.index_tables import Sites, first_shared, is_injective, site_index, unless_identity
-from bayes_mdp.inference.conjugate.reward_statistics import Statistics, absorb
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
+from bayes_mdp.inference.conjugate.reward_statistics import statistics
+from bayes_mdp.inference.conjugate.rewards import (
+    Cells,
+    Drawn,
+    Outcome,
+    Rewards,
+    Weight,
+    refuse_impossible,
+    weighted_density,
+)
+from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
-from bayes_mdp.mdp.validation import check_finite, check_shape
-
-Cells = Float[AnyArray, "*cells"]
-Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
-"""Index of an outcome, or of many."""
+from bayes_mdp.mdp.validation import check_shape
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 
 
-class RewardCells(eqx.Module):
+class RewardCells(Rewards):
     """Independent beliefs about M site elements, and the table by which the law selects from them.
 
     Built by `reward_cells`.
@@ -29,19 +37,24 @@ class RewardCells(eqx.Module):
     The cells of the law are [*H S A], or [*H S A O] where the reward depends on the outcome (`by_outcome`).
 
     Args:
-        prior: a belief of one family (`bayes_mdp.inference.conjugate.families`) with arrays [M].
-        data: [M 3], count, mean and sum of squared deviations of the observed rewards.
+        prior: a belief of one family (`bayes_mdp.inference.conjugate.families` and its neighbours), arrays [M].
+        data: [M D], the statistics of the observed rewards that the family keeps; of most families count, mean and
+            sum of squared deviations.
         cell: the site element of each cell of the law, -1 for a known reward; None: row-major, one each.
-        known: the known rewards (read where `cell` is -1); None: there is none.
+        known: the known mean rewards (read where `cell` is -1); None: there is none.
         shape: shape of the cells of the law.
         by_outcome: whether the last axis of `shape` is the outcome.
         independent: no element is used by two pairs.
         distinct: no element is used by two cells.
         sites: (name, batch shape) of the stacked sites, in order.
+        known_law: the law of the known rewards, a table of the family's own law, read where `cell` is -1; None:
+            they are numbers, or there is none.
+        coefficient, offset: [*cells], the law is that of coefficient * x + offset, x a reward of the family (normal
+            rewards only); None: of x itself.
     """
 
     prior: RewardBelief
-    data: Float[AnyArray, "M 3"]
+    data: Float[AnyArray, "M D"]
     cell: Int[AnyArray, "*cells"] | None
     known: Cells | None
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -49,6 +62,19 @@ class RewardCells(eqx.Module):
     independent: bool = eqx.field(static=True)
     distinct: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
+    known_law: dist.Distribution | None = None
+    coefficient: Cells | None = None
+    offset: Cells | None = None
+
+    @property
+    def law(self) -> type[dist.Distribution]:
+        """The family of the law of one reward."""
+        return self.prior.law
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether count, mean and squared deviations of the rewards are sufficient."""
+        return self.prior.takes_counts
 
     @property
     def site_belief(self) -> RewardBelief:
@@ -57,18 +83,42 @@ class RewardCells(eqx.Module):
 
     @property
     def belief(self) -> RewardBelief:
-        """The belief after data with the cells of the law as shape; nan where the reward is known."""
+        """The belief after data with the cells of the law as shape; nan where the reward is known.
+
+        Of affine rewards (`coefficient`, `offset`) it is that of the elements behind them.
+        """
         return jax.tree.map(lambda values: self._select(values, jnp.nan), self.site_belief)
 
-    def _select(self, element: Float[AnyArray, " M"], otherwise: RealLike) -> Cells:
+    def _select(self, element: Float[AnyArray, "M *event"], otherwise: RealLike) -> Float[AnyArray, "..."]:
+        event = element.shape[1:]
         if self.cell is None:
-            return element.reshape(self.shape)
+            return element.reshape(*self.shape, *event)
         cells = element[self.cell]
-        return cells if self.known is None else jnp.where(self.cell < 0, otherwise, cells).astype(element.dtype)
+        if self.known is None:
+            return cells
+        return jnp.where(jnp.reshape(self.cell < 0, (*self.shape, *(1 for _ in event))), otherwise, cells).astype(
+            element.dtype
+        )
+
+    def _affine(self, cells: Cells, power: int = 1) -> Cells:
+        """coefficient^power * cells, and the offset where the power is one."""
+        if self.coefficient is None or self.offset is None:
+            return cells
+        scaled = jnp.asarray(self.coefficient) ** power * cells
+        return scaled + self.offset if power == 1 else scaled
 
     def gather(self, mean: Float[AnyArray, " M"]) -> Cells:
         """Mean rewards in the cells of the law for the values `mean` of the site elements, known rewards filled in."""
-        return self._select(mean, 0.0 if self.known is None else self.known)
+        cells = self._affine(self._select(mean, 0.0))
+        if self.known is None or self.cell is None:
+            return cells
+        return jnp.where(self.cell < 0, self.known, cells).astype(jnp.result_type(cells))
+
+    def _gather_noise(self, noise: Float[AnyArray, " M"]) -> Cells:
+        cells = self._affine(self._select(noise, 0.0), 2)
+        if self.known_law is None or self.cell is None:
+            return cells
+        return jnp.where(self.cell < 0, law_variance(self.known_law), cells).astype(jnp.result_type(cells))
 
     def mean(self) -> Cells:
         """Expected mean reward."""
@@ -76,26 +126,47 @@ class RewardCells(eqx.Module):
 
     def variance(self) -> Cells:
         """Epistemic variance of the mean reward; inf where it does not exist, zero where the reward is known."""
-        return self._select(jnp.asarray(self.site_belief.variance()), 0.0)
+        return self._affine(self._select(jnp.asarray(self.site_belief.variance()), 0.0), 2)
 
     def noise(self) -> Cells:
-        """Expected variance of one reward around its mean; zero where the reward is known."""
-        return self._select(jnp.asarray(self.site_belief.noise()), 0.0)
+        """Expected variance of one reward around its mean; zero where the reward is a known number."""
+        return self._gather_noise(jnp.asarray(self.site_belief.noise()))
 
-    def sample_sites(self, key: PRNGKeyArray) -> tuple[Float[AnyArray, " M"], ...]:
-        """One draw of the parameters (named by `prior.parameters`) of the site elements; first the mean reward."""
+    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+        """One draw of the parameters (named by `prior.parameters`) of the site elements."""
         return tuple(map(jnp.asarray, self.site_belief.sample(key)))
 
-    def sample(self, key: PRNGKeyArray) -> Cells:
-        """One draw of the mean rewards."""
-        return self.gather(self.sample_sites(key)[0])
-
-    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
-        """One draw of the mean rewards and of the variance of one reward around them; zero where a reward is known."""
+    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+        """Mean and variance of one reward in every cell for such a draw."""
         belief = self.site_belief
-        drawn = belief.sample(key)
-        noise = self._select(jnp.asarray(belief.drawn_noise(drawn)), 0.0)
-        return self.gather(jnp.asarray(drawn[0])), noise
+        mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
+        return self.gather(jnp.asarray(mean)), self._gather_noise(jnp.asarray(noise))
+
+    def table_of(self, drawn: Drawn) -> RewardTable:
+        """The law of one reward in every cell for such a draw. Known numbers are laws too: normal of variance zero."""
+        law = self.site_belief.law_of(drawn)
+        number = jnp.arange(math.prod(self.shape)).reshape(self.shape) if self.cell is None else jnp.asarray(self.cell)
+        # A known cell points anywhere: what it picks there is overwritten.
+        table = law_at(tabulate(law, (self.data.shape[0],)), (jnp.maximum(number, 0),))
+        if self.coefficient is not None and isinstance(table, dist.Normal):
+            scale = jnp.abs(jnp.asarray(self.coefficient)) * table.scale
+            table = dist.Normal(self._affine(jnp.asarray(table.loc)), scale)
+        if self.known_law is not None:
+            table = jax.tree.map(lambda x, y: _filled(number < 0, y, x), table, self.known_law)
+        return RewardTable(table, None, self.by_outcome)
+
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+        """Var[sum_o probs_o r_o]: outcomes of one element share one unknown mean, their weights add up."""
+        probs = jnp.asarray(probs)
+        # An outcome of probability zero contributes nothing, even where its variance is infinite.
+        variance = jnp.where(probs > 0, self.variance(), 0.0)
+        if self.cell is None or self.distinct:
+            return (probs**2 * variance).sum(-1)
+        cell = jnp.asarray(self.cell)
+        # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
+        deviation = probs * jnp.sqrt(variance) * (1.0 if self.coefficient is None else jnp.sign(self.coefficient))
+        same = cell[..., :, None] == cell[..., None, :]
+        return (deviation * jnp.where(same, deviation[..., None, :], 0.0).sum(-1)).sum(-1)
 
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """The first two pairs that share a mean reward, and its site, in words; None: no two do. Host side."""
@@ -114,18 +185,84 @@ class RewardCells(eqx.Module):
             # A known cell points anywhere: what is drawn there is overwritten.
             table = jnp.where(chosen < 0, -1, jnp.arange(chosen.size)).reshape(shape)
         prior, data = jax.tree.map(lambda values: jnp.asarray(values)[chosen], (self.prior, self.data))
-        known = None if self.known is None else jnp.asarray(self.known)[step]
-        return RewardCells(prior, data, table, known, shape, self.by_outcome, self.independent, self.distinct)
+        known, coefficient, offset = (
+            None if x is None else jnp.asarray(x)[step] for x in (self.known, self.coefficient, self.offset)
+        )
+        law = None if self.known_law is None else law_at(self.known_law, (step, *jnp.indices(shape)))
+        return replace(
+            self,
+            prior=prior,
+            data=data,
+            cell=table,
+            known=known,
+            shape=shape,
+            sites=(),
+            known_law=law,
+            coefficient=coefficient,
+            offset=offset,
+        )
+
+    def place(self, cell: Index, outcome: Outcome) -> Index:
+        """Index of the cells of the law."""
+        return (*cell, outcome) if self.by_outcome else tuple(cell)
 
     def element(self, cell: Index, outcome: Outcome) -> Int[Array, "..."]:
         """Index of the site element of (step,) state, action `cell` and outcome; M where the reward is known."""
-        where = (*cell, outcome) if self.by_outcome else cell
-        return site_index(self.cell, where, self.shape, self.data.shape[0])
+        return site_index(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])
 
-    def update(self, cell: Index, outcome: Outcome, statistics: Statistics) -> "RewardCells":
-        """The belief after `statistics` [*N 3] of observed rewards at cells [*N]."""
-        data = absorb(jnp.asarray(self.data), self.element(cell, outcome), jnp.asarray(statistics))
-        return eqx.tree_at(lambda cells: cells.data, self, data)
+    def standardised(self, cell: Index, outcome: Outcome, reward: Weight) -> Weight:
+        """x of rewards coefficient * x + offset: what the family is a belief about."""
+        if self.coefficient is None or self.offset is None:
+            return reward
+        place = self.place(cell, outcome)
+        return (reward - jnp.asarray(self.offset)[place]) / jnp.asarray(self.coefficient)[place]
+
+    def log_constant(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """weight times what no unknown parameter enters of the log density of each reward; all of it, where known."""
+        total = jnp.zeros(jnp.shape(weight))
+        taken = jnp.asarray(weight) != 0
+        if self.prior.has_constant:
+            own = jax.tree.map(lambda x: jnp.asarray(x).at[self.element(cell, outcome)].get(mode="clip"), self.prior)
+            total = total + jnp.where(taken, weight * own.log_constant(self.standardised(cell, outcome, reward)), 0.0)
+        if self.coefficient is not None:
+            # The density of r is that of x over |coefficient|.
+            stretch = jnp.log(jnp.abs(jnp.asarray(self.coefficient)[self.place(cell, outcome)]))
+            total = total - jnp.where(taken, weight * stretch, 0.0)
+        if self.known is None:
+            return total
+        density = jnp.zeros(())
+        if self.known_law is not None:
+            density = weighted_density(law_at(self.known_law, self.place(cell, outcome)), reward, weight)
+        return jnp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether `log_constant` is not zero."""
+        return self.prior.has_constant or self.coefficient is not None or self.known_law is not None
+
+    def observe(
+        self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
+    ) -> tuple["RewardCells", Float[Array, ""]]:
+        """The belief after rewards at cells; see `Rewards.observe`."""
+        constant = self.log_constant(cell, outcome, reward, weight).sum() if self.has_constant else jnp.zeros(())
+        data = self.prior.statistics(jnp.asarray(weight), self.standardised(cell, outcome, reward))
+        data = self.prior.absorb(jnp.asarray(self.data), self.element(cell, outcome), data)
+        return eqx.tree_at(lambda cells: cells.data, self, data), constant
+
+    def observe_counts(
+        self, counts: Counts, weight: Float[AnyArray, ""] | float
+    ) -> tuple["RewardCells", Float[Array, ""]]:
+        """The belief after moments of rewards in every cell; the constant is nan where it needs each reward."""
+        count, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
+        stretch = jnp.zeros(())
+        if self.coefficient is not None and self.offset is not None:
+            mean, ss = (mean - self.offset) / self.coefficient, ss / jnp.asarray(self.coefficient) ** 2
+            stretch = -jnp.sum(weight * count * jnp.log(jnp.abs(jnp.asarray(self.coefficient))))
+        *cell, outcome = jnp.indices(self.shape) if self.by_outcome else (*jnp.indices(self.shape), 0)
+        data = statistics(count * weight, mean, ss * weight)
+        data = self.prior.absorb(jnp.asarray(self.data), self.element(tuple(cell), outcome), data)
+        unknown = self.prior.has_constant or self.known_law is not None
+        return eqx.tree_at(lambda cells: cells.data, self, data), jnp.where(unknown, jnp.nan, stretch)
 
     def belief_at(self, cell: Index, outcome: Outcome) -> tuple[RewardBelief, Bool[Array, "..."]]:
         """The belief after data at cells, and whether there is one (else the reward is known)."""
@@ -133,62 +270,64 @@ class RewardCells(eqx.Module):
         prior, data = jax.tree.map(lambda x: jnp.asarray(x).at[element].get(mode="clip"), (self.prior, self.data))
         return prior.after(data), element < self.data.shape[0]
 
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """The marginal of one more reward under the belief after data."""
+        belief, believed = self.belief_at(cell, outcome)
+        weight = jnp.asarray(weight)
+        density = belief.log_marginal(belief.statistics(weight, self.standardised(cell, outcome, reward)))
+        constant = self.log_constant(cell, outcome, reward, weight) if self.has_constant else 0.0
+        return jnp.where(believed & (weight != 0), density, 0.0) + constant
+
     def log_evidence(self) -> Float[Array, ""]:
         """Log density of the observed rewards, as a sequence, less the data's own constants."""
         return self.prior.log_marginal(jnp.asarray(self.data)).sum()
 
+    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
+        """Refuse rewards that the law cannot give.
 
-class KnownRewards(eqx.Module):
-    """Rewards that are known: nothing is learnt, no density is owed.
+        Raises:
+            ValueError: names the first one that was seen.
+        """
+        # What was not seen is replaced by a possible reward: all laws here but those of positive rewards give zero.
+        possible = 1.0 if self.prior.law in (dist.LogNormal, dist.Exponential) else 0.0
+        self.prior.check_rewards(name, np.where(seen, reward, possible))
 
-    Args:
-        known: [*H S A], or [*H S A O] where the reward depends on the outcome (`by_outcome`).
-    """
+    def check_cells(
+        self,
+        name: str,
+        cell: Index,
+        outcome: Int[np.ndarray, "*N"],
+        reward: Float[np.ndarray, "*N"],
+        seen: Bool[np.ndarray, "*N"],
+    ) -> None:
+        """Refuse what the law of a cell cannot give: above its own `total_count`, of density zero where it is known.
 
-    known: Cells
-    by_outcome: bool = eqx.field(static=True, default=False)
+        Raises:
+            ValueError: names the first one.
+        """
+        if self.prior.varies or self.known_law is not None:
+            refuse_impossible(name, reward, self.log_constant(cell, outcome, reward, seen.astype(float)))
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the cells."""
-        return jnp.shape(self.known)
+    def before_data(self) -> "RewardCells":
+        """The belief before any data."""
+        return eqx.tree_at(lambda cells: cells.data, self, jnp.zeros_like(jnp.asarray(self.data)))
 
-    @property
-    def independent(self) -> bool:
-        """Known rewards share no parameter."""
-        return True
+    def merged(self, other: Rewards) -> "RewardCells":
+        """The belief after the data of both."""
+        assert isinstance(other, RewardCells)  # `merge` has compared the priors
+        data = self.prior.merged(jnp.asarray(self.data), jnp.asarray(other.data))
+        return eqx.tree_at(lambda cells: cells.data, self, data)
 
-    @property
-    def distinct(self) -> bool:
-        """Known rewards share no parameter."""
-        return True
+    def rewards_seen(self) -> float:
+        """Number of observed rewards."""
+        data = np.asarray(self.data)
+        return float(data[..., 0].sum() if self.prior.takes_counts or data.shape[-1] == 3 else data.sum())
 
-    def shared_parameters(self, space: StateActionSpace) -> None:
-        """None: known rewards share no parameter."""
 
-    def mean(self) -> Cells:
-        """The rewards."""
-        return jnp.asarray(self.known)
-
-    def variance(self) -> Cells:
-        """Zero."""
-        return jnp.zeros_like(self.mean())
-
-    def noise(self) -> Cells:
-        """Zero."""
-        return jnp.zeros_like(self.mean())
-
-    def sample(self, key: PRNGKeyArray) -> Cells:
-        """The rewards; `key` is not used."""
-        return self.mean()
-
-    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
-        """The rewards, and zero; `key` is not used."""
-        return self.mean(), self.noise()
-
-    def at_step(self, step: IntScalar) -> "KnownRewards":
-        """The rewards of one step."""
-        return KnownRewards(self.mean()[step], self.by_outcome)
+def _filled(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Array:
+    """Parameters of a law in every cell, of which some have event axes."""
+    axes = tuple(range(jnp.ndim(where), jnp.ndim(no)))
+    return jnp.where(jnp.expand_dims(where, axes), yes, no)
 
 
 def _unshared(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) -> tuple[bool, bool]:
@@ -210,16 +349,21 @@ def reward_cells(
     cell: ArrayLike | None = None,
     known: ArrayLike | None = None,
     sites: Sites = (),
+    known_law: dist.Distribution | None = None,
+    affine: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> RewardCells:
     """Cells before any data (arguments: see `RewardCells`; the arrays of `prior` broadcast). Host side.
+
+    Args:
+        affine: (coefficient, offset), each [*cells]; dropped where they change nothing.
 
     Raises:
         ValueError: no element, a parameter that is not positive or finite, a table that points outside them.
     """
     prior.check("reward")
-    arrays = np.broadcast_arrays(*(np.asarray(values, float) for values in jax.tree.leaves(prior)))
-    prior = jax.tree.unflatten(jax.tree.structure(prior), [np.ravel(array) for array in arrays])
-    size = arrays[0].size
+    prior = _stacked(prior)
+    data = prior.empty()
+    size = len(data)
     if size == 0:
         raise ValueError("prior has 0 elements, expected at least 1 (`known_rewards` where every reward is known)")
     if cell is None and size != math.prod(shape):
@@ -231,16 +375,31 @@ def reward_cells(
     if known is not None:
         check_shape("known", known, shape, "the cells of the reward law")
     independent, distinct = _unshared(table, by_outcome)
-    data = np.zeros((size, 3))
-    return RewardCells(prior, data, table, known, tuple(shape), by_outcome, independent, distinct, sites)
+    coefficient = offset = None
+    if affine is not None and not (np.all(np.equal(affine[0], 1.0)) and np.all(np.equal(affine[1], 0.0))):
+        coefficient, offset = (np.array(np.broadcast_to(np.asarray(x, float), shape)) for x in affine)
+    return RewardCells(
+        prior=prior,
+        data=data,
+        cell=table,
+        known=known,
+        shape=tuple(shape),
+        by_outcome=by_outcome,
+        independent=independent,
+        distinct=distinct,
+        sites=sites,
+        known_law=None if known is None else known_law,
+        coefficient=coefficient,
+        offset=offset,
+    )
 
 
-def known_rewards(mean: ArrayLike, *, by_outcome: bool = False) -> KnownRewards:
-    """Known rewards [*H S A], or [*H S A O] with `by_outcome`.
-
-    Raises:
-        ValueError: a reward is not finite.
-    """
-    mean = np.asarray(mean, float)
-    check_finite("reward", mean)
-    return KnownRewards(mean, by_outcome)
+def _stacked(prior: RewardBelief) -> RewardBelief:
+    """The arrays of `prior` as numpy arrays [M] (of a vector parameter: [M K])."""
+    arrays = [np.asarray(values, float) for values in jax.tree.leaves(prior)]
+    if len(arrays) > 1:
+        arrays = [np.ravel(array) for array in np.broadcast_arrays(*arrays)]
+    else:
+        vector = prior.law is dist.CategoricalProbs
+        arrays = [array.reshape(-1, array.shape[-1]) if vector else np.ravel(array) for array in arrays]
+    return jax.tree.unflatten(jax.tree.structure(prior), arrays)

@@ -16,10 +16,10 @@ Markou and Rasmussen, 2019.
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, Real
+from jaxtyping import Array, Float, Real
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp.typing import AnyArray, RealLike
 from bayes_mdp.mdp.validation import check_name
 
@@ -28,7 +28,6 @@ FACTOR_FORMS = ("ratio", "dirichlet", "twice", "printed", "count")
 Pairs = Float[Array, "*H S A"]
 Rows = Float[Array, "*H S A O"]
 Values = Float[Array, "..."]
-Rewards = RewardCells | KnownRewards
 
 
 def dirichlet_factor(
@@ -81,24 +80,22 @@ def expected_square(
     probs: Float[AnyArray, "*pairs O"],
     inverse_total: RealLike,
     variance: Float[AnyArray, "*pairs O"],
-    index: Int[AnyArray, "*pairs O"] | None,
+    average: Float[AnyArray, "*pairs"],
 ) -> Float[Array, "*pairs"]:
-    """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for independent mean rewards m of the given `variance`.
+    """E[sum_ij p_i p_j Cov(m_i, m_j)] over a Dirichlet row p, for mean rewards m.
 
-    `index` is the site element of each outcome; None: all differ, and E[p_i^2] = pbar_i (c_i + 1) / (c0 + 1) is enough.
+    Args:
+        probs: the mean row.
+        inverse_total: 1 / (c0 + 1).
+        variance: of each mean reward.
+        average: Var[sum_o probs_o m_o].
     """
     probs, inverse_total = jnp.asarray(probs), jnp.asarray(inverse_total)
     # An outcome of probability zero contributes nothing, even where its variance is infinite.
     variance = jnp.where(probs > 0, variance, 0.0)
-    # E[p_i p_j] = (c0 pbar_i pbar_j + 1{i=j} pbar_i) / (c0 + 1), and Cov(m_i, m_j) is zero but for i = j, or for
-    # outcomes of one site element.
+    # E[p_i p_j] = (c0 pbar_i pbar_j + 1{i=j} pbar_i) / (c0 + 1): the outcomes each alone, and their average.
     alone = inverse_total * (probs * variance).sum(-1)
-    if index is None:
-        return alone + (1.0 - inverse_total) * (probs**2 * variance).sum(-1)
-    same = index[..., :, None] == index[..., None, :]
-    # Outcomes of one element share one unknown mean: their probabilities add up.
-    together = jnp.where(same, probs[..., None, :], 0.0).sum(-1)
-    return alone + (1.0 - inverse_total) * (probs * together * variance).sum(-1)
+    return alone + (1.0 - inverse_total) * average
 
 
 def _targets(rewards: Rewards, values: Values) -> Float[Array, "..."]:
@@ -122,8 +119,8 @@ def bellman_variance(rows: DirichletRows, rewards: Rewards, values: Values, vari
     unknown_rows = transition_variance(rows, rewards, values)
     if not rewards.by_outcome:
         return unknown_rows + variance
-    index = rewards.cell if isinstance(rewards, RewardCells) and not rewards.distinct else None
-    return unknown_rows + expected_square(rows.mean(), rows.inverse_total(), variance, index)
+    probs = rows.mean()
+    return unknown_rows + expected_square(probs, rows.inverse_total(), variance, rewards.variance_of_average(probs))
 
 
 def predictive_variance(

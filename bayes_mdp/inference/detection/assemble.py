@@ -10,15 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Real
+from jaxtyping import Float, Int, Real
 
-from bayes_mdp.inference.conjugate.families import (
-    BetaBelief,
-    GammaBelief,
-    NormalBelief,
-    NormalGammaBelief,
-    RewardBelief,
-)
+from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, DirichletCategoricalBelief
+from bayes_mdp.inference.conjugate.families import NormalBelief, NormalGammaBelief
+from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.detection.trace import Site
 from bayes_mdp.mdp.typing import AnyArray
 
@@ -30,14 +26,17 @@ class Assembly(NamedTuple):
     """Where the parameters of the conjugate sites lie in a belief.
 
     Args:
-        rows: Dirichlet sites, their rows one above the other, padded to the widest.
-        known_width: outcomes of the one unused row that there is where no Dirichlet site is.
-        family: of the belief about rewards; None: they are known.
+        rows: Dirichlet and Beta sites, their rows one above the other, padded to the widest.
+        known_width: outcomes of the one unused row that there is where no such site is.
+        family: of the belief about rewards; None: they are known, or linear in their sites.
         joint: reward sites, their cells one after the other (normal-gamma: the joint sites).
         plain: means of the pairs of plain sites that make a normal-gamma.
         gammas: precisions of these pairs.
         order: [P], the element of `gammas` for each element of `plain`.
         noise_cell: [L], for normal rewards of known noise, a cell of the reward law for each element of the mean.
+        stretch: [L], the precision of what an element is the mean of, over that of the rewards: the square of the
+            coefficient of an affine mean, known; None: one.
+        total_count: [L], for binomial rewards.
     """
 
     rows: tuple[Site, ...]
@@ -48,19 +47,21 @@ class Assembly(NamedTuple):
     gammas: tuple[Site, ...] = ()
     order: Int[np.ndarray, " P"] | None = None
     noise_cell: Int[np.ndarray, " L"] | None = None
+    stretch: Float[np.ndarray, " L"] | None = None
+    total_count: Float[np.ndarray, " L"] | None = None
 
     def concentration(self, parameters: Parameters) -> Real[AnyArray, "M K"]:
         """Float[M K], the stacked Dirichlet rows, zero where padded."""
         if not self.rows:
             return np.eye(1, self.known_width)
+        blocks = [_rows(site, parameters[site.name]) for site in self.rows]
         # A concentration of zero: no such outcome. Rows of fewer outcomes are padded with it.
-        width = max(site.shape[-1] for site in self.rows)
-        blocks = [parameters[site.name]["concentration"].reshape(-1, site.shape[-1]) for site in self.rows]
+        width = max(block.shape[-1] for block in blocks)
         xp = _library(blocks)
         return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
 
     def belief(self, parameters: Parameters, precision: Real[AnyArray, "*cells"] | None) -> RewardBelief | None:
-        """The belief about the stacked reward cells; None where rewards are known.
+        """The belief about the stacked reward cells; None where no family serves them.
 
         Args:
             parameters: {site: {parameter: array}}.
@@ -68,28 +69,50 @@ class Assembly(NamedTuple):
         """
         if self.family is None:
             return None
-        if self.family is NormalGammaBelief:
-            parts = [_stacked(self.joint, parameters)] if self.joint else []
-            if self.plain:
-                # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
-                means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
-                pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
-                parts.append(pair | {name: value[self.order] for name, value in rates.items()})
-            xp = _library([part["loc"] for part in parts])
-            return NormalGammaBelief(**{name: xp.concatenate([part[name] for part in parts]) for name in parts[0]})
+        family: Any = self.family  # the fields differ from family to family
+        stretch = 1.0 if self.stretch is None else self.stretch
+        if issubclass(self.family, NormalGammaBelief):
+            found = self._normal_gamma(parameters)
+            # precision' = stretch * precision: of Normal(loc, k precision) and Gamma(a, b), k and b are divided.
+            return family(
+                found["loc"], found["pseudo_count"] / stretch, found["concentration"], found["rate"] / stretch
+            )
+        if self.family is DirichletCategoricalBelief:
+            blocks = [_rows(site, parameters[site.name]) for site in self.joint]
+            return family(_library(blocks).concatenate(blocks))
         stacked = _stacked(self.joint, parameters)
-        if self.family is NormalBelief:
+        if issubclass(self.family, NormalBelief):
             assert precision is not None  # normal rewards whose noise is known have one
-            noise = precision.ravel()[self.noise_cell] ** -0.5
-            normal: Any = NormalBelief
-            return normal(stacked["loc"], stacked["precision"] ** -0.5, noise)
-        family: Any = BetaBelief if self.family is BetaBelief else GammaBelief
+            with np.errstate(divide="ignore"):  # a precision of zero is refused later
+                noise = (precision.ravel()[self.noise_cell] * stretch) ** -0.5
+            return family(stacked["loc"], stacked["precision"] ** -0.5, noise)
+        if self.family is BetaBinomialBelief:
+            return family(**stacked, total_count=self.total_count)
         return family(**stacked)
+
+    def _normal_gamma(self, parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
+        """Joint sites first, then pairs of plain sites."""
+        parts = [_stacked(self.joint, parameters)] if self.joint else []
+        if self.plain:
+            # Normal(loc, precision * pseudo_count): the factor that scales the Gamma site is the pseudo-count.
+            means, rates = _stacked(self.plain, parameters), _stacked(self.gammas, parameters)
+            pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
+            parts.append(pair | {name: value[self.order] for name, value in rates.items()})
+        xp = _library([part["loc"] for part in parts])
+        return {name: xp.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all conjugate sites."""
         return tuple(site.name for site in (*self.rows, *self.joint, *self.plain, *self.gammas))
+
+
+def _rows(site: Site, parameters: Mapping[str, AnyArray]) -> Real[AnyArray, "M K"]:
+    """Concentrations of the rows of a site; of a Beta site those of an element and of its complement."""
+    if site.family == "Dirichlet":
+        return parameters["concentration"].reshape(-1, site.shape[-1])
+    both = [parameters["concentration1"].ravel(), parameters["concentration0"].ravel()]
+    return _library(both).stack(both, axis=-1)
 
 
 def _stacked(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:

@@ -15,20 +15,36 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+import numpyro.distributions as dist
+from jaxtyping import Array, Bool, Float, Int
 from numpyro import handlers
 from scipy.special import gammaln, xlogy
 
+from bayes_mdp.inference.conjugate.counting_families import (
+    BetaBinomialBelief,
+    BetaGeometricBelief,
+    DirichletCategoricalBelief,
+    GammaExponentialBelief,
+)
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.conjugate.gaussian_families import (
+    GammaPrecisionBelief,
+    LogNormalBelief,
+    LogNormalGammaBelief,
+)
+from bayes_mdp.inference.conjugate.regression import RegressionRewards
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
+from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.trace import Message, Program, density
+from bayes_mdp.inference.detection.trace import Message, Program, density, dtypes
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.tracing import traced_alone
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
@@ -42,7 +58,12 @@ SCALES = (1.0, 30.0)
 
 
 def certify(
-    program: Program, detected: Detected, rng: np.random.Generator, *, held: Mapping[str, ArrayLike] | None = None
+    program: Program,
+    detected: Detected,
+    rng: np.random.Generator,
+    *,
+    held: Mapping[str, ArrayLike] | None = None,
+    rewards: bool = True,
 ) -> None:
     """Compare `detected` with the program on invented transitions to the possible outcomes of all legal pairs.
 
@@ -53,6 +74,7 @@ def certify(
         detected: its closed form, at `held` values of the other sites.
         rng: draws points and transitions.
         held: values of the latent sites that are not conjugate.
+        rewards: whether the closed form is that of the rewards too; False: of the rows alone.
 
     Raises:
         NotConjugate: the closed form is not that of the program.
@@ -60,7 +82,7 @@ def certify(
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
     for scale in SCALES:
-        check_at(program, detected, transitions, _draw(detected, rng, scale), held or {})
+        check_at(program, detected, transitions, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
 
 def check_at(
@@ -69,6 +91,8 @@ def check_at(
     transitions: Transitions,
     point: Float[np.ndarray, " N"],
     held: Mapping[str, ArrayLike],
+    *,
+    rewards: bool = True,
 ) -> None:
     """The comparison at one point, a vector of all elements of the conjugate sites.
 
@@ -89,6 +113,7 @@ def check_at(
     # A density that the tables do not contain must not exist: it would change the posterior.
     above = {*held, *(site.name for site in program.sites if site.observed and held)}
     others = set(found) - above - {name for term in terms for name in term.sites}
+    others -= set() if rewards else {OBSERVED_REWARD}
     # A site that a branch does not use has nothing to be compared with: it keeps its prior.
     others -= {name for name in detected.layout.shapes if held}
     if others:
@@ -146,11 +171,12 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     """Every log density of the tables, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
     prior = np.asarray(posterior.transition_probs.prior)
-    drawn_rows = np.append(point, 1.0)[detected.rows]  # padding is 1
+    # An element e, its complement N + e (of a Beta site), or padding: 1.
+    drawn_rows = np.concatenate([point, 1.0 - point, [1.0]])[detected.rows]
     # The prior density of the Dirichlet rows, site by site.
     terms, start = [], 0
     for site in assembly.rows:
-        rows = slice(start, start := start + int(np.prod(site.shape[:-1])))
+        rows = slice(start, start := start + int(np.prod(batch_shape(site))))
         terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], detected.rows[rows] >= 0)))
     # The likelihood of the outcomes: the law that the tables select from the rows.
     # (step,) state, action, outcome index the law.
@@ -159,18 +185,76 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     probs = _law(posterior.transition_probs, drawn_rows)[(*place, outcome)]
     terms.append(_term([OBSERVED_NEXT_STATE], np.log(probs)))
     rewards = posterior.reward_cells
+    where = (*place, outcome) if rewards.by_outcome else place
+    reward = np.asarray(transitions.reward)
     if isinstance(rewards, KnownRewards):
+        if rewards.known_law is not None:
+            terms.append(_term([OBSERVED_REWARD], _log_law(rewards.known_law, reward, where)))
         return terms
+    drawn = [point[elements] for elements in detected.cells]
+    if isinstance(rewards, RegressionRewards):
+        return [*terms, *_regression_terms(detected, rewards, reward, where, drawn)]
+    assert isinstance(rewards, RewardCells)
     # The prior density of the reward cells; pairs of plain sites make one normal-gamma, so that their sum is compared.
     names = [site.name for site in (*assembly.joint, *assembly.plain, *assembly.gammas)]
-    drawn = [point[elements] for elements in detected.cells]
-    terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn)))
+    stretch = assembly.stretch
+    if len(drawn) == 2 and stretch is not None:
+        # The tables hold stretch * precision, whose density is that of the precision, over stretch.
+        drawn[1] = drawn[1] * stretch
+        terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn), np.log(stretch)))
+    else:
+        terms.append(_term(names, *_DENSITY[type(rewards.prior)](rewards.prior, *drawn)))
     # The likelihood of the rewards, each under the cell that the tables give it.
     cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
-    index = np.asarray(cell)[(*place, outcome) if rewards.by_outcome else place]
-    reward = np.asarray(transitions.reward)
-    terms.append(_term([OBSERVED_REWARD], *_LIKELIHOOD[type(rewards.prior)](rewards.prior, reward, index, *drawn)))
+    index = np.asarray(cell)[where]
+    own = index >= 0
+    of_own = tuple(axis[own] for axis in where)
+    parts: list[ArrayLike] = []
+    if rewards.coefficient is not None and rewards.offset is not None:
+        coefficient, offset = (np.asarray(x)[of_own] for x in (rewards.coefficient, rewards.offset))
+        parts.append(-np.log(np.abs(coefficient)))
+        standardised = (reward[own] - offset) / coefficient
+    else:
+        standardised = reward[own]
+    parts.extend(_LIKELIHOOD[type(rewards.prior)](rewards.prior, standardised, index[own], *drawn))
+    if rewards.known_law is not None:
+        parts.append(_log_law(rewards.known_law, reward[~own], tuple(axis[~own] for axis in where)))
+    terms.append(_term([OBSERVED_REWARD], *parts))
     return terms
+
+
+def _regression_terms(
+    detected: Detected,
+    rewards: RegressionRewards,
+    reward: Float[np.ndarray, " T"],
+    where: tuple[AnyArray, ...],
+    drawn: list[np.ndarray],
+) -> list[Term]:
+    """Prior density of the weights (and of the precision), and likelihood of rewards with a linear mean."""
+    prior, weights = rewards.prior, drawn[0]
+    tau = np.asarray(drawn[1][0] if len(drawn) > 1 else 1.0)
+    root = np.linalg.cholesky(np.asarray(prior.precision) * tau).T
+    deviation = root @ (weights - prior.loc)
+    parts: list[ArrayLike] = [
+        -0.5 * deviation**2,
+        np.log(np.diag(root)),
+        np.full(len(weights), -0.5 * np.log(2.0 * np.pi)),
+    ]
+    if prior.concentration is not None and prior.rate is not None:
+        parts.extend(_log_gamma(tau, prior.concentration, prior.rate))
+    terms = [_term([name for name, _ in rewards.sites], *parts)]
+    mean = np.asarray(rewards.offset)[where] + np.asarray(rewards.features)[where] @ weights
+    scale = (np.asarray(rewards.noise_precision)[where] * tau) ** -0.5
+    terms.append(_term([OBSERVED_REWARD], *_log_normal(reward, mean, scale)))
+    return terms
+
+
+def _log_law(
+    law: dist.Distribution, reward: Float[np.ndarray, " T"], where: tuple[AnyArray, ...]
+) -> Float[np.ndarray, " T"]:
+    """Log density of rewards under a law without unknowns."""
+    at = law_at(law, tuple(map(jnp.asarray, where)))
+    return np.asarray(at.log_prob(jnp.asarray(reward, int if law.is_discrete else float)))
 
 
 def _law(rows: DirichletRows, drawn: Float[np.ndarray, "M K"]) -> Float[np.ndarray, "*H S A O"]:
@@ -197,16 +281,37 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
     ended = outcome == space.n_states
-    prior = None if isinstance(posterior.reward_cells, KnownRewards) else posterior.reward_cells.prior
-    if isinstance(prior, BetaBelief):
-        reward = rng.integers(2, size=len(place)).astype(float)
-    elif isinstance(prior, GammaBelief):
-        reward = rng.poisson(3.0, size=len(place)).astype(float)
-    else:
-        reward = rng.normal(size=len(place))
+    where = (*step, state, action, outcome) if posterior.reward_cells.by_outcome else (*step, state, action)
+    reward = _possible_rewards(posterior.reward_cells, where, rng)
     return Transitions(
         state, action, reward, np.where(ended, state, outcome), terminated=ended, step=step[0] if step else None
     )
+
+
+def _possible_rewards(
+    rewards: Rewards, where: tuple[AnyArray, ...], rng: np.random.Generator
+) -> Float[np.ndarray, " T"]:
+    """Rewards that the law can give at the cells `where`."""
+    size, law = len(where[0]), rewards.law
+    if isinstance(rewards, KnownRewards) and rewards.known_law is not None:
+        at = law_at(rewards.known_law, tuple(map(jnp.asarray, where)))
+        return np.asarray(at.sample(jax.random.key(int(rng.integers(2**31)))), np.float64)
+    if law is dist.BernoulliProbs:
+        return rng.integers(2, size=size).astype(float)
+    if law is dist.Poisson or law is dist.GeometricProbs:
+        return rng.poisson(3.0, size=size).astype(float)
+    if law is dist.Exponential or law is dist.LogNormal:
+        return rng.gamma(2.0, size=size)
+    if isinstance(rewards, RewardCells) and isinstance(rewards.prior, BetaBinomialBelief):
+        cell = np.arange(math.prod(rewards.shape)).reshape(rewards.shape) if rewards.cell is None else rewards.cell
+        index = np.asarray(cell)[where]
+        most = np.asarray(rewards.prior.total_count)[index]
+        if isinstance(rewards.known_law, dist.BinomialProbs):
+            most = np.where(index < 0, np.broadcast_to(rewards.known_law.total_count, rewards.shape)[where], most)
+        return rng.integers(0, most.astype(int) + 1).astype(float)
+    if isinstance(rewards, RewardCells) and isinstance(rewards.prior, DirichletCategoricalBelief):
+        return rng.integers(np.shape(rewards.prior.concentration)[-1], size=size).astype(float)
+    return rng.normal(size=size)
 
 
 def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[np.ndarray, " N"]:
@@ -216,13 +321,19 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
     # keeps them off its edges.
     rows = np.where(used, rng.standard_exponential(used.shape) ** np.sqrt(scale) + 0.1 / scale, 0.0)
     point[:] = 0.5
-    point[detected.rows[used]] = (rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9))[used]
+    # Complements (N + e) are no elements: they follow.
+    rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9)
+    own = used & (detected.rows < detected.layout.size)
+    point[detected.rows[own]] = rows[own]
     rewards = detected.posterior.reward_cells
-    family = None if isinstance(rewards, KnownRewards) else type(rewards.prior)
+    family = type(rewards.prior) if isinstance(rewards, RewardCells) else type(rewards)
     for k, elements in enumerate(detected.cells):
-        if family in (NormalGammaBelief, NormalBelief) and k == 0:
+        if family is DirichletCategoricalBelief:
+            drawn = rng.standard_exponential(elements.shape) ** np.sqrt(scale) + 0.1 / scale
+            point[elements] = drawn / drawn.sum(-1, keepdims=True)
+        elif issubclass(family, NormalGammaBelief | NormalBelief | RegressionRewards) and k == 0:
             point[elements] = scale * rng.normal(size=elements.shape)
-        elif family is BetaBelief:
+        elif family in (BetaBelief, BetaBinomialBelief, BetaGeometricBelief):
             point[elements] = 0.5 + rng.uniform(-0.5, 0.5, size=elements.shape) * (1.0 - 0.4 / scale)
         else:
             point[elements] = scale ** rng.uniform(-1.0, 1.0, size=elements.shape) * rng.uniform(
@@ -232,9 +343,8 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
 
 
 def _tolerance(program: Program) -> float:
-    """float64 rounding, or that of the narrowest array of the program (a float32 constant in its laws)."""
-    dtypes = (x.dtype for x in jax.tree.leaves(program.outputs.laws) if np.issubdtype(x.dtype, np.inexact))
-    return max(TOLERANCE, *(1e2 * float(np.finfo(dtype).eps) for dtype in dtypes), 0.0)
+    """float64 rounding, or that of float32 where any array of the program is one (a constant of the user's)."""
+    return 1e2 * float(np.finfo(np.float32).eps) if np.dtype(np.float32) in dtypes(program.closed) else TOLERANCE
 
 
 def _log_dirichlet(x: Numbers, concentration: Numbers, used: Bool[np.ndarray, "..."]) -> Parts:
@@ -257,24 +367,61 @@ def _log_normal_gamma(belief: NormalGammaBelief, mean: Numbers, precision: Numbe
     return *_log_gamma(precision, belief.concentration, belief.rate), *_log_normal(mean, belief.loc, scale)
 
 
-def _log_beta(belief: BetaBelief, x: Numbers) -> Parts:
+def _log_beta(belief: BetaBelief | BetaBinomialBelief | BetaGeometricBelief, x: Numbers) -> Parts:
     one, zero = np.asarray(belief.concentration1), np.asarray(belief.concentration0)
     kernel = (one - 1.0) * np.log(x), (zero - 1.0) * np.log1p(-x)
     return *kernel, gammaln(one + zero), -gammaln(one), -gammaln(zero)
 
 
+def _log_bernoulli(r: Numbers, probs: Numbers) -> Parts:
+    return xlogy(r, probs), xlogy(1.0 - r, 1.0 - probs)
+
+
+def _log_binomial(
+    belief: BetaBinomialBelief, r: Numbers, index: Int[np.ndarray, "..."], probs: Float[np.ndarray, "..."]
+) -> Parts:
+    total, probs = np.asarray(belief.total_count)[index], probs[index]
+    choose = gammaln(total + 1.0), -gammaln(r + 1.0), -gammaln(total - r + 1.0)
+    return *choose, xlogy(r, probs), xlogy(total - r, 1.0 - probs)
+
+
+def _log_log_normal(r: Numbers, loc: Numbers, scale: Numbers) -> Parts:
+    return *_log_normal(np.log(r), loc, scale), -np.log(r)
+
+
+def _log_categories(belief: DirichletCategoricalBelief, probs: Numbers) -> Parts:
+    concentration = np.asarray(belief.concentration)
+    return _log_dirichlet(probs, concentration, np.ones(concentration.shape, bool))
+
+
 _DENSITY: dict[type, Callable[..., Parts]] = {
     NormalGammaBelief: _log_normal_gamma,
+    LogNormalGammaBelief: _log_normal_gamma,
     NormalBelief: lambda belief, x: _log_normal(x, belief.loc, belief.scale),
+    LogNormalBelief: lambda belief, x: _log_normal(x, belief.loc, belief.scale),
     BetaBelief: _log_beta,
+    BetaBinomialBelief: _log_beta,
+    BetaGeometricBelief: _log_beta,
     GammaBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
+    GammaExponentialBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
+    GammaPrecisionBelief: lambda belief, x: _log_gamma(x, belief.concentration, belief.rate),
+    DirichletCategoricalBelief: _log_categories,
 }
 """Log density of the reward cells, term by term."""
 
 _LIKELIHOOD: dict[type, Callable[..., Parts]] = {
-    NormalGammaBelief: lambda belief, r, index, mean, precision: _log_normal(r, mean[index], precision[index] ** -0.5),
+    NormalGammaBelief: lambda belief, r, index, mean, tau: _log_normal(r, mean[index], tau[index] ** -0.5),
     NormalBelief: lambda belief, r, index, mean: _log_normal(r, mean[index], np.asarray(belief.noise_scale)[index]),
-    BetaBelief: lambda belief, r, index, mean: (xlogy(r, mean[index]), xlogy(1.0 - r, 1.0 - mean[index])),
+    LogNormalGammaBelief: lambda belief, r, index, mean, tau: _log_log_normal(r, mean[index], tau[index] ** -0.5),
+    LogNormalBelief: lambda belief, r, index, mean: _log_log_normal(
+        r, mean[index], np.asarray(belief.noise_scale)[index]
+    ),
+    GammaPrecisionBelief: lambda belief, r, index, tau: _log_normal(r, np.zeros(r.shape), tau[index] ** -0.5),
+    BetaBelief: lambda belief, r, index, mean: _log_bernoulli(r, mean[index]),
+    BetaBinomialBelief: _log_binomial,
+    BetaGeometricBelief: lambda belief, r, index, probs: (np.log(probs[index]), xlogy(r, 1.0 - probs[index])),
     GammaBelief: lambda belief, r, index, mean: (xlogy(r, mean[index]), -mean[index], -gammaln(r + 1.0)),
+    GammaExponentialBelief: lambda belief, r, index, rate: (np.log(rate[index]), -rate[index] * r),
+    DirichletCategoricalBelief: lambda belief, r, index, probs: (np.log(probs[index, r.astype(int)]),),
 }
 """Log density of rewards given the cell that each belongs to, term by term."""

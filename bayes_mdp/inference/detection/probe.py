@@ -6,6 +6,7 @@ known). `detect` uses it; what it cannot prove raises `NotConjugate`, which name
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.inference.detection.dataflow import NONE, OPAQUE, Entries, Reader, Value, elements_of, symbols_of
+from bayes_mdp.inference.detection.dataflow import Reader
+from bayes_mdp.inference.detection.entries import NONE, OPAQUE, Domain, Entries, Value, elements_of, symbols_of
 from bayes_mdp.inference.detection.symbols import Symbols, compact
 from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
 from bayes_mdp.mdp.typing import ArrayLike
@@ -25,6 +27,7 @@ POSITIVE: dict[str, bool | tuple[bool, bool]] = {
     "Normal": False,
     "Gamma": True,
     "Beta": True,
+    "MultivariateNormal": False,
 }
 """Conjugate families, and whether their elements are positive (the last axis of a normal-gamma: mean, precision)."""
 
@@ -42,13 +45,13 @@ class NotConjugate(ValueError):
         self.site = site
 
 
+IN_THE_WAY = " is in the way of an exact posterior: "
+
+
 def in_the_way(program: Program, name: str, why: str) -> NotConjugate:
     """The error for site `name`; `why` continues "is in the way of an exact posterior: "."""
     family = next((site.family for site in program.sites if site.name == name), "random numbers of no site")
-    message = (
-        f"prior: site {name!r} ({family}) is in the way of an exact posterior: {why}. "
-        "method='auto' samples what has no closed form"
-    )
+    message = f"prior: site {name!r} ({family}){IN_THE_WAY}{why}. method='auto' samples what has no closed form"
     return NotConjugate(message, name)
 
 
@@ -104,7 +107,7 @@ class Probe:
         held: values of sites that count as known.
         numbers: what `Program.evaluate` gives for the conjugate sites at `inside` and some values of the
             hyperparameters, where there are some: parameters that are functions of them have no other numbers.
-        kept: reward sites that belong to the tables, used or not.
+        kept, kept_rows: sites of rewards and of rows that belong to the tables, used or not.
 
     Raises:
         ValueError: a law or a density depends on random numbers of no site, or a known reward on a latent site.
@@ -117,8 +120,10 @@ class Probe:
         held: Mapping[str, ArrayLike] | None = None,
         numbers: Laws | None = None,
         kept: frozenset[str] = frozenset(),
+        kept_rows: frozenset[str] = frozenset(),
     ) -> None:
-        self.program, self.held, self.numbers, self.kept = program, dict(held or {}), numbers, kept
+        self.program, self.held, self.numbers = program, dict(held or {}), numbers
+        self.kept, self.kept_rows = kept, kept_rows
         self.hyperparameters = tuple(site.name for site in program.latents if site.name in hyperparameters)
         others = {*self.hyperparameters, *self.held}
         self.sites = tuple(site for site in program.latents if site.name not in others)
@@ -130,16 +135,16 @@ class Probe:
         unit = [np.full(int(np.prod(s.shape)), s.family in ("Dirichlet", "Beta")) for s in conjugate.values()]
         none = np.zeros(0, bool)
         # Run the program on descriptions: elements for conjugate sites, symbols for hyperparameters, numbers for held.
-        reader = Reader(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
-        self.symbols: Symbols = reader.symbols
-        inputs = [self._input(name, reader) for name in sorted(program.values)]
+        domain = Domain(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
+        self.symbols: Symbols = domain.symbols
+        inputs = [self._input(name) for name in sorted(program.values)]
         # The densities of conjugate sites are those of their families: they are not read.
         shown: Outputs = program.outputs
         wanted = [True] * len(jax.tree.leaves(shown.laws))
         for name in sorted(shown.densities):  # the order of a tree
             wanted += [name not in conjugate] * len(jax.tree.leaves(shown.densities[name]))
-        flat = reader.read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
-        read = [None if x is None else reader.entries(x) for x in flat]
+        flat = Reader(domain).read(program.closed, [*inputs, symbols_of((), KEY, self.symbols)], wanted)
+        read = [None if x is None else domain.entries(x) for x in flat]
         outputs: Any = jax.tree.unflatten(jax.tree.structure(shown), read)
         self.parameters_of: dict[str, dict[str, Entries]] = outputs.laws["parameters"]
         self.transition: Entries = outputs.laws["transition"]
@@ -169,13 +174,13 @@ class Probe:
                 "known numbers"
             )
 
-    def _input(self, name: str, reader: Reader) -> Value:
+    def _input(self, name: str) -> Value:
         value = self.program.values[name]
         if name in self.held:
             return np.asarray(self.held[name], value.dtype)
         if name in self.layout.shapes:
-            return elements_of(self.layout.elements(name), name, reader.symbols)
-        return symbols_of(value.shape, name, reader.symbols)
+            return elements_of(self.layout.elements(name), name, self.symbols)
+        return symbols_of(value.shape, name, self.symbols)
 
     def of(self, *families: str) -> tuple[Site, ...]:
         """The conjugate sites of these families, in order."""
@@ -208,7 +213,8 @@ class Probe:
         values = {}
         for name, entries in self.parameters_of[site.name].items():
             values[name] = self.number(entries, "parameters", site.name, name)
-            (check_finite if name == "loc" else check_positive)(f"prior: {site.name}.{name}", values[name])
+            real = name in ("loc", "scale_tril")
+            (check_finite if real else check_positive)(f"prior: {site.name}.{name}", values[name])
         return values
 
     def number(self, entries: Entries, *place: str) -> Float[np.ndarray, "..."]:
@@ -232,6 +238,23 @@ class Probe:
         element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
         known = (entries.element == NONE) & symbols.known(entries.offset)
         return np.asarray((element | known) & (entries.transform is None))
+
+    def complements(self, entries: Entries) -> Bool[np.ndarray, "..."]:
+        """Where an entry is one less one element that lies between zero and one."""
+        symbols = self.symbols
+        one_less = (entries.element >= 0) & (entries.power == 1.0)
+        one_less &= symbols.equals(entries.coefficient, -1.0) & symbols.equals(entries.offset, 1.0)
+        return np.asarray(one_less & (entries.transform is None))
+
+    def affine(self, entries: Entries) -> Bool[np.ndarray, "..."]:
+        """Where an entry is offset + coefficient times one element, both known, or a known number."""
+        symbols = self.symbols
+        element = (entries.element >= 0) & (entries.power == 1.0) & symbols.known(entries.coefficient)
+        # Zero and infinity are what underflow and overflow leave of a coefficient.
+        size = np.abs(symbols.values(entries.coefficient))
+        element &= (size > 0) & (size < np.inf)
+        known = (entries.element == NONE) | element
+        return np.asarray(known & symbols.known(entries.offset) & (entries.transform is None))
 
     def multiples(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is a factor, free of conjugate sites, times one element."""
@@ -259,6 +282,20 @@ class Probe:
         name = first(self.program, others or depends)
         raise in_the_way(self.program, name, f"{law} of {self.cell(index)} is neither one element of it nor free of it")
 
+    def select_or_complement(self, law: str, entries: Entries) -> Int[np.ndarray, "*cells"]:
+        """As `select`; one less an element e (of a Beta site) counts as the element N + e, its complement."""
+        turned = self.complements(entries)
+        if not turned.any():
+            return self.select(law, entries)
+        symbols, shape = self.symbols, entries.shape
+        # Complements read as the elements that they are made of, everything else as it is.
+        plain = replace(
+            entries,
+            coefficient=np.where(turned, np.broadcast_to(symbols.one, shape), entries.coefficient),
+            offset=np.where(turned, np.broadcast_to(symbols.zero, shape), entries.offset),
+        )
+        return np.where(turned, entries.element + self.layout.size, self.select(law, plain))
+
     def known(self, entries: Entries) -> Float[np.ndarray, "..."]:
         """The known numbers of a law; zero in place of elements."""
         return np.where(entries.element == NONE, self.symbols.values(entries.offset), 0.0)
@@ -280,4 +317,4 @@ def inside(site: Site) -> Float[Array, "..."]:
         return jnp.full(site.shape, 1.0 / site.shape[-1])
     if site.family == "NormalGamma":
         return jnp.broadcast_to(jnp.array([0.0, 1.0]), site.shape)
-    return jnp.full(site.shape, {"Normal": 0.0, "Beta": 0.5}.get(site.family, 1.0))
+    return jnp.full(site.shape, {"Normal": 0.0, "MultivariateNormal": 0.0, "Beta": 0.5}.get(site.family, 1.0))

@@ -10,7 +10,7 @@ from bayes_mdp.mdp.typing import ArrayLike
 MANY = 2**16
 """Different values of one array beyond which each entry becomes a symbol of its own."""
 ROUNDING = 1e-12
-"""Size of what counts as rounding of a number that should be 0, 1 or -1."""
+"""Size of what counts as rounding of a number that should be 1 or -1; a number that should be 0 has no rounding."""
 
 Ids = Int[np.ndarray, "..."]
 
@@ -103,9 +103,9 @@ class Symbols:
         return np.broadcast_to(self._is_constant[compact(ids)], ids.shape)
 
     def equals(self, ids: Ids, number: float) -> Bool[np.ndarray, "..."]:
-        """Which symbols are `number`, up to rounding."""
+        """Which symbols are `number`, up to rounding relative to it: rates and precisions of 1e-13 are not zero."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self._values[compact(ids)] - number) <= ROUNDING
+            near = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
         return np.broadcast_to(near, ids.shape)
 
     def _named(self, name: Hashable) -> int:

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from numpyro import handlers
@@ -28,7 +29,7 @@ from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
-from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
 from bayes_mdp.models.tracing import traced_alone
 
 Arrays: TypeAlias = dict[str, Float[Array, "..."]]
@@ -67,16 +68,43 @@ CONJUGATE: dict[type, ParametersOf] = {
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
     dist.Gamma: lambda law: {"concentration": law.concentration, "rate": law.rate},
     dist.Beta: lambda law: {"concentration1": law.concentration1, "concentration0": law.concentration0},
+    dist.MultivariateNormal: lambda law: {"loc": law.loc, "scale_tril": law.scale_tril},
 }
 """Families of conjugate sites, and their parameters. These types only: a subclass may change the density."""
 
 LAWS: dict[type, ParametersOf] = {
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
-    dist.BernoulliProbs: lambda law: {"mean": law.probs},
-    dist.BernoulliLogits: lambda law: {"mean": jax.nn.sigmoid(law.logits)},
-    dist.Poisson: lambda law: {"mean": law.rate},
+    dist.LogNormal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
+    dist.BernoulliProbs: lambda law: {"probs": law.probs},
+    dist.BernoulliLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits)},
+    dist.BinomialProbs: lambda law: {"probs": law.probs, "total_count": law.total_count},
+    dist.BinomialLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits), "total_count": law.total_count},
+    dist.GeometricProbs: lambda law: {"probs": law.probs},
+    dist.GeometricLogits: lambda law: {"probs": jax.nn.sigmoid(law.logits)},
+    dist.CategoricalProbs: lambda law: {"probs": law.probs},
+    # Their softmax, where they are the logarithms of a whole Dirichlet row (`detect_rewards` asks for no less).
+    dist.CategoricalLogits: lambda law: {"probs": jnp.exp(law.logits)},
+    dist.Poisson: lambda law: {"rate": law.rate},
+    dist.Exponential: lambda law: {"rate": law.rate},
 }
 """Reward laws that have a conjugate family, and the parameters that must select elements of its sites."""
+
+_NORMAL = {"loc": ("Normal", "NormalGamma", "MultivariateNormal"), "precision": ("Gamma", "NormalGamma")}
+FAMILIES_OF: dict[str, dict[str, tuple[str, ...]]] = {
+    "Normal": _NORMAL,
+    "LogNormal": {"loc": ("Normal", "NormalGamma"), "precision": ("Gamma", "NormalGamma")},
+    "BernoulliProbs": {"probs": ("Beta",)},
+    "BernoulliLogits": {"probs": ("Beta",)},
+    "BinomialProbs": {"probs": ("Beta",)},
+    "BinomialLogits": {"probs": ("Beta",)},
+    "GeometricProbs": {"probs": ("Beta",)},
+    "GeometricLogits": {"probs": ("Beta",)},
+    "CategoricalProbs": {"probs": ("Dirichlet",)},
+    "CategoricalLogits": {"probs": ("Dirichlet",)},
+    "Poisson": {"rate": ("Gamma",)},
+    "Exponential": {"rate": ("Gamma",)},
+}
+"""Reward law -> its parameters -> the families of sites that are conjugate for them."""
 
 KNOWN = "known"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -112,6 +140,7 @@ class Program:
         closed: the jaxpr (values of the latents in order, key) -> (`outputs`, densities of all sample sites).
         outputs: tree of the outputs of `closed`; see `Outputs`.
         evaluate: {site: value} -> `Laws`. Pure, to be jitted by the caller (see `compiled`).
+        reward_at: {site: value} -> the reward law itself, in every cell. Pure, likewise.
         supports: {discrete latent site of finite support: the values of one element}.
         fingerprint: digest of all of the above.
     """
@@ -124,6 +153,7 @@ class Program:
     closed: ClosedJaxpr = field(repr=False)
     outputs: "Outputs" = field(repr=False)
     evaluate: Evaluate = field(repr=False)
+    reward_at: Callable[[Mapping[str, ArrayLike]], RewardTable] = field(repr=False)
     supports: Mapping[str, np.ndarray] = field(repr=False)
     fingerprint: str
 
@@ -190,6 +220,9 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     def evaluate(values: Mapping[str, ArrayLike]) -> Laws:
         return _evaluate(prior, space, values, Facts())
 
+    def law_at(values: Mapping[str, ArrayLike]) -> RewardTable:
+        return _reward_at(prior, space, values)
+
     def again() -> tuple[ClosedJaxpr, Outputs]:
         # A function of its own each time: JAX would give back the first trace.
         def run(values: Mapping[str, ArrayLike], key: PRNGKeyArray) -> Outputs:
@@ -204,7 +237,8 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     with unique_names(), _explained():
         jax.eval_shape(lambda: _evaluate(prior, space, {}, facts))
         closed, outputs = again()
-        digests = [_digest(closed, space, facts), _digest(again()[0], space, facts)]
+        density_of_law = _density_of_law(prior, space, facts)
+        digests = [_digest(each, space, facts, density_of_law) for each in (closed, again()[0])]
     if digests[0] != digests[1]:
         raise ValueError(
             "prior: the program computes something else when it is run again (np.random, or a state that it changes?), "
@@ -220,14 +254,37 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         own,
         outputs,
         evaluate,
+        law_at,
         facts.supports,
         digests[0],
     )
 
 
-def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: Facts) -> str:
+def _digest(closed: ClosedJaxpr, space: StateActionSpace, facts: Facts, density_of_law: str) -> str:
     supports = {name: (values.dtype, values.tolist()) for name, values in facts.supports.items()}
-    return fingerprint(closed, space, (facts.sites, facts.law, supports))
+    return fingerprint(closed, space, (facts.sites, facts.law, supports, density_of_law))
+
+
+def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
+    """A digest of the log density, mean and variance of a reward law that its name and its numbers do not say.
+
+    Two mixtures, one of normal and one of Laplace laws, have the same name and the same numbers, and so have two
+    classes of the user's.
+    """
+    if facts.law.family == KNOWN or facts.law.family in {kind.__name__ for kind in LAWS}:
+        return ""
+
+    def run(values: Mapping[str, ArrayLike]) -> list[Array]:
+        law = _reward_at(prior, space, values).law
+        assert law is not None  # it is no array
+        reward = jnp.zeros(law.batch_shape, int if law.is_discrete else float)
+        found = [law.log_prob(reward), law_mean(law)]
+        try:
+            return [*found, law_variance(law)]
+        except NotImplementedError:
+            return found
+
+    return fingerprint(jax.make_jaxpr(run)(facts.values), space, ())
 
 
 def _own(constant: ArrayLike) -> AnyArray:
@@ -287,7 +344,7 @@ def density(message: Message) -> Density:
     The support is needed: without NumPyro's validation, Uniform(0, 1) and Uniform(1, 2) have one log density.
     """
     law = message["fn"]
-    return law.log_prob(message["value"]), message["scale"], law.support(message["value"])
+    return law.log_prob(message["value"]), message["scale"], jnp.asarray(law.support(message["value"]))
 
 
 def _densities(
@@ -331,6 +388,14 @@ def _evaluate(
     parameters = {name: _parameters(message) for name, message in latents.items()}
     facts.law, reward = _reward(reward_table(spec, space))
     return {"parameters": parameters, "transition": transition_table(spec, space), "reward": reward}
+
+
+@traced_alone
+def _reward_at(prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike]) -> RewardTable:
+    """The reward law of the program at `values`."""
+    somewhere = handlers.substitute(substitute_fn=improper_value)
+    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substituted(values):
+        return reward_table(prior(space), space)
 
 
 def _support(fn: dist.Distribution) -> np.ndarray | None:
@@ -383,18 +448,24 @@ def _parameters(message: Message) -> Arrays:
     if type(law) not in CONJUGATE:
         return {}
     shape = jnp.shape(message["value"])
-    rows = shape if type(law) is dist.Dirichlet else shape[: len(shape) - law.event_dim]
-    return {name: jnp.broadcast_to(value, rows) for name, value in CONJUGATE[type(law)](law).items()}
+    vector = type(law) in (dist.Dirichlet, dist.MultivariateNormal)
+    rows = shape if vector else shape[: len(shape) - law.event_dim]
+    found = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
+    # A matrix of the last axis of a row has one axis more.
+    return {
+        name: jnp.broadcast_to(value, (*rows, shape[-1]) if name == "scale_tril" else rows)
+        for name, value in found.items()
+    }
 
 
-def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Float[Array, "..."]]]:
+def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
     """The reward law and the parameters to look at: those of `LAWS`, or all that another law holds."""
     law = table.law
     if law is None:
         assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
     found = LAWS[type(law)](law).items() if type(law) in LAWS else enumerate(jax.tree.leaves(law))
-    parameters: dict[str | int, Array] = dict(found)
+    parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in found}
     return Law(_family(law, LAWS), table.by_outcome), parameters
 
 
@@ -420,8 +491,22 @@ def constants(closed: ClosedJaxpr) -> Iterator[ArrayLike]:
 def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, Literal))
-        for x in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, (ClosedJaxpr, Jaxpr))):
-            if isinstance(x, ClosedJaxpr):
-                yield from constants(x)
-            elif isinstance(x, Jaxpr):
-                yield from _inner(x)
+    for inner in _called(jaxpr):
+        yield from constants(inner) if isinstance(inner, ClosedJaxpr) else _inner(inner)
+
+
+def _called(jaxpr: Jaxpr) -> Iterator[ClosedJaxpr | Jaxpr]:
+    """The jaxprs inside the equations of one."""
+    kinds = (ClosedJaxpr, Jaxpr)
+    for equation in jaxpr.eqns:
+        leaves = jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, kinds))
+        yield from (x for x in leaves if isinstance(x, kinds))
+
+
+def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
+    """The dtypes of all arrays of numbers that a traced program computes with."""
+    jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    atoms = [*jaxpr.constvars, *jaxpr.invars, *(v for each in jaxpr.eqns for v in (*each.invars, *each.outvars))]
+    found = (atom.aval.dtype for atom in atoms if isinstance(atom.aval, ShapedArray))
+    own = frozenset(dtype for dtype in found if isinstance(dtype, np.dtype))  # keys have none of numpy
+    return own.union(*map(dtypes, _called(jaxpr)))

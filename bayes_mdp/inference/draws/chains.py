@@ -54,6 +54,8 @@ class Chains(eqx.Module):
         accept_prob: its acceptance probability; None likewise.
         num_steps: its leapfrog steps; None likewise.
         log_density: of its unconstrained values, up to a constant; None likewise.
+        energy: the Hamiltonian of the trajectory at the draw (potential and kinetic energy), up to a constant; None
+            likewise.
         discrete: names of the sites with a discrete support of several values.
     """
 
@@ -62,6 +64,7 @@ class Chains(eqx.Module):
     accept_prob: Float[AnyArray, "C N"] | None = None
     num_steps: Int[AnyArray, "C N"] | None = None
     log_density: Float[AnyArray, "C N"] | None = None
+    energy: Float[AnyArray, "C N"] | None = None
     discrete: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
@@ -207,7 +210,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: PyTree, method: methods.NU
     potential = seen.pop("potential_energy", None)
     return Chains(
         {name: samples[name] for name in (*discrete, *continuous) if name in samples},
-        **{name: seen.get(name, extra.get(name)) for name in ("diverging", "accept_prob", "num_steps")},
+        **{name: seen.get(name, extra.get(name)) for name in ("diverging", "accept_prob", "num_steps", "energy")},
         log_density=None if potential is None else -potential,
         discrete=tuple(name for name in discrete if name not in fixed),
     )
@@ -294,7 +297,7 @@ def _side_by_side(kernel: MCMCKernel) -> PyTree:
 
 def _fields(kernel: MCMCKernel) -> dict[str, str]:
     """Where the state of a kernel keeps what `Chains` stores beyond the kernel's default fields."""
-    names = ("diverging", "accept_prob", "num_steps", "potential_energy")
+    names = ("diverging", "accept_prob", "num_steps", "potential_energy", "energy")
     if isinstance(kernel, HMC):
         return {name: name for name in names}
     if isinstance(kernel, DiscreteHMCGibbs | HMCGibbs):

@@ -109,7 +109,7 @@ def of_conjugate_sites(
         with jax.enable_x64(True):
             return np.asarray(belief.after(data[places]).mean()).reshape(*split, -1)
 
-    classes = np.concatenate([np.stack([i.ravel() for i in index[1:]], axis=-1), data], axis=-1)
+    classes = np.concatenate([*(i.reshape(len(data), -1) for i in index[1:]), data], axis=-1)
     cells = np.arange(len(data)).reshape(rewards.shape) if rewards.cell is None else np.asarray(rewards.cell)
     places = np.sort(np.unique(classes, axis=0, return_index=True)[1])
     yield "reward_mean", Scalars(places, means, lambda place: _first(cells, place))

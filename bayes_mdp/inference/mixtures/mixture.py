@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.predictive_density import log_gain
+from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import StateActionSpace, Transitions
@@ -31,6 +32,7 @@ class Mixture(MixturePosterior):
         log_prior: [K], log probabilities of the components before any data; None: not known.
         hyperparameters: {site: [K ...]}, the values of the discrete latent sites that make the components.
         program: the prior program; None after `load`, and of `mixture`.
+        site_tables: for each component, where the sites of the program lie in its arrays; (): not known.
     """
 
     components: ConjugatePosterior
@@ -39,6 +41,7 @@ class Mixture(MixturePosterior):
     log_prior: Float[AnyArray, " K"] | None = None
     hyperparameters: dict[str, AnyArray] = eqx.field(default_factory=dict)
     program: Prior | None = eqx.field(static=True, default=None)
+    site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())
 
     @property
     def method(self) -> str:
@@ -145,6 +148,9 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
         check_type(f"posteriors[{i}]", posterior, ConjugatePosterior, "a ConjugatePosterior")
     if not posteriors:
         raise ValueError("posteriors is empty, expected at least one posterior")
+    # Tables of sites may differ between the components, and so may their programs.
+    tables = tuple(replace(p.sites, program=None) for p in posteriors if p.sites is not None)
+    posteriors = [replace(posterior, sites=None) for posterior in posteriors]
     first = posteriors[0]
     _require_alike(posteriors)
     if weights is None:
@@ -160,7 +166,8 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
     # w_k is proportional to p(k) p(data | k). As logarithms: evidences differ by hundreds of nats.
     components = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *posteriors)
     log_weights = log_weights - np.logaddexp.reduce(log_weights)
-    return Mixture(components, log_weights, first.space)
+    known = tables if len(tables) == len(posteriors) else ()
+    return Mixture(components, log_weights, first.space, site_tables=known)
 
 
 def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:

@@ -1,6 +1,7 @@
 """The data of a sampled posterior, and the program conditioned on it: statistics, or the rewards one by one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -77,27 +78,31 @@ class RewardRows(dist.Distribution):
         return jnp.where(observed, self.weight * jnp.where(possible, density, -jnp.inf), 0.0)
 
 
-def conditioned(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
-    """`bayes_mdp.models.joint` for `DataStatistics`: a program `model(data_statistics=None) -> MDPSpec`."""
+def conditioned(prior: Prior, space: StateActionSpace, *, rewards_only: bool = False) -> Callable[..., MDPSpec]:
+    """`bayes_mdp.models.joint` for `DataStatistics`: a program `model(data_statistics=None) -> MDPSpec`.
+
+    With `rewards_only` it has no `observed_next_state`: its density is that of the rewards given the outcomes.
+    """
 
     def model(data_statistics: DataStatistics | None = None) -> MDPSpec:
         spec = prior(space)
         check_spec(spec, space)
         if isinstance(data_statistics, Rows):
-            _observe_rows(spec, space, data_statistics)
+            _observe_rows(spec, space, data_statistics, rewards_only)
         elif data_statistics is not None:
-            observe(spec, space, data_statistics)
+            observe(spec, space, data_statistics, rewards_only=rewards_only)
         return spec
 
     return model
 
 
-def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows) -> None:
+def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows, rewards_only: bool) -> None:
     # Transitions by their counts: a multinomial log-likelihood without its coefficient.
-    with space.plates():
-        numpyro.sample(
-            OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=data_statistics.transitions
-        )
+    if not rewards_only:
+        with space.plates():
+            numpyro.sample(
+                OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=data_statistics.transitions
+            )
     if data_statistics.capacity:
         *cell, outcome = jnp.moveaxis(data_statistics.where, -1, 0)
         law = reward_table(spec, space).at(tuple(cell), outcome)
@@ -115,7 +120,9 @@ def rows_of(transitions: Transitions, space: StateActionSpace) -> Rows:
         jnp.zeros(size),
         jnp.zeros((), jnp.int32),
     )
-    return _add_rows(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space) if size else empty
+    found = add_data(empty, transitions, jnp.ones(jnp.shape(transitions.state)), space, None) if size else empty
+    assert isinstance(found, Rows)
+    return found
 
 
 def add_data(
@@ -130,17 +137,39 @@ def add_data(
     Args:
         law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
     """
+    where = (*transitions.cell(space), transitions.outcome(space.n_states))
     if isinstance(data_statistics, Rows):
-        return _add_rows(data_statistics, transitions, weight, space)
-    counts = data_statistics.counts
-    cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
-    where = (*cell, outcome)
-    number = _added(counts.transitions, where, weight)
-    if transitions.reward is None or law is None:
-        return Statistics(Counts(number, *counts.reward_moments), data_statistics.log_base)
+        number = _added(data_statistics.transitions, where, weight)
+        data_statistics = replace(data_statistics, transitions=number)
+    else:
+        number = _added(data_statistics.counts.transitions, where, weight)
+        counts = Counts(number, *data_statistics.counts.reward_moments)
+        data_statistics = Statistics(counts, data_statistics.log_base)
+    if transitions.reward is None:
+        return data_statistics
     weight, reward = transitions.observed_rewards(jnp.asarray(weight))
+    return add_rewards(data_statistics, where, reward, weight, law)
+
+
+def add_rewards(
+    data_statistics: DataStatistics,
+    where: Index,
+    reward: Float[AnyArray, "*N"],
+    weight: Float[AnyArray, "*N"],
+    law: type[dist.Distribution] | None,
+) -> DataStatistics:
+    """`data_statistics` with single rewards at (step,) state, action and outcome `where`; the transitions stay.
+
+    Args:
+        law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
+    """
+    if isinstance(data_statistics, Rows):
+        return _add_rows(data_statistics, where, jnp.atleast_1d(reward), jnp.atleast_1d(weight))
+    if law is None:
+        return data_statistics
+    counts = data_statistics.counts
     shape = jnp.shape(counts.reward_count)
-    index = where if len(shape) == len(where) else cell
+    index = where if len(shape) == len(where) else where[:-1]
     # Reward moments of the cells as one table [cells 3]: one gather and one scatter for each update.
     flat = jnp.ravel_multi_index(tuple(jnp.asarray(i) for i in index), shape, mode="clip")
     table = absorb(
@@ -148,23 +177,18 @@ def add_data(
     )
     moments = (part.reshape(shape) for part in split(table))
     base = jnp.where(weight != 0, weight * log_base_measure(law, reward), 0.0)
-    return Statistics(Counts(number, *moments), _added(data_statistics.log_base, index, base))
+    return Statistics(Counts(counts.transitions, *moments), _added(data_statistics.log_base, index, base))
 
 
 def _add_rows(
-    data_statistics: Rows, transitions: Transitions, weight: Float[AnyArray, "*N"], space: StateActionSpace
+    data_statistics: Rows, where: Index, reward: Float[AnyArray, "*N"], weight: Float[AnyArray, "*N"]
 ) -> Rows:
-    where = (*transitions.cell(space), transitions.outcome(space.n_states))
-    number = _added(data_statistics.transitions, where, weight)
-    if transitions.reward is None:
-        return Rows(number, data_statistics.where, data_statistics.reward, data_statistics.weight, data_statistics.used)
-    weight, reward = (jnp.atleast_1d(x) for x in transitions.observed_rewards(jnp.asarray(weight)))
     # Rewards of non-zero weight go to the next free entries; masked ones are sent out of range and dropped.
     taken = weight != 0
     place = jnp.where(taken, data_statistics.used + jnp.cumsum(taken) - 1, data_statistics.capacity)
     index = jnp.stack([jnp.broadcast_to(i, weight.shape) for i in where], axis=-1).astype(data_statistics.where.dtype)
     return Rows(
-        number,
+        data_statistics.transitions,
         jnp.asarray(data_statistics.where).at[place].set(index, mode="drop"),
         jnp.asarray(data_statistics.reward).at[place].set(reward.astype(data_statistics.reward.dtype), mode="drop"),
         jnp.asarray(data_statistics.weight).at[place].set(weight.astype(data_statistics.weight.dtype), mode="drop"),

@@ -54,6 +54,7 @@ class Recipe:
         improper: those of them without a proper prior.
         drawable: whether running the program draws from the prior: no factor, observation, scale or mask bends it.
         digest: of all that is computed.
+        rewards_only: the data are the rewards, given the outcomes; the transition law is not looked at.
     """
 
     prior: Prior | None = field(repr=False)
@@ -64,12 +65,16 @@ class Recipe:
     improper: tuple[str, ...]
     drawable: bool
     digest: str
+    rewards_only: bool = False
 
     def __hash__(self) -> int:
-        return hash((self.digest, self.method))
+        return hash((self.digest, self.method, self.rewards_only))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and (self.digest, self.method) == (other.digest, other.method)
+        if not isinstance(other, Recipe):
+            return False
+        own, others = ((r.digest, r.method, r.rewards_only) for r in (self, other))
+        return own == others
 
     @property
     def name(self) -> str:
@@ -121,7 +126,8 @@ class Recipe:
         if self.prior is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
         algorithm = _ALGORITHMS[type(self.method)][1]
-        return algorithm(key, conditioned(self.prior, self.space), data_statistics, self.method)
+        model = conditioned(self.prior, self.space, rewards_only=self.rewards_only)
+        return algorithm(key, model, data_statistics, self.method)
 
     @traced_alone
     def draw_prior(self, key: PRNGKeyArray) -> Drawn:
@@ -149,9 +155,19 @@ class Recipe:
 
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
 
+    @traced_alone
+    def reward_tables(self, sites: Mapping[str, AnyArray]) -> RewardTable:
+        """The reward law of every draw; its arrays have a leading axis N."""
+
+        def one(values: dict[str, Array]) -> RewardTable:
+            spec = cast(MDPSpec, handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)(self.space))
+            return reward_table(spec, self.space)
+
+        return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
+
 
 @traced_alone
-def recipe_for(prior: Prior, space: StateActionSpace, method: Method) -> Recipe:
+def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards_only: bool = False) -> Recipe:
     """Trace `prior` abstractly, and refuse what no algorithm here can do. Host side; nothing is compiled.
 
     Raises:
@@ -181,7 +197,7 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method) -> Recipe:
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure))
-    return Recipe(prior, space, method, law, tuple(latents), improper, facts.drawable, digest)
+    return Recipe(prior, space, method, law, tuple(latents), improper, facts.drawable, digest, rewards_only)
 
 
 def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], found: list[Facts]) -> PyTree:

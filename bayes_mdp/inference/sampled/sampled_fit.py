@@ -46,7 +46,7 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         if data is None:
-            data = _none()
+            data = no_transitions()
             if recipe.drawable:
                 return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
         return jax.tree.map(np.asarray, after_on_host(recipe, key, statistics_on_host(recipe, data)))
@@ -82,7 +82,7 @@ def _add(
     return add_data(data_statistics, transitions, weight, recipe.space, recipe.statistics_law)
 
 
-def _none() -> Transitions:
+def no_transitions() -> Transitions:
     """No transitions."""
     whole = np.zeros(0, int)
     return Transitions(whole, whole, np.zeros(0), whole, step=whole)

@@ -40,7 +40,8 @@ class SampledPosterior(WeightedSamples):
     """Draws of all latent sites, each with a weight (built by `infer`).
 
     New data multiply the weight of a draw by their likelihood under it, whatever the reward law: exact for the draws
-    that it has. When few of them carry the weight, `refit` draws anew given all data.
+    that it has. When few of them carry the weight, `refit` draws anew given all data. `bayes_mdp.evidence` estimates
+    its log evidence, from chains.
 
     Args:
         sites: {site: [N ...]}, draws of every latent site.

@@ -11,7 +11,8 @@ from bayes_mdp.inference import infer
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
 from bayes_mdp.inference.mixtures.mixture import mixture
 from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanUpdate, Counts, HasVariances, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
@@ -25,6 +26,7 @@ def _assert_same(one, two):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.few(5)
 def test_update_is_the_numpy_loop(case):
     posterior = case.prior.update(case.data)
     for cell, outcome, reward in case.each(case.data, case.space):
@@ -47,6 +49,7 @@ def test_one_at_a_time_in_a_scan_is_the_block(case):
     _assert_same(one_by_one, case.prior.update(case.data))
 
 
+@pytest.mark.few(4)
 def test_two_blocks_are_one(case):
     first, second = (case.take(case.data, part) for part in (slice(0, 23), slice(23, None)))
     _assert_same(case.prior.update(first).update(second), case.prior.update(case.data))
@@ -74,6 +77,7 @@ def test_padding_of_weight_zero_may_hold_anything(cases, name):
         case.prior.update(one)
 
 
+@pytest.mark.few(4)
 def test_counts_teach_what_their_transitions_teach(case):
     by_outcome = case.prior.reward_cells.by_outcome
     counts = Counts.of(case.data, case.space, by_outcome=by_outcome)
@@ -137,6 +141,7 @@ def test_a_backup_of_no_numbers_is_refused(cases, values, discount, sentence):
         assert np.isfinite(prior.bellman_variance(np.zeros(3), edge)).all()
 
 
+@pytest.mark.few(4)
 def test_listed_counts_are_the_same_belief(case):
     posterior = case.prior.update(case.data)
     listed = posterior.listed(np.zeros((*case.space.shape, 1), int))
@@ -208,6 +213,7 @@ def test_reward_variance_is_the_bellman_variance_of_nothing(case):
         np.testing.assert_allclose(posterior.expected_reward_variance(), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.few(4)
 def test_sample_shape_leads_every_array(case):
     batch = jax.eval_shape(lambda key: case.prior.sample(key, (2, 3)), jax.random.key(0))
     assert all(leaf.shape[:2] == (2, 3) for leaf in jax.tree.leaves(batch))

@@ -23,6 +23,7 @@ def test_predictive_densities(case):
     np.testing.assert_allclose(log_predictive(posterior, fresh), expected.sum(-1), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.few(4)
 def test_the_next_predictive_is_the_growth_of_the_evidence(case):
     before = case.prior.update(case.take(case.data, slice(0, 59)))
     last = case.take(case.data, slice(59, 60))

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference.conjugate.families import BetaBelief, NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 
 pytestmark = pytest.mark.numerics
 

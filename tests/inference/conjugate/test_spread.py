@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.families import NormalBelief
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor, expected_square, row_variance
 
 pytestmark = pytest.mark.numerics
@@ -80,9 +82,26 @@ def test_expected_square_of_separate_and_shared_leaves(x64):
     c, v = np.array([1.0, 2.0, 0.5]), np.array([0.3, 0.7, 0.7])
     mean = c / c.sum()
     second = _covariance(c) + np.outer(mean, mean)
-    np.testing.assert_allclose(expected_square(mean, 1 / (c.sum() + 1), v, None), np.diag(second) @ v, rtol=1e-12)
+    alone = reward_cells(NormalBelief(np.zeros(3), np.sqrt(v), np.ones(3)), (1, 1, 3), by_outcome=True)
+    average = alone.variance_of_average(mean[None, None])[0, 0]
+    ours = expected_square(mean, 1 / (c.sum() + 1), v, average)
+    np.testing.assert_allclose(ours, np.diag(second) @ v, rtol=1e-12)
     shared = np.array([[0.3, 0, 0], [0, 0.7, 0.7], [0, 0.7, 0.7]])
-    ours = expected_square(mean, 1 / (c.sum() + 1), v, np.array([0, 1, 1]))
+    two = NormalBelief(np.zeros(2), np.sqrt([0.3, 0.7]), np.ones(2))
+    together = reward_cells(two, (1, 1, 3), by_outcome=True, cell=np.array([[[0, 1, 1]]]))
+    average = together.variance_of_average(mean[None, None])[0, 0]
+    ours = expected_square(mean, 1 / (c.sum() + 1), v, average)
     np.testing.assert_allclose(ours, (second * shared).sum(), rtol=1e-12)
-    impossible = expected_square(np.array([1.0, 0.0]), np.array(0.0), np.array([0.5, np.inf]), None)
+    # Coefficients: Cov(2 x, -3 x) = -6 Var x.
+    signs = np.array([1.0, 2.0, -3.0])
+    affine = reward_cells(
+        two,
+        (1, 1, 3),
+        by_outcome=True,
+        cell=np.array([[[0, 1, 1]]]),
+        affine=(signs[None, None], np.zeros((1, 1, 3))),
+    )
+    average = affine.variance_of_average(mean[None, None])[0, 0]
+    np.testing.assert_allclose(average, mean @ (shared * np.outer(signs, signs)) @ mean, rtol=1e-12)
+    impossible = expected_square(np.array([1.0, 0.0]), np.array(0.0), np.array([0.5, np.inf]), np.array(0.5))
     np.testing.assert_allclose(impossible, 0.5)

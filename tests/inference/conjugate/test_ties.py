@@ -16,6 +16,7 @@ from tests.inference.programs import ACCEPTED
 pytestmark = pytest.mark.numerics
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

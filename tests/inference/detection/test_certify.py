@@ -37,6 +37,7 @@ from tests.inference.programs import ACCEPTED, SPACE, draw_transitions, sequenti
 KEY = jax.random.key(0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_the_evidence_is_that_of_one_transition_after_the_other(name):
     program = ACCEPTED[name]
@@ -46,6 +47,7 @@ def test_the_evidence_is_that_of_one_transition_after_the_other(name):
     assert abs(posterior.log_evidence - expected) < 1e-9 * abs(expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_bayes_theorem_holds_on_the_conditioned_model(name, x64):
     """log joint - log posterior is the log evidence at any point: NumPyro's densities on one side, ours on the other.
@@ -69,6 +71,7 @@ def _as_prior(posterior):
     return jax.tree.map(np.asarray, as_prior(posterior))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "prior",
     [

@@ -12,6 +12,9 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 
+from bayes_mdp.inference.conjugate.regression import RegressionRewards
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models import MDPSpec, NormalGamma, normal
@@ -154,14 +157,9 @@ def latent_array(space):
         (idle, "nuisance", "neither the transition law nor the reward law"),
         (parameter, "alpha", "no prior"),
         (parent_behind_jit, "drift", "concentration of site 'transition' depends on it"),
-        (subclass, "transition", "Dirichlet sites only"),
-        (shared_noise, "tau", "scales 6 means"),
+        (subclass, "transition", "Dirichlet or Beta sites only"),
         (hyper_mean, "level", "loc of site 'mu' depends on it"),
         (mean_as_noise, "reward", "mean and precision do not belong"),
-        (sum_of_effects, "place", "neither one element of it nor free of it"),
-        (doubled_mean, "mu", "neither one element"),
-        (tied_mean_other_noise, "mu", "different noise"),
-        (known_mean, "tau", "their mean is known"),
         (student, "mu", "StudentT"),
     ],
 )
@@ -177,18 +175,29 @@ def test_refuses_a_known_reward_that_is_drawn(method):
         infer(KEY, latent_array, space=SPACE, method=method)
 
 
-def test_refuses_a_law_that_nothing_latent_enters():
-    with pytest.raises(ValueError, match="reward law is Normal and depends on no site"):
-        infer(KEY, lambda space: MDPSpec(rows(), dist.Normal(KNOWN, 1.0)), space=SPACE, method="exact")
+def known_law(space):
+    return MDPSpec(rows(), dist.Normal(KNOWN, 1.0))
 
 
-def test_refuses_known_noisy_rewards_beside_unknown_ones():
-    def program(space):
-        mean = cells("mu", dist.Normal(0.0, 1.0))
-        return MDPSpec(rows(), dist.Normal(mean.at[1, 1].set(0.0), 1.0))
+def known_beside_unknown(space):
+    mean = cells("mu", dist.Normal(0.0, 1.0))
+    return MDPSpec(rows(), dist.Normal(mean.at[1, 1].set(0.0), 1.0))
 
-    with pytest.raises(ValueError, match="reward of state 1, action 1 depends on no site while others do"):
-        infer(KEY, program, space=SPACE, method="exact")
+
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [
+        (shared_noise, RegressionRewards),
+        (sum_of_effects, RegressionRewards),
+        (doubled_mean, RewardCells),
+        (tied_mean_other_noise, RegressionRewards),
+        (known_mean, RewardCells),
+        (known_law, KnownRewards),
+        (known_beside_unknown, RewardCells),
+    ],
+)
+def test_takes_what_is_conjugate_all_the_same(program, kind):
+    assert isinstance(infer(KEY, program, space=SPACE, method="exact").reward_cells, kind)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import RewardCells, known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells, reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import (
     CanCount,
@@ -52,6 +53,7 @@ def bayes(posteriors, data, weight, prior=WEIGHTS):
     return np.exp(log - np.logaddexp.reduce(log))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["flat", "outcome", "support", "poisson", "known"])
 @pytest.mark.parametrize("power", [1.0, 0.4])
 def test_weights_are_those_of_bayes(cases, name, power):

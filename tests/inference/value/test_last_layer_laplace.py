@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize
 
-from bayes_mdp.agents.neural.contract import LastLayer, LastLayerPrior
+from bayes_mdp.agents.neural import LastLayer, LastLayerPrior
 from bayes_mdp.inference.value import (
     Bernoulli,
     Gaussian,

@@ -1,0 +1,330 @@
+"""`RegressionRewards`: normal rewards whose means are linear in unknown weights, conjugate linear regression.
+
+A reward of cell c is Normal(offset_c + features_c . w, 1 / (noise_precision_c tau)). Either tau is one and the weights
+are Normal(loc, precision^-1), or tau ~ Gamma(concentration, rate) and they are Normal(loc, (tau precision)^-1). With
+residuals e = reward - offset - features . loc, the data enter by G = sum noise_precision x x', g = sum noise_precision
+x e and q = sum noise_precision e^2; after them the precision is P + G and the mean loc + (P + G)^-1 g. Bernardo and
+Smith (1994), *Bayesian Theory*, appendix A; Gelman et al. (2013), *Bayesian Data Analysis*, section 14.8.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.index_tables import Sites
+from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight
+from bayes_mdp.mdp import Counts, StateActionSpace
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.sufficient_statistics import check_reward_values
+from bayes_mdp.random import gamma
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
+LOST_NATS = 1e-6
+"""Rounding of the log evidence that is reported."""
+
+
+class RegressionPrior(eqx.Module):
+    """The belief about the weights (and the precision of the noise) before any data.
+
+    Args:
+        loc: [D], mean of the weights.
+        precision: [D D], their precision, over tau where that is unknown.
+        concentration, rate: of tau ~ Gamma; None: it is one.
+    """
+
+    loc: Float[AnyArray, " D"]
+    precision: Float[AnyArray, "D D"]
+    concentration: Float[AnyArray, ""] | None = None
+    rate: Float[AnyArray, ""] | None = None
+
+
+class _Fit(NamedTuple):
+    """The belief after data: mean and Cholesky root [D D] of the precision of the weights; shape and rate of tau."""
+
+    mean: Float[Array, " D"]
+    root: Float[Array, "D D"]
+    excess: Float[Array, ""]
+    concentration: Float[Array, ""]
+    rate: Float[Array, ""]
+
+
+class RegressionRewards(Rewards):
+    """The belief about rewards with linear means (built by `regression_rewards`).
+
+    Args:
+        prior: before any data.
+        features: [*cells D].
+        offset: [*cells].
+        noise_precision: [*cells], known; times tau, where that is unknown.
+        gram: [D D], G of the data.
+        moment: [D], g.
+        square: q.
+        count: number of observed rewards.
+        by_outcome: whether the last axis of the cells is the outcome.
+        independent: no weight is used by two pairs.
+        sites: (name, shape) of the sites of weights, in order, and of the precision.
+    """
+
+    prior: RegressionPrior
+    features: Float[AnyArray, "*cells D"]
+    offset: Cells
+    noise_precision: Cells
+    gram: Float[AnyArray, "D D"]
+    moment: Float[AnyArray, " D"]
+    square: Float[AnyArray, ""]
+    count: Float[AnyArray, ""]
+    by_outcome: bool = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
+    sites: Sites = eqx.field(static=True, default=())
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of the cells."""
+        return jnp.shape(self.offset)
+
+    @property
+    def distinct(self) -> bool:  # type: ignore[override]
+        """False: cells share weights."""
+        return False
+
+    @property
+    def law(self) -> type[dist.Distribution]:
+        """Normal."""
+        return dist.Normal
+
+    @property
+    def has_constant(self) -> bool:
+        """The known precisions enter the density by their logarithms."""
+        return True
+
+    @property
+    def _known_noise(self) -> bool:
+        return self.prior.concentration is None
+
+    def _fit(self) -> _Fit:
+        gram, moment = jnp.asarray(self.gram), jnp.asarray(self.moment)
+        root = jnp.linalg.cholesky(jnp.asarray(self.prior.precision, gram.dtype) + gram)
+        shift = cho_solve((root, True), moment)
+        # q - g' (P + G)^-1 g, what the weights do not explain; rounding must not make it negative.
+        excess = jnp.maximum(self.square - moment @ shift, 0.0)
+        concentration, rate = self.prior.concentration, self.prior.rate
+        one = jnp.ones((), gram.dtype)
+        after = (one, one) if concentration is None or rate is None else (concentration, rate)
+        if not self._known_noise:
+            after = (after[0] + 0.5 * jnp.asarray(self.count), after[1] + 0.5 * excess)
+        return _Fit(jnp.asarray(self.prior.loc) + shift, root, excess, *(jnp.asarray(x) for x in after))
+
+    def _noise_scale(self, fit: _Fit) -> Float[Array, ""]:
+        """E[1 / tau]; inf where it does not exist."""
+        if self._known_noise:
+            return jnp.ones(())
+        above = fit.concentration - 1.0
+        return jnp.where(above > 0, fit.rate / jnp.where(above > 0, above, 1.0), jnp.inf)
+
+    def _quadratic(self, fit: _Fit, x: Float[Array, "*cells D"]) -> Float[Array, "*cells"]:
+        """x' (P + G)^-1 x of every cell."""
+        flat = x.reshape(-1, x.shape[-1])
+        half = jax.scipy.linalg.solve_triangular(fit.root, flat.T, lower=True)
+        return (half**2).sum(0).reshape(x.shape[:-1])
+
+    def mean(self) -> Cells:
+        """Expected mean reward; nan where it does not exist (a concentration of tau <= 1/2)."""
+        fit = self._fit()
+        mean = self.offset + jnp.asarray(self.features) @ fit.mean
+        return mean if self._known_noise else jnp.where(fit.concentration > 0.5, mean, jnp.nan)
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward."""
+        fit = self._fit()
+        spread = self._quadratic(fit, jnp.asarray(self.features))
+        return jnp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
+
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean."""
+        return self._noise_scale(self._fit()) / jnp.asarray(self.noise_precision)
+
+    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+        """One draw of (weights [D],), or of (weights, tau [1])."""
+        fit = self._fit()
+        key_tau, key_weights = jax.random.split(key)
+        z = jax.random.normal(key_weights, fit.mean.shape, fit.mean.dtype)
+        # root' u = z has the covariance (P + G)^-1.
+        around = jax.scipy.linalg.solve_triangular(fit.root, z, trans="T", lower=True)
+        if self._known_noise:
+            return (fit.mean + around,)
+        tau = gamma(key_tau, fit.concentration[None]) / fit.rate
+        return fit.mean + around * tau**-0.5, tau
+
+    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+        """Mean and variance of one reward in every cell for such a draw."""
+        tau = 1.0 if self._known_noise else drawn[1][0]
+        return self.offset + jnp.asarray(self.features) @ drawn[0], 1.0 / (jnp.asarray(self.noise_precision) * tau)
+
+    def table_of(self, drawn: Drawn) -> RewardTable:
+        """The law of one reward in every cell for such a draw."""
+        mean, noise = self.gather_drawn(drawn)
+        return RewardTable(dist.Normal(mean, jnp.sqrt(noise)), None, self.by_outcome)
+
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+        """Var[sum_o probs_o features_o . w]."""
+        fit = self._fit()
+        average = (jnp.asarray(probs)[..., None] * self.features).sum(-2)
+        spread = self._quadratic(fit, average)
+        return jnp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
+
+    def shared_parameters(self, space: StateActionSpace) -> str | None:
+        """That pairs share weights, and their site; None: they do not."""
+        if self.independent:
+            return None
+        names = ", ".join(repr(name) for name, _ in self.sites)
+        return f"mean rewards of several pairs are linear in the same weights (site {names})"
+
+    def _place(self, cell: Index, outcome: Outcome) -> Index:
+        return (*cell, outcome) if self.by_outcome else tuple(cell)
+
+    def _residual(self, place: Index, reward: Weight) -> tuple[Array, Array, Array]:
+        """Features, noise precision and residual (from the prior mean) of rewards."""
+        x = jnp.asarray(self.features)[place]
+        residual = reward - jnp.asarray(self.offset)[place] - x @ jnp.asarray(self.prior.loc, x.dtype)
+        return x, jnp.asarray(self.noise_precision)[place], jnp.asarray(residual)
+
+    def _add(
+        self, x: Array, precision: Array, residual: Array, weight: Weight, ss: Array | float
+    ) -> "RegressionRewards":
+        """After `weight` rewards for each row, of mean residual `residual` and squared deviations `ss`."""
+        # Masked rewards may be anything: they must not poison the sums.
+        residual = jnp.where(jnp.asarray(weight) != 0, residual, 0.0)
+        scaled = x * jnp.asarray(weight * precision)[..., None]
+        flat, flat_scaled = x.reshape(-1, x.shape[-1]), scaled.reshape(-1, x.shape[-1])
+        square = jnp.sum(precision * (weight * residual**2 + ss))
+        return replace(
+            self,
+            gram=jnp.asarray(self.gram) + flat_scaled.T @ flat,
+            moment=jnp.asarray(self.moment) + flat_scaled.T @ jnp.ravel(residual),
+            square=jnp.asarray(self.square) + square,
+            count=jnp.asarray(self.count) + jnp.sum(weight),
+        )
+
+    def observe(
+        self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
+    ) -> tuple["RegressionRewards", Float[Array, ""]]:
+        """The belief after rewards at cells; see `Rewards.observe`."""
+        x, precision, residual = self._residual(self._place(cell, outcome), reward)
+        # The known precisions enter the density by their logarithms alone.
+        return self._add(x, precision, residual, weight, 0.0), jnp.sum(0.5 * weight * jnp.log(precision))
+
+    def observe_counts(
+        self, counts: Counts, weight: Float[AnyArray, ""] | float
+    ) -> tuple["RegressionRewards", Float[Array, ""]]:
+        """The belief after moments of rewards in every cell."""
+        count, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
+        x, precision, residual = self._residual(tuple(jnp.indices(self.shape)), mean)
+        after = self._add(x, precision, residual, count * weight, ss * weight)
+        return after, jnp.sum(0.5 * weight * count * jnp.log(precision))
+
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """The marginal of one more reward under the belief after data."""
+        fit = self._fit()
+        x, precision, _ = self._residual(self._place(cell, outcome), reward)
+        weight = jnp.asarray(weight)
+        taken = weight != 0
+        away = jnp.where(taken, reward - jnp.asarray(self.offset)[self._place(cell, outcome)] - x @ fit.mean, 0.0)
+        # One more row of precision w: the determinant grows by 1 + w s, the excess by w e^2 / (1 + w s), s = x' V x.
+        own = weight * precision
+        growth = 1.0 + own * self._quadratic(fit, x)
+        extra = own * away**2 / growth
+        density = 0.5 * weight * (jnp.log(precision) - _LOG_2PI) - 0.5 * jnp.log(growth)
+        if self._known_noise:
+            return jnp.where(taken, density - 0.5 * extra, 0.0)
+        rising = log_rising(fit.concentration, 0.5 * weight) - fit.concentration * jnp.log1p(0.5 * extra / fit.rate)
+        return jnp.where(taken, density + rising - 0.5 * weight * jnp.log(fit.rate + 0.5 * extra), 0.0)
+
+    def log_evidence(self) -> Float[Array, ""]:
+        """Log density of the observed rewards, as a sequence, less the logarithms of the known precisions."""
+        fit, count = self._fit(), jnp.asarray(self.count)
+        before = jnp.linalg.cholesky(jnp.asarray(self.prior.precision, fit.root.dtype))
+        shrink = (jnp.log(jnp.diagonal(before)) - jnp.log(jnp.diagonal(fit.root))).sum() - 0.5 * count * _LOG_2PI
+        if self.prior.concentration is None or self.prior.rate is None:
+            return shrink - 0.5 * fit.excess
+        growth = jnp.log1p(0.5 * fit.excess / self.prior.rate)
+        rising = log_rising(self.prior.concentration, 0.5 * count)
+        return shrink + rising - self.prior.concentration * growth - 0.5 * count * jnp.log(fit.rate)
+
+    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
+        """Refuse rewards that are not finite.
+
+        Raises:
+            ValueError: names the first one that was seen.
+        """
+        check_reward_values(dist.Normal, name, reward, seen)
+
+    def before_data(self) -> "RegressionRewards":
+        """The belief before any data."""
+        parts = (self.gram, self.moment, self.square, self.count)
+        zeros = tuple(jnp.zeros_like(jnp.asarray(x)) for x in parts)
+        return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, zeros)
+
+    def merged(self, other: Rewards) -> "RegressionRewards":
+        """The belief after the data of both."""
+        assert isinstance(other, RegressionRewards)  # `merge` has compared the priors
+        parts = [(r.gram, r.moment, r.square, r.count) for r in (self, other)]
+        sums = tuple(jnp.asarray(x) + y for x, y in zip(*parts, strict=True))
+        return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, sums)
+
+    def at_step(self, step: IntScalar) -> "RegressionRewards":
+        """The belief about the rewards of one step."""
+        parts = tuple(jnp.asarray(x)[step] for x in (self.features, self.offset, self.noise_precision))
+        return eqx.tree_at(lambda r: (r.features, r.offset, r.noise_precision), self, parts)
+
+    def problems(self) -> list[str]:
+        """That the evidence has lost digits: rewards far from the prior mean, in units of their noise."""
+        # q and g' (P + G)^-1 g cancel: what is left of their difference is rounded as they are.
+        lost = float(self.square) * float(np.finfo(np.asarray(self.gram).dtype).eps)
+        if not lost > LOST_NATS:
+            return []
+        return [
+            f"the log evidence of the regression is accurate to about {lost:.1g} nats: the rewards are very far from "
+            "their prior mean in units of their noise; centre them, or state their noise"
+        ]
+
+    def rewards_seen(self) -> float:
+        """Number of observed rewards."""
+        return float(self.count)
+
+
+def regression_rewards(
+    prior: RegressionPrior,
+    features: Float[np.ndarray, "*cells D"],
+    offset: Float[np.ndarray, "*cells"],
+    noise_precision: Float[np.ndarray, "*cells"],
+    *,
+    by_outcome: bool = False,
+    sites: Sites = (),
+) -> RegressionRewards:
+    """The belief before any data (arguments: see `RegressionRewards`). Host side."""
+    size = features.shape[-1]
+    pairs = (features != 0).reshape(-1, features.shape[-2] if by_outcome else 1, size).any(1)
+    diagonal = np.count_nonzero(prior.precision - np.diag(np.diagonal(prior.precision))) == 0
+    alone = bool((pairs.sum(0) <= 1).all() and diagonal and prior.concentration is None)
+    return RegressionRewards(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+        prior,
+        features,
+        offset,
+        noise_precision,
+        np.zeros((size, size)),
+        np.zeros(size),
+        np.zeros(()),
+        np.zeros(()),
+        by_outcome,
+        alone,
+        sites,
+    )

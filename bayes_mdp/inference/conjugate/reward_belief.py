@@ -1,0 +1,121 @@
+"""`RewardBelief`: what a conjugate belief about the law of one reward must do, whatever its family.
+
+Beliefs are elementwise on arrays [*cells], or [*cells K] where the unknown parameter is a vector. Every variance is
+epistemic: of the *mean* reward. Every log marginal is the log density of the rewards as a sequence, less the
+`log_constant` of each of them, which does not depend on what is unknown.
+
+Sources of the families: DeGroot (1970), *Optimal Statistical Decisions*, chapter 9; Murphy (2007), *Conjugate Bayesian
+analysis of the Gaussian distribution*, section 3; Bernardo and Smith (1994), *Bayesian Theory*, appendix A.
+"""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float, Int, PRNGKeyArray, Real
+
+from bayes_mdp.inference.conjugate.reward_statistics import absorb, merge_statistics, statistics
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.mdp.validation import check_finite, check_positive
+from bayes_mdp.models.reward_laws import law_variance
+from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
+
+Cells = Real[AnyArray, "..."] | np.floating
+"""Numbers of cells that broadcast; whole ones where `inference.detection` numbers the parameters."""
+
+Statistics = Float[AnyArray, "... D"]
+"""What a family keeps of its rewards: count, mean and sum of squared deviations; or a count for each value."""
+
+
+class RewardBelief(eqx.Module):
+    """What all families share: the law of a reward, the names of its unknown parameters, what a reward must be."""
+
+    law: ClassVar[type[dist.Distribution]]
+    parameters: ClassVar[tuple[str, ...]]
+    """Names of what `sample` draws."""
+    has_constant: ClassVar[bool] = False
+    """Whether `log_constant` is not zero."""
+    takes_counts: ClassVar[bool] = True
+    """Whether count, mean and squared deviations of the rewards are sufficient: `Counts` are data."""
+    varies: ClassVar[bool] = False
+    """Whether cells differ in the rewards that they can give."""
+    free_fields: ClassVar[tuple[str, ...]] = ("loc",)
+    """Fields that may be any finite number; all others are positive."""
+
+    @abc.abstractmethod
+    def after(self, statistics: Statistics) -> "RewardBelief":
+        """The belief after data."""
+
+    @abc.abstractmethod
+    def mean(self) -> Cells:
+        """Expected mean reward; nan where it does not exist."""
+
+    @abc.abstractmethod
+    def variance(self) -> Cells:
+        """Epistemic variance of the mean reward; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
+        """One draw of the `parameters`."""
+
+    @abc.abstractmethod
+    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
+        """The law of one reward for parameters as `sample` draws them."""
+
+    @abc.abstractmethod
+    def log_marginal(self, statistics: Statistics) -> Cells:
+        """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
+
+    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+        """The mean reward for parameters as `sample` draws them."""
+        return drawn[0]
+
+    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+        """Variance of one reward around its mean, likewise."""
+        return law_variance(self.law_of(drawn))
+
+    def log_constant(self, reward: Cells) -> Cells:
+        """Part of the log density of a reward that no unknown parameter enters (see `log_base_measure`)."""
+        return log_base_measure(self.law, jnp.asarray(reward))
+
+    # Statistics: those of most families are moments; one that keeps others overrides these four.
+
+    def empty(self) -> Float[np.ndarray, "... D"]:
+        """The statistics of no rewards, for every cell."""
+        return np.zeros((*np.shape(getattr(self, next(iter(vars(self))))), 3))
+
+    def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
+        """The statistics of single rewards, each counted `weight` times: [*N D]."""
+        return statistics(weight, reward, jnp.zeros_like(reward))
+
+    def absorb(self, table: Statistics, index: IntScalar | Int[AnyArray, "*N"], data: Statistics) -> Statistics:
+        """`table` [M D] with the statistics `data` [*N D] merged in at `index`; those of the index M are dropped."""
+        return absorb(jnp.asarray(table), index, jnp.asarray(data))
+
+    def merged(self, one: Statistics, other: Statistics) -> Statistics:
+        """The statistics of both samples together."""
+        return merge_statistics(one, other)
+
+    def check_rewards(self, name: str, rewards: ArrayLike) -> None:
+        """Refuse rewards that the law cannot produce; the message calls them `name`.
+
+        Raises:
+            ValueError: names the first such reward.
+        """
+        check_reward_values(self.law, name, np.asarray(rewards))
+
+    def check(self, name: str) -> None:
+        """Refuse parameters that are no belief of this family; all are finite, all but `free_fields` positive.
+
+        Raises:
+            ValueError: `name.parameter[index]`, what was there.
+        """
+        for parameter, values in vars(self).items():
+            (check_finite if parameter in self.free_fields else check_positive)(f"{name}.{parameter}", values)

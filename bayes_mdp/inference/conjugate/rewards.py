@@ -1,0 +1,336 @@
+"""`Rewards`: what the belief about the rewards must do, whatever serves it; `KnownRewards`: nothing is unknown."""
+
+import abc
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
+
+from bayes_mdp.mdp import Counts, StateActionSpace
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
+from bayes_mdp.mdp.validation import check_finite, require
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.reward_laws import law_at, law_variance
+from bayes_mdp.models.sufficient_statistics import check_reward_values
+
+Cells = Float[AnyArray, "*cells"]
+Outcome = IntScalar | Int[AnyArray, "..."]
+"""Index of an outcome, or of many."""
+Weight = Float[AnyArray, "*N"]
+Drawn = tuple[Real[AnyArray, "..."], ...]
+"""One draw of the unknown parameters; of a belief by draws the number of one."""
+
+
+class Rewards(eqx.Module):
+    """The belief about the law of one reward in every cell: [*H S A], or [*H S A O] where it depends on the outcome.
+
+    It is independent of the belief about the rows. Every variance is epistemic, of mean rewards.
+    """
+
+    by_outcome: eqx.AbstractVar[bool]
+    independent: eqx.AbstractVar[bool]
+    """Whether no parameter is used by two pairs."""
+    distinct: eqx.AbstractVar[bool]
+    """Whether no parameter is used by two cells."""
+    shape: eqx.AbstractVar[tuple[int, ...]]
+
+    @property
+    def learns(self) -> bool:
+        """Whether data change this belief."""
+        return True
+
+    @property
+    def in_closed_form(self) -> bool:
+        """Whether it is a closed form, with a prior of its own; False: draws of the posterior."""
+        return True
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether `observe` adds to the constant of the evidence."""
+        return False
+
+    @property
+    def law(self) -> type[dist.Distribution] | None:
+        """The family of the law of one reward; None: rewards are numbers."""
+        return None
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether `Counts`, which hold moments of the rewards, are data for this belief."""
+        return True
+
+    @abc.abstractmethod
+    def mean(self) -> Cells:
+        """Expected mean reward; nan where it does not exist."""
+
+    @abc.abstractmethod
+    def variance(self) -> Cells:
+        """Variance of the mean reward; inf where it does not exist."""
+
+    @abc.abstractmethod
+    def noise(self) -> Cells:
+        """Expected variance of one reward around its mean."""
+
+    @abc.abstractmethod
+    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+        """One draw of the unknown parameters; `table_of` and `gather_drawn` say what follows."""
+
+    @abc.abstractmethod
+    def table_of(self, drawn: Drawn) -> RewardTable:
+        """The law of one reward in every cell for such a draw."""
+
+    @abc.abstractmethod
+    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+        """Mean and variance of one reward in every cell for such a draw."""
+
+    def sample(self, key: PRNGKeyArray) -> Cells:
+        """One draw of the mean rewards."""
+        return self.gather_drawn(self.sample_sites(key))[0]
+
+    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
+        """One draw of the mean rewards and of the variance of one reward around them."""
+        return self.gather_drawn(self.sample_sites(key))
+
+    @abc.abstractmethod
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+        """Var[sum_o probs_o r_o] of each pair, where rewards depend on the outcome."""
+
+    @abc.abstractmethod
+    def shared_parameters(self, space: StateActionSpace) -> str | None:
+        """The first two pairs that share a parameter, and its site, in words; None: no two do. Host side."""
+
+    @abc.abstractmethod
+    def observe(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> tuple[Self, Float[Array, ""]]:
+        """The belief after rewards of (step,) state, action `cell`, and what they add to the constant of the evidence.
+
+        Args:
+            cell: one integer array for each axis.
+            outcome: of each transition.
+            reward: of each transition.
+            weight: its likelihood is raised to that power; zero: it is not looked at.
+        """
+
+    @abc.abstractmethod
+    def observe_counts(self, counts: Counts, weight: Float[AnyArray, ""] | float) -> tuple[Self, Float[Array, ""]]:
+        """Likewise after the moments of rewards in every cell of the law."""
+
+    @abc.abstractmethod
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """log E[density^weight] of each reward by itself; zero where the weight is zero."""
+
+    @abc.abstractmethod
+    def log_evidence(self) -> Float[Array, ""]:
+        """Log density of the observed rewards, as a sequence, less what `observe` added to the constant."""
+
+    @abc.abstractmethod
+    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
+        """Refuse rewards that the law cannot give; the message calls them `name`. Host side.
+
+        Raises:
+            ValueError: names the first one that was seen.
+        """
+
+    def check_cells(
+        self,
+        name: str,
+        cell: Index,
+        outcome: Int[np.ndarray, "*N"],
+        reward: Float[np.ndarray, "*N"],
+        seen: Bool[np.ndarray, "*N"],
+    ) -> None:
+        """Refuse rewards that other cells can give, and their own cannot. Host side.
+
+        Raises:
+            ValueError: names the first one that was seen.
+        """
+
+    @abc.abstractmethod
+    def before_data(self) -> Self:
+        """The belief before any data."""
+
+    @abc.abstractmethod
+    def merged(self, other: "Rewards") -> Self:
+        """The belief after the data of both, which are disjoint, under one prior."""
+
+    @abc.abstractmethod
+    def at_step(self, step: IntScalar) -> "Rewards":
+        """The belief about the rewards of one step of the horizon."""
+
+    def rewards_seen(self) -> float | None:
+        """Number of observed rewards; None where nothing is learnt from them."""
+        return None
+
+    def problems(self) -> list[str]:
+        """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
+        return []
+
+
+class KnownRewards(Rewards):
+    """Rewards that are known numbers, or have a known law: nothing is learnt.
+
+    Args:
+        known: [*H S A], or [*H S A O] where the reward depends on the outcome (`by_outcome`): mean rewards.
+        by_outcome: whether the last axis is the outcome.
+        known_law: the law of one reward, without unknown parameters, in every cell; None: rewards are the numbers.
+    """
+
+    known: Cells
+    by_outcome: bool = eqx.field(static=True, default=False)
+    known_law: dist.Distribution | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of the cells."""
+        return jnp.shape(self.known)
+
+    @property
+    def independent(self) -> bool:  # type: ignore[override]
+        """Known rewards share no parameter."""
+        return True
+
+    @property
+    def distinct(self) -> bool:  # type: ignore[override]
+        """Known rewards share no parameter."""
+        return True
+
+    @property
+    def learns(self) -> bool:
+        """Nothing is unknown."""
+        return False
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether there is a law, which has a density."""
+        return self.known_law is not None
+
+    @property
+    def law(self) -> type[dist.Distribution] | None:
+        """The family of the known law; None: rewards are numbers."""
+        return None if self.known_law is None else type(self.known_law)
+
+    def shared_parameters(self, space: StateActionSpace) -> None:
+        """None: known rewards share no parameter."""
+
+    def mean(self) -> Cells:
+        """The mean rewards."""
+        return jnp.asarray(self.known)
+
+    def variance(self) -> Cells:
+        """Zero."""
+        return jnp.zeros_like(self.mean())
+
+    def noise(self) -> Cells:
+        """Variance of one reward: zero but for that of a known law."""
+        return jnp.zeros_like(self.mean()) if self.known_law is None else law_variance(self.known_law)
+
+    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+        """Nothing; `key` is not used."""
+        return ()
+
+    def table_of(self, drawn: Drawn) -> RewardTable:
+        """The rewards, or their known law."""
+        known = self.mean() if self.known_law is None else None
+        return RewardTable(self.known_law, None if known is None else jnp.asarray(known), self.by_outcome)
+
+    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+        """The mean rewards and their noise."""
+        return self.mean(), self.noise()
+
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+        """Zero."""
+        return jnp.zeros(probs.shape[:-1])
+
+    def observe(
+        self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
+    ) -> tuple["KnownRewards", Float[Array, ""]]:
+        """The same belief; a known law has a density, which belongs to the evidence."""
+        return self, self.log_predictive(cell, outcome, reward, weight).sum()
+
+    def observe_counts(
+        self, counts: Counts, weight: Float[AnyArray, ""] | float
+    ) -> tuple["KnownRewards", Float[Array, ""]]:
+        """The same belief. The density of rewards under a known law does not follow from their moments: nan."""
+        seen = jnp.any(jnp.asarray(counts.reward_count) > 0)
+        return self, jnp.where(seen & (self.known_law is not None), jnp.nan, 0.0)
+
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """weight times log density under the known law; zero where rewards are numbers."""
+        if self.known_law is None:
+            return jnp.zeros(jnp.shape(weight))
+        law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
+        return weighted_density(law, reward, weight)
+
+    def log_evidence(self) -> Float[Array, ""]:
+        """Zero: all of it is constant."""
+        return jnp.zeros(())
+
+    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
+        """Nothing is asked of rewards that are known (`infer` compares them); a law must be able to give them."""
+        if self.known_law is not None:
+            check_reward_values(type(self.known_law), name, reward, seen)
+
+    def check_cells(
+        self,
+        name: str,
+        cell: Index,
+        outcome: Int[np.ndarray, "*N"],
+        reward: Float[np.ndarray, "*N"],
+        seen: Bool[np.ndarray, "*N"],
+    ) -> None:
+        """Refuse rewards of density zero under the known law of their cell.
+
+        Raises:
+            ValueError: names the first one.
+        """
+        if self.known_law is not None:
+            refuse_impossible(name, reward, self.log_predictive(cell, outcome, reward, seen.astype(float)))
+
+    def before_data(self) -> "KnownRewards":
+        """The same."""
+        return self
+
+    def merged(self, other: Rewards) -> "KnownRewards":
+        """The same."""
+        return self
+
+    def at_step(self, step: IntScalar) -> "KnownRewards":
+        """The rewards of one step."""
+        known = self.mean()[step]
+        law = None if self.known_law is None else law_at(self.known_law, (step, *jnp.indices(known.shape)))
+        return _known(known, self.by_outcome, law)
+
+
+def weighted_density(law: dist.Distribution, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+    """weight * log density, and 0 where the weight is 0; minus infinity outside the support."""
+    assert law.support is not None  # the law of a number
+    value = jnp.asarray(reward, int if law.is_discrete else float)
+    taken, possible = jnp.asarray(weight) != 0, law.support(jnp.asarray(reward, float))
+    inside = jnp.where(taken & possible, value, law.support.feasible_like(value))
+    return jnp.where(taken, weight * jnp.where(possible, law.log_prob(inside), -jnp.inf), 0.0)
+
+
+def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: Float[AnyArray, "*N"]) -> None:
+    """Refuse rewards of log density minus infinity. Host side.
+
+    Raises:
+        ValueError: names the first one.
+    """
+    require(np.asarray(log_density) == -np.inf, name, reward, "a reward that the law of its state and action can give")
+
+
+def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distribution | None = None) -> KnownRewards:
+    """Known rewards [*H S A], or [*H S A O] with `by_outcome`.
+
+    Raises:
+        ValueError: a reward is not finite.
+    """
+    mean = np.asarray(mean, float)
+    check_finite("reward", mean)
+    return _known(mean, by_outcome, law)
+
+
+def _known(mean: Cells, by_outcome: bool, law: dist.Distribution | None) -> KnownRewards:
+    return KnownRewards(mean, by_outcome, law)  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)

@@ -1,0 +1,251 @@
+"""`FactorisedPosterior`: exact rows, and rewards as weighted draws: independent of each other given the data."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.rewards import Drawn as DrawnRewards
+from bayes_mdp.inference.draws.chains import Chains, sampled_sites
+from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
+from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
+from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
+from bayes_mdp.inference.sampled.sampler_output import Drawn
+from bayes_mdp.inference.summary import LatentSites
+from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.data import unmasked
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
+from bayes_mdp.random.resampling import systematic
+
+SHARE = 0.5
+
+
+class FactorisedPosterior(ConjugatePosterior):
+    """A `ConjugatePosterior` whose rows are exact and whose rewards are weighted draws (built by `infer`).
+
+    Given the data, rows and rewards are independent, so that each has a posterior of its own. New data update the rows
+    in closed form, and multiply the weight of a draw of the rewards by their likelihood under it: exact for the draws
+    that it has. When few of them carry the weight, `refit` draws anew given all data.
+
+    Args:
+        share: the effective sample size, as a share of the number of draws, below which `needs_refit` is true.
+    """
+
+    share: float = eqx.field(static=True, default=SHARE)
+
+    @property
+    def rewards(self) -> SampledRewards:
+        """The belief about the rewards."""
+        assert isinstance(self.reward_cells, SampledRewards)
+        return self.reward_cells
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "factorised"."""
+        return "factorised"
+
+    @property
+    def mcmc(self) -> Chains | None:
+        """The chains behind the draws of the rewards; None: draws from the prior, thinned ones."""
+        return self.rewards.mcmc
+
+    @property
+    def log_weights(self) -> Float[AnyArray, " N"]:
+        """Of the draws of the rewards, up to a constant."""
+        return self.rewards.log_weights
+
+    @property
+    def num_draws(self) -> int:
+        """Draws of the rewards."""
+        return self.rewards.num_draws
+
+    @property
+    def log_evidence(self) -> float | Float[Array, ""]:
+        """Refused: that of the rewards is no closed form.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "the rewards of a factorised posterior are draws, expected bayes_mdp.evidence(posterior), which estimates "
+            "the log evidence and states its error"
+        )
+
+    def site_values(self, rows: Float[AnyArray, "M K"], rewards: DrawnRewards) -> Mapping[str, Float[Array, "..."]]:
+        """{site of the program: value} for one draw of both parts' `sample_sites`."""
+        of_rows = {} if self.sites is None else dict(self.sites.values(rows, ()))
+        (number,) = rewards
+        return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
+
+    def effective_sample_size(self) -> Float[Array, ""]:
+        """1 / sum of the squared weights, from 1 to N: how many draws of the rewards carry the belief."""
+        return 1.0 / jnp.sum(self.rewards.weights**2)
+
+    def needs_refit(self) -> Bool[Array, ""]:
+        """Whether the effective sample size is below `share` of the draws. Traceable."""
+        # Not "<": true for weights that are nan too.
+        return ~(self.effective_sample_size() >= self.share * self.num_draws)
+
+    def refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
+        """The same belief with rewards drawn anew given all data: same shapes and dtypes, equal weights.
+
+        Traceable, and slow.
+
+        Raises:
+            ValueError: the program is not at hand (after `load`); the buffer of rewards has overflowed (see `reserve`;
+                inside a trace the weights are nan).
+        """
+        if not is_concrete(key, self.log_weights, self.rewards.data_statistics):
+            return self._refit(key)
+        self._check_buffer(0)
+        with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
+            # Copies: JAX may hold 32-bit versions of the arrays themselves.
+            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+
+    def _refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
+        key_run, key_thin = jax.random.split(key)
+        rewards, data = self.rewards, self.rewards.data_statistics
+        fresh = sampled_rewards(rewards.recipe, rewards.recipe.draw(key_run, data), data)
+        if isinstance(data, Rows):
+            lost = data.used > data.capacity
+            fresh = replace(fresh, log_weights=jnp.where(lost, jnp.nan, fresh.log_weights))
+        refitted = replace(self, reward_cells=fresh)
+        if rewards.mcmc is None or refitted.num_draws != self.num_draws:
+            refitted = refitted.thinned(key_thin, self.num_draws)
+        return jax.tree.map(lambda new, old: jnp.asarray(new, jnp.asarray(old).dtype), refitted, self)
+
+    def thinned(self, key: PRNGKeyArray, num: int) -> "FactorisedPosterior":
+        """`num` of the draws of the rewards, by weight (systematically), of equal weight, without chains. Traceable."""
+        check_count("num", num)
+        rewards = self.rewards
+        index = systematic(key, rewards.weights, num)
+        sites, table = jax.tree.map(lambda x: jnp.asarray(x)[index], (rewards.sites, rewards.table))
+        equal = jnp.zeros(num, jnp.asarray(rewards.log_weights).dtype)
+        return replace(self, reward_cells=replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None))
+
+    def reserve(self, num_transitions: int) -> "FactorisedPosterior":
+        """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
+
+        Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+        """
+        check_count("num_transitions", num_transitions, 0)
+        data = with_capacity(self.rewards.data_statistics, num_transitions)
+        return replace(self, reward_cells=replace(self.rewards, data_statistics=data))
+
+    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "FactorisedPosterior":
+        """The belief after one transition, a block, or `Counts`: rows by conjugacy, draws by their likelihood.
+
+        Args and errors: as `ConjugatePosterior.update`; a likelihood of zero under every draw (not inside a trace).
+        """
+        if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
+            with jax.ensure_compile_time_eval():  # where it stands inside a trace
+                return _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
+        found = ConjugatePosterior.update(self, transitions, weight)
+        assert isinstance(found, FactorisedPosterior)
+        return found
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse transitions that the space, the rows or every draw of the rewards rules out. Host side.
+
+        Raises:
+            ValueError, TypeError: as `ConjugatePosterior.check`; a reward of density zero under every draw; a full
+                buffer of rewards.
+        """
+        ConjugatePosterior.check(self, transitions, weight)
+        kept = unmasked(transitions, weight)
+        if kept is None or kept.reward is None:
+            return
+        flat = jax.tree.map(np.atleast_1d, kept)
+        seen = np.ones(flat.state.shape) if flat.reward_observed is None else np.asarray(flat.reward_observed, float)
+        reward = np.where(seen > 0, np.asarray(flat.reward, float), 0.0)
+        densities = _densities(self.rewards, flat.cell(self.space), flat.outcome(self.space.n_states), reward, seen)
+        index = first_index(~np.isfinite(np.asarray(densities).max(0)))
+        if index is not None:
+            raise ValueError(
+                f"transitions.reward{list(index)} is {reward[index]:g}, which has likelihood zero under each of the "
+                f"{self.num_draws} draws of the rewards, expected a reward that the prior can give"
+            )
+        self._check_buffer(int((seen != 0).sum()))
+
+    def _check_buffer(self, more: int) -> None:
+        data = self.rewards.data_statistics
+        if isinstance(data, Rows) and int(data.used) + more > data.capacity:
+            raise ValueError(
+                f"the buffer of the belief is for {data.capacity} rewards and holds {int(data.used)} (a "
+                f"{getattr(self.rewards.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
+                "posterior.reserve(num_transitions) before it is used in a compiled loop"
+            )
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """`reward_mean` in each draw of its chains; empty where the draws are not those of its chains. Host side."""
+        chains, rewards = self.mcmc, self.rewards
+        if chains is None or not chains.are_those_of(rewards.sites, rewards.num_draws):
+            return {}
+        means = np.asarray(jax.vmap(lambda each: each.mean)(rewards.table))
+        return {"reward_mean": of_array(means, (chains.num_chains, chains.num_samples))}
+
+    def problems(self) -> list[str]:
+        """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
+        found = Drawn(self.rewards.sites, self.mcmc, None).problems(self.derived_tables())
+        size = float(self.effective_sample_size())
+        if not size >= 2.0 and self.num_draws > 1:
+            found.append(
+                f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
+                "the posterior away from the draws; call refit(key)"
+            )
+        return found
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        drawn = f"{self.num_draws} draws" if self.mcmc is None else self.mcmc.described()
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"factorised (rows in closed form, rewards by {drawn})",
+            "weights": f"effective sample size {size:.4g} of {self.num_draws}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of the sites behind the rewards."""
+        return sampled_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
+
+
+def _updated(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
+    """`update` on the host, in the precision of the posterior, compiled once for the shapes of the data."""
+    posterior.check(transitions, weight)
+    wide = np.broadcast_to(np.asarray(weight, float), np.shape(transitions.state))
+    with jax.enable_x64(np.asarray(posterior.log_weights).dtype == np.float64):
+        # Copies: JAX may hold 32-bit versions of the arrays themselves.
+        return jax.tree.map(np.asarray, _learn(*jax.tree.map(np.array, (posterior, transitions, wide))))
+
+
+@jax.jit
+def _learn(
+    posterior: FactorisedPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]
+) -> FactorisedPosterior:
+    return posterior.update(transitions, weight)
+
+
+@jax.jit
+def _refitted(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
+    return posterior._refit(key)
+
+
+@jax.jit
+def _densities(
+    rewards: SampledRewards,
+    cell: tuple[AnyArray, ...],
+    outcome: AnyArray,
+    reward: Float[AnyArray, " K"],
+    weight: Float[AnyArray, " K"],
+) -> Float[Array, "N K"]:
+    return rewards._densities(cell, outcome, reward, weight)

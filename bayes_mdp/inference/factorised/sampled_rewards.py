@@ -1,0 +1,240 @@
+"""`SampledRewards`: the belief about the rewards as weighted draws of the sites behind them, reweighted by new data."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight, weighted_density
+from bayes_mdp.inference.draws.chains import Chains
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards
+from bayes_mdp.inference.sampled.recipe import Recipe
+from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
+from bayes_mdp.mdp import Counts, StateActionSpace
+from bayes_mdp.mdp.moments import merge_moments
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.reward_laws import law_variance
+from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics, check_reward_values
+
+
+class SampledRewards(Rewards):
+    """Draws of the sites behind the rewards, each with a weight.
+
+    Args:
+        sites: {site: [N ...]}, draws of the latent sites behind the rewards.
+        table: the reward law of each draw: its arrays have a leading axis N.
+        log_weights: [N], up to a constant.
+        data_statistics: all data: statistics, or counts and single rewards where the law has no statistics.
+        mcmc: the chains behind the draws; None: draws from the prior, thinned ones.
+        recipe: how to infer anew.
+    """
+
+    sites: Mapping[str, AnyArray]
+    table: RewardTable
+    log_weights: Float[AnyArray, " N"]
+    data_statistics: DataStatistics
+    mcmc: Chains | None
+    recipe: Recipe = eqx.field(static=True)
+
+    @property
+    def by_outcome(self) -> bool:  # type: ignore[override]
+        """Whether rewards depend on the outcome."""
+        return self.table.by_outcome
+
+    @property
+    def independent(self) -> bool:  # type: ignore[override]
+        """False: all cells come from one draw."""
+        return False
+
+    @property
+    def distinct(self) -> bool:  # type: ignore[override]
+        """False: all cells come from one draw."""
+        return False
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Shape of the cells."""
+        space = self.recipe.space
+        return (*space.shape, space.n_outcomes) if self.by_outcome else space.shape
+
+    @property
+    def in_closed_form(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def law(self) -> type[dist.Distribution] | None:
+        """The family of the law of one reward."""
+        return self.recipe.law
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether the law has sufficient statistics."""
+        return self.recipe.statistics_law is not None
+
+    @property
+    def weights(self) -> Float[Array, " N"]:
+        """Probabilities of the draws."""
+        return jax.nn.softmax(jnp.asarray(self.log_weights))
+
+    @property
+    def num_draws(self) -> int:
+        """N."""
+        return self.log_weights.shape[0]
+
+    def _means(self) -> Float[Array, "N *cells"]:
+        return jax.vmap(lambda each: each.mean)(self.table)
+
+    def _average(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
+        values = jnp.asarray(values)  # about the first draw: what all draws agree on has no variance, also in float32
+        return values[0] + jnp.tensordot(self.weights.astype(values.dtype), values - values[0], axes=1)
+
+    def _variance(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
+        return self._average((values - self._average(values)) ** 2)
+
+    def mean(self) -> Cells:
+        """Mean reward, averaged over the draws."""
+        return self._average(self._means())
+
+    def variance(self) -> Cells:
+        """Variance of the mean reward over the draws."""
+        return self._variance(self._means())
+
+    def noise(self) -> Cells:
+        """Variance of one reward around its mean, averaged over the draws."""
+        return self._average(jax.vmap(_noise)(self.table))
+
+    def sample_sites(self, key: PRNGKeyArray) -> Drawn:
+        """The number of a draw, by weight."""
+        return (jax.random.categorical(key, jnp.asarray(self.log_weights)),)
+
+    def table_of(self, drawn: Drawn) -> RewardTable:
+        """The reward law of the draw with this number."""
+        return jax.tree.map(lambda x: jnp.asarray(x)[drawn[0]], self.table)
+
+    def gather_drawn(self, drawn: Drawn) -> tuple[Cells, Cells]:
+        """Mean and variance of one reward in every cell in the draw with this number."""
+        table = self.table_of(drawn)
+        return table.mean, _noise(table)
+
+    def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
+        """Var[sum_o probs_o r_o] over the draws."""
+        return self._variance((probs * self._means()).sum(-1))
+
+    def shared_parameters(self, space: StateActionSpace) -> str:
+        """That all mean rewards come from one draw of the sites."""
+        return f"the rewards of all pairs are draws of the sites {', '.join(map(repr, self.sites))} together"
+
+    def _densities(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "N *K"]:
+        """Weight times log density of each reward under each draw; 0 where the weight is 0."""
+
+        def one(table: RewardTable) -> Float[Array, "*K"]:
+            law = table.at(cell, outcome)
+            assert isinstance(law, dist.Distribution)  # known rewards are not sampled
+            return weighted_density(law, reward, weight)
+
+        return jax.vmap(one)(self.table)
+
+    def observe(
+        self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
+    ) -> tuple["SampledRewards", Float[Array, ""]]:
+        """Every draw weighed by its likelihood: log w_n += log p(rewards | draw n). Nothing is constant."""
+        gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
+        where = (*cell, outcome)
+        data = add_rewards(self.data_statistics, where, reward, weight, self.recipe.statistics_law)
+        return self._reweighted(gain, data), jnp.zeros(())
+
+    def _reweighted(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":
+        # Shifted by the maximum, against underflow.
+        old = jnp.asarray(self.log_weights)
+        new = old + gain.astype(old.dtype)
+        top = jnp.max(new)
+        return replace(self, log_weights=jnp.where(jnp.isfinite(top), new - top, new), data_statistics=data)
+
+    def observe_counts(
+        self, counts: Counts, weight: Float[AnyArray, ""] | float
+    ) -> tuple["SampledRewards", Float[Array, ""]]:
+        """Likewise after moments of rewards in every cell; the law has sufficient statistics (see `has_moments`)."""
+        number, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
+        value = jnp.stack(jnp.broadcast_arrays(number * weight, mean, ss * weight, 0.0), axis=-1)
+
+        def one(table: RewardTable) -> Float[Array, ""]:
+            assert table.law is not None
+            return RewardStatistics(table.law).log_prob(value).sum()
+
+        data = self.data_statistics
+        assert isinstance(data, Statistics)
+        moments = merge_moments(data.counts.reward_moments, (number * weight, mean, ss * weight))
+        after = Statistics(Counts(data.counts.transitions, *moments), data.log_base)
+        return self._reweighted(jax.vmap(one)(self.table), after), jnp.zeros(())
+
+    def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
+        """log sum_n w_n p(reward | draw n)^weight."""
+        densities = self._densities(cell, outcome, reward, weight)
+        log_weights = jax.nn.log_softmax(jnp.asarray(self.log_weights))
+        spread = jnp.expand_dims(log_weights, tuple(range(1, densities.ndim)))
+        return jnp.where(jnp.asarray(weight) != 0, jax.nn.logsumexp(densities + spread, axis=0), 0.0)
+
+    def log_evidence(self) -> Float[Array, ""]:
+        """nan: no closed form (`bayes_mdp.evidence` estimates it)."""
+        return jnp.full((), jnp.nan)
+
+    def check_rewards(self, name: str, reward: Float[np.ndarray, "*N"], seen: Bool[np.ndarray, "*N"]) -> None:
+        """Refuse rewards that the law cannot give, whatever its parameters.
+
+        Raises:
+            ValueError: names the first one that was seen.
+        """
+        assert self.recipe.law is not None
+        check_reward_values(self.recipe.law, name, reward, seen)
+
+    def before_data(self) -> "SampledRewards":
+        """Refused: the draws are of the posterior.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the rewards are draws of the posterior, expected infer without data for the prior")
+
+    def merged(self, other: Rewards) -> "SampledRewards":
+        """Refused: draws of two posteriors make none of both data.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the rewards are draws, expected infer on the data of both")
+
+    def at_step(self, step: IntScalar) -> "SampledRewards":
+        """Refused: draws of all steps belong together.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the rewards of all steps are one draw, expected a plan that draws a whole MDP")
+
+    def rewards_seen(self) -> float:
+        """Number of observed rewards."""
+        data = self.data_statistics
+        number = np.asarray(data.counts.reward_count) if isinstance(data, Statistics) else np.asarray(data.weight) != 0
+        return float(number.sum())
+
+
+def _noise(table: RewardTable) -> Cells:
+    assert table.law is not None  # known rewards are not sampled
+    return law_variance(table.law)
+
+
+def sampled_rewards(recipe: Recipe, drawn: SamplerOutput, data_statistics: DataStatistics) -> SampledRewards:
+    """Equally weighted draws as a belief. Traceable."""
+    table = recipe.reward_tables(drawn.sites)
+    number = jax.tree.leaves(drawn.sites)[0].shape[0]
+    equal = jnp.zeros(number)
+    return SampledRewards(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+        drawn.sites, table, equal, data_statistics, drawn.mcmc, recipe
+    )

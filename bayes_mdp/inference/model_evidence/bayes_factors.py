@@ -1,0 +1,188 @@
+"""`bayes_factors`: several priors compared by the evidence of the same data."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Float, PRNGKeyArray
+from scipy.special import softmax
+
+from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
+from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
+from bayes_mdp.inference.model_evidence.evidence_record import Evidence
+from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.mdp.validation import check_key, check_type, described, first_index
+
+SAME = 1e-6
+"""Relative difference of two counts that is rounding (of float32)."""
+
+
+class LogBayesFactor(NamedTuple):
+    """Log evidence of one prior minus that of another, in nats, and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+class BayesFactors(eqx.Module):
+    """Priors compared on the same data; `print` shows a table, the largest evidence first.
+
+    Args:
+        evidences: name -> `Evidence`.
+        probabilities: name -> posterior probability of the prior, all of them equally probable before the data.
+        probability_errors: name -> standard error of that (to first order).
+    """
+
+    evidences: dict[str, Evidence]
+    probabilities: dict[str, float]
+    probability_errors: dict[str, float]
+
+    def log_bayes_factor(self, first: str, second: str) -> LogBayesFactor:
+        """The log Bayes factor of `first` over `second`; the errors of the two evidences are independent.
+
+        Raises:
+            ValueError: a name that is none of the posteriors.
+        """
+        for argument, name in (("first", first), ("second", second)):
+            if name not in self.evidences:
+                known = ", ".join(map(repr, self.evidences))
+                raise ValueError(f"{argument} is {described(name)}, expected one of {known}")
+        if first == second:
+            return LogBayesFactor(0.0, 0.0)
+        one, other = self.evidences[first], self.evidences[second]
+        error = float(np.hypot(one.standard_error, other.standard_error))
+        return LogBayesFactor(one.log_evidence - other.log_evidence, error)
+
+    def __str__(self) -> str:
+        """The table, and what is unreliable in it."""
+        order = sorted(self.evidences, key=lambda name: -self.evidences[name].log_evidence)
+        width = max(5, *map(len, order))
+        lines = [
+            "Priors compared on the same data, all equally probable before them (nats)",
+            f"  {'prior':<{width}} {'log evidence':>14} {'error':>9} {'log Bayes factor':>18} {'error':>9} "
+            f"{'probability':>12} {'error':>9}",
+        ]
+        for name in order:
+            found, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
+            lines.append(
+                f"  {name:<{width}} {found.log_evidence:>14.3f} {found.standard_error:>9.2g} {factor.value:>18.3f} "
+                f"{factor.standard_error:>9.2g} {self.probabilities[name]:>12.4g} {self.probability_errors[name]:>9.2g}"
+            )
+        lines += [f"  {name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
+        return "\n".join(lines)
+
+
+def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray | None = None) -> BayesFactors:
+    """Compare priors by the evidence of the data that their posteriors have seen ([BF95] Kass and Raftery 1995).
+
+    A Bayes factor compares the priors as they stand: a vaguer prior on the same sites has a smaller evidence. All must
+    speak of the same data, and give a density of the same kind to the rewards. Host side.
+
+    Args:
+        posteriors: name -> posterior, at least two; what `evidence` takes.
+        key: folded with the place of a posterior; None: `jax.random.key(0)`.
+
+    Raises:
+        ValueError: fewer than two posteriors; posteriors of different data (as far as counts of visits and rewards show
+            it), or of reward laws of different kinds (known, discrete, continuous); all as `evidence`, with the name.
+        TypeError: likewise.
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    if not isinstance(posteriors, Mapping):
+        raise TypeError(f"posteriors is {described(posteriors)}, expected name -> posterior")
+    if len(posteriors) < 2:
+        raise ValueError(f"posteriors holds {len(posteriors)}, expected at least two by their names")
+    posteriors = {str(name): posterior for name, posterior in posteriors.items()}
+    for name, posterior in posteriors.items():
+        check_type(f"posteriors[{name!r}]", posterior, KINDS, "a posterior as infer returns it")
+        if posterior.is_batch:
+            raise ValueError(f"posteriors[{name!r}] is a batch, expected one posterior")
+    first = next(iter(posteriors))
+    for name in list(posteriors)[1:]:
+        _require_same_data(first, posteriors[first], name, posteriors[name])
+    found: dict[str, Evidence] = {}
+    for place, (name, posterior) in enumerate(posteriors.items()):
+        try:
+            found[name] = evidence(posterior, jax.random.fold_in(key, place))
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"posteriors[{name!r}]: {error}") from error
+    log_evidence = np.array([each.log_evidence for each in found.values()])
+    if not np.isfinite(log_evidence).any():
+        raise ValueError("posteriors: the data are impossible under every prior, expected one that allows them")
+    probabilities = softmax(log_evidence)
+    errors = probability_errors(probabilities, np.array([each.standard_error for each in found.values()]))
+    return BayesFactors(
+        found,
+        dict(zip(found, map(float, probabilities), strict=True)),
+        dict(zip(found, map(float, errors), strict=True)),
+    )
+
+
+def probability_errors(
+    probabilities: Float[np.ndarray, " K"], errors: Float[np.ndarray, " K"]
+) -> Float[np.ndarray, " K"]:
+    """Standard errors of probabilities proportional to the evidences, given those of the log evidences."""
+    # dP_i / d(log evidence_j) = P_i (1[i = j] - P_j).
+    slopes = probabilities[:, None] * (np.eye(len(probabilities)) - probabilities)
+    return np.sqrt(slopes**2 @ errors**2)
+
+
+def _require_same_data(one: str, first: InferredPosterior, other: str, second: InferredPosterior) -> None:
+    """Refuse two posteriors whose evidences are no densities of the same data, as far as that can be seen."""
+    names = f"posteriors[{one!r}] and posteriors[{other!r}]"
+    visits = [_visits(posterior) for posterior in (first, second)]
+    if visits[0].shape != visits[1].shape:
+        shapes = " and ".join(str(x.shape) for x in visits)
+        raise ValueError(f"{names} have pairs of shapes {shapes}, expected posteriors of the same data")
+    place = first_index(np.abs(visits[0] - visits[1]) > SAME * (1.0 + visits[0]))
+    if place is not None:
+        raise ValueError(
+            f"{names} have seen {visits[0][place]:g} and {visits[1][place]:g} transitions from pair "
+            f"{tuple(int(i) for i in place)}, expected posteriors of the same data"
+        )
+    kinds = [_kind_of_rewards(posterior) for posterior in (first, second)]
+    numbers = [posterior.rewards_seen() for posterior in (first, second)]
+    if kinds[0] != kinds[1] and 0.0 not in numbers:
+        raise ValueError(
+            f"{names} have rewards that are {kinds[0]} and {kinds[1]}, whose densities cannot be compared (a "
+            "probability, a density, or none), expected laws of one kind, or data without rewards (reward=None)"
+        )
+    one_number, other_number = numbers
+    if one_number is None or other_number is None:  # rewards that are not learnt from are not counted
+        return
+    if abs(one_number - other_number) > SAME * (1.0 + one_number):
+        raise ValueError(
+            f"{names} have seen {one_number:g} and {other_number:g} rewards, expected posteriors of the same data"
+        )
+
+
+def _visits(posterior: InferredPosterior) -> Float[np.ndarray, "S A"]:
+    """Transitions from every pair of state and action, of all steps: a prior may look at the step or not."""
+    visits = np.asarray(posterior.visit_counts(), np.float64)
+    return visits.sum(0) if visits.ndim == 3 else visits
+
+
+def _kind_of_rewards(posterior: InferredPosterior) -> str:
+    """What the evidence holds of a reward: nothing ("known"), a probability ("discrete") or a density."""
+    law = posterior.rewards.law if isinstance(posterior, SampledPosterior) else _law_of_cells(posterior)
+    if law is None:
+        return "known"
+    support: Any = law.support  # of a class too: the property that gives a constraint, which knows its kind
+    return "discrete" if support.is_discrete else "continuous"
+
+
+def _law_of_cells(
+    posterior: ConjugatePosterior | Mixture | CollapsedPosterior,
+) -> dist.Distribution | type[dist.Distribution] | None:
+    """The law of one reward, or its family; None: rewards are numbers."""
+    if isinstance(posterior, CollapsedPosterior):
+        posterior = posterior.data_statistics
+    cells = (posterior.components if isinstance(posterior, Mixture) else posterior).reward_cells
+    return cells.known_law if isinstance(cells, KnownRewards) else cells.law

@@ -1,0 +1,464 @@
+"""Bridge sampling: the log evidence of a NumPyro program from draws of its posterior, with its Monte Carlo error.
+
+On the unconstrained scale let p be the density of latent sites and data, r its integral (the evidence), q a normal
+density fitted to one half of the draws. For any function h, r = E_q[p h] / E_{p/r}[q h]; the best h is 1 / (s1 p +
+s2 r q), which holds r itself: the estimate is the fixed point. With M posterior draws and N proposals, s1 : s2 = M : N.
+
+    mean over q of  (p / q) / (s1 p / q + s2 r)   =   mean over p of  r / (s1 p / q + s2 r)
+
+p is made symmetric around the centre of q first ("warp III"): the same integral, and never less overlap with q.
+
+Sources: [BRIDGE96] Meng and Wong, *Simulating ratios of normalizing constants via a simple identity* (estimator and
+fixed point); [WARP02] Meng and Schilling, *Warp bridge sampling*; [BRIDGE04] Fruehwirth-Schnatter, *Estimating marginal
+likelihoods for mixture and Markov switching models using bridge sampling techniques* (relative mean-squared error);
+[BRIDGE17] Gronau et al., *A tutorial on bridge sampling* (autocorrelation; two halves).
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from numpyro import handlers
+from numpyro.distributions import biject_to, transforms
+from numpyro.infer import init_to_sample
+from numpyro.infer.util import potential_energy
+from scipy.linalg import solve_triangular
+from scipy.optimize import brentq
+
+from bayes_mdp.inference.draws.chains import Model, Site, effective_size, unique_trace
+from bayes_mdp.inference.model_evidence.evidence_record import Evidence
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.validation import check_key
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.tracing import traced_alone
+
+DRAWS_PER_DIMENSION = 10
+"""Draws of a half for each unconstrained number: fewer give no covariance matrix to build a proposal on."""
+MIN_DRAWS = 100
+"""Of a half, however few numbers there are: the error is an estimate too."""
+MIN_OVERLAPPING = 50.0
+"""Draws in the overlap of posterior and proposal, below which the stated error is not to be trusted."""
+NO_OVERLAP = 1.0
+"""Draws there, below which there is no estimate."""
+MIN_ESS = 50.0
+"""Effective draws behind the error, likewise."""
+LOG_WIDEST = 1e4
+"""Nats around the median density ratio within which the fixed point is looked for."""
+POINTS_AT_ONCE = 256
+NUMBERS_AT_ONCE = 2**22
+"""Points and numbers of data (times points) of one call of the compiled density."""
+
+Sites: TypeAlias = Mapping[str, AnyArray]
+"""{site: values}, with the axes of a batch in front."""
+Points: TypeAlias = Float[np.ndarray, "N D"]
+"""Unconstrained values, all sites in one row."""
+Values: TypeAlias = Float[np.ndarray, " N"]
+
+
+class Programs(NamedTuple):
+    """What is compiled of a model, for [B ...] values at a time.
+
+    Args:
+        unconstrain: (values of the sites, data) -> unconstrained values.
+        log_density: (unconstrained values, data) -> [B], log p of latents and data, the Jacobian included.
+    """
+
+    unconstrain: Callable[[Sites, PyTree], dict[str, Array]]
+    log_density: Callable[[Sites, PyTree], Float[Array, " B"]]
+
+
+class Layout(NamedTuple):
+    """Where the sites lie in a row of unconstrained numbers: {site: shape}, in order."""
+
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return sum(int(np.prod(shape, dtype=int)) for shape in self.shapes.values())
+
+    def rows(self, sites: Sites) -> Points:
+        """{site: [N ...]} as rows."""
+        parts = [np.asarray(sites[name], np.float64) for name in self.shapes]
+        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+    def sites(self, rows: Points) -> dict[str, np.ndarray]:
+        """Rows as {site: [N ...]}."""
+        found, start = {}, 0
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape, dtype=int))
+            found[name] = rows[:, start : start + size].reshape(len(rows), *shape)
+            start += size
+        return found
+
+
+class Proposal(NamedTuple):
+    """A normal density on the unconstrained scale: mean [D], lower Cholesky factor of the covariance [D D]."""
+
+    mean: Float[np.ndarray, " D"]
+    factor: Float[np.ndarray, "D D"]
+
+    def standardised(self, rows: Points) -> Points:
+        """x with rows = mean + factor x."""
+        return solve_triangular(self.factor, (rows - self.mean).T, lower=True).T
+
+    def log_density(self, standardised: Points) -> Values:
+        """log q, of the row behind a standardised one."""
+        constant = np.log(np.diag(self.factor)).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi)
+        return -0.5 * (standardised**2).sum(1) - constant
+
+
+class Solution(NamedTuple):
+    """The fixed point: log r, its standard error, the overlap, and the effective number of posterior draws."""
+
+    log_ratio: float
+    error: float
+    overlap: float
+    effective_draws: float
+
+
+def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites) -> Evidence:
+    """The log evidence of `data`: the log of the integral of the density of `model(data)` over its latent sites.
+
+    It is a log evidence where the prior of the model is normalised: a `factor` beside the data is integrated as it
+    stands. A mode that no chain has visited is not in the estimate, nor in its error. Host side, in float64 (the model
+    is traced under `jax.enable_x64(True)`); the density is compiled once for a model (the same object) and the shapes
+    of data and sites, however many draws there are.
+
+    Args:
+        key: a typed key, of the draws from the proposal.
+        model: a NumPyro program of one argument; all its latent sites are continuous and proper.
+        data: its argument, any pytree of arrays.
+        draws: {site: [C N ...]}, N draws of C chains from the posterior of every latent site. The first half of each
+            chain gives the proposal, the second half the estimate.
+
+    Raises:
+        ValueError: a site that is discrete or improper; draws of other sites than the model has; fewer draws than the
+            dimension needs; draws that do not vary, or lie where the density is not finite; a posterior with which the
+            proposal does not overlap.
+        TypeError: `key` is no typed key.
+    """
+    check_key("key", key)
+    with jax.enable_x64(True):
+        # Copies: JAX may hold 32-bit versions of the arrays themselves.
+        data = jax.tree.map(np.array, data)
+        draws = {name: np.array(x, np.float64) for name, x in draws.items()}
+        _check_draws(check_sites(model, data), draws)
+        programs = _compiled(model)
+        num_chains, num_samples = next(iter(draws.values())).shape[:2]
+        flat = {name: x.reshape(num_chains * num_samples, *x.shape[2:]) for name, x in draws.items()}
+        free = _in_batches(lambda sites: programs.unconstrain(sites, data), flat, _batch(data))
+        layout = Layout({name: free[name].shape[1:] for name in sorted(free)})
+        rows = layout.rows(free).reshape(num_chains, num_samples, layout.dimension)
+
+        def density(points: Points) -> Values:
+            sites = layout.sites(points)
+            found = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
+            return np.asarray(found[""], np.float64)
+
+        if not layout.dimension:  # every site can have one value only
+            return Evidence(float(density(rows[0, :1])[0]))
+        check_enough(num_chains, num_samples, layout.dimension)
+        half = num_samples // 2
+        proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension))
+        return bridge_density(key, density, proposal, rows[:, half:])
+
+
+def bridge_density(
+    key: PRNGKeyArray,
+    density: Callable[[Points], Values],
+    proposal: Proposal,
+    rows: Float[np.ndarray, "C N D"],
+) -> Evidence:
+    """The log of the integral of a density over D real numbers, by a bridge from a normal one. Host side.
+
+    Args:
+        key: of as many draws of the proposal as there are rows.
+        density: [N D] points -> [N] log densities.
+        proposal: fitted to other draws than `rows`.
+        rows: draws from the density, chain by chain.
+
+    Raises:
+        ValueError: the density is not finite at some of `rows`; as `solve_bridge`.
+    """
+    num_chains, num_samples, dimension = rows.shape
+    total = num_chains * num_samples
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    at_posterior = proposal.standardised(rows.reshape(total, dimension))
+    at_proposal = rng.standard_normal((total, dimension))
+    # Warp III: p becomes (p(m + L x) + p(m - L x)) / 2. Its draws are those of p with a random sign, which no function
+    # here sees: p is even now, and so is q.
+    standard = np.concatenate([at_posterior, at_proposal])
+    offset = standard @ proposal.factor.T
+    plus, minus = density(proposal.mean + offset), density(proposal.mean - offset)
+    bad = ~np.isfinite(plus[:total])
+    if bad.any():
+        raise ValueError(
+            f"the log density is not finite at {bad.sum()} of {total} draws of the posterior (on the edge of the "
+            "support of a site, or in float32), expected draws inside it: reparametrise the site"
+        )
+    both = np.stack([plus, minus])
+    lost = np.isnan(both) | (both == np.inf)
+    ratio = np.logaddexp(*np.where(lost, -np.inf, both)) - np.log(2.0) - proposal.log_density(standard)
+    solution = solve_bridge(ratio[:total].reshape(num_chains, num_samples), ratio[total:])
+    problems = _problems(solution, total, int(lost.sum()))
+    return Evidence(
+        solution.log_ratio,
+        solution.error,
+        "bridge",
+        dimension,
+        total,
+        solution.effective_draws,
+        solution.overlap,
+        problems,
+    )
+
+
+def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.ndarray, " M"]) -> Solution:
+    """The fixed point of Meng and Wong (1996) and its relative error, from log(p / q) at draws of both densities.
+
+    Iterating the fixed point and finding it are the same: the left side falls in r and the right side rises, so that
+    there is one, and a bracketed search finds it whatever the ratios are.
+
+    Args:
+        at_posterior: log(p / q) at draws of p, chain by chain.
+        at_proposal: at independent draws of q; minus infinity where p is zero.
+
+    Raises:
+        ValueError: p is zero at all proposals, the fixed point is out of reach, or p and q do not overlap.
+    """
+    if not np.isfinite(at_proposal).any():
+        raise ValueError(
+            f"the density of the posterior is zero at all {len(at_proposal)} draws of the proposal, which a normal "
+            "fitted to the posterior cannot bridge: reparametrise, or give more draws (NUTS(num_samples=...))"
+        )
+    centre = float(np.median(at_posterior))
+    posterior, proposal = at_posterior - centre, at_proposal - centre
+    # Correlated draws count for what they are worth in the optimal shares (Gronau et al. 2017).
+    effective = _effective(posterior)
+    share = effective / (effective + len(proposal))
+    log_s1, log_s2 = np.log(share), np.log1p(-share)
+
+    def functions(log_r: float) -> tuple[Float[np.ndarray, "C N"], Float[np.ndarray, " M"]]:
+        """log of r / (s1 p / q + s2 r) at posterior draws, of (p / q) / (s1 p / q + s2 r) at proposals."""
+        return (
+            log_r - np.logaddexp(log_s1 + posterior, log_s2 + log_r),
+            proposal - np.logaddexp(log_s1 + proposal, log_s2 + log_r),
+        )
+
+    def difference(log_r: float) -> float:
+        left, right = functions(log_r)
+        return _log_mean(left) - _log_mean(right)
+
+    width = 1.0
+    while width < LOG_WIDEST and not difference(-width) < 0 < difference(width):
+        width *= 10.0
+    if not difference(-width) < 0 < difference(width):
+        raise ValueError(
+            f"the bridge has no fixed point within {LOG_WIDEST:.0f} nats of the density of the draws: the draws are "
+            "not those of this posterior, or a density is not a number"
+        )
+    log_r = cast(float, brentq(difference, -width, width, xtol=1e-12))
+    left, right = (np.exp(x) for x in functions(log_r))
+    # Fruehwirth-Schnatter (2004): relative variances of both means; the chains' by the effective size of that function.
+    overlap = float(right.mean())
+    worth = _effective(left)
+    if not overlap * min(worth, len(right)) >= NO_OVERLAP:
+        raise ValueError(
+            f"posterior and normal proposal do not overlap ({overlap:.2g}, less than one draw of {len(right)}), "
+            "expected a posterior that a normal on the unconstrained scale can stand in for: reparametrise, or give "
+            "more draws (NUTS(num_samples=...))"
+        )
+    variance = right.var() / len(right) / overlap**2 + left.var() / worth / overlap**2
+    # Where the two densities are almost the same, a few draws in a tail are all of the variance, and none may be there:
+    # one more draw of either, where the other density is empty, is added.
+    variance += len(right) ** -2.0 + worth**-2.0
+    return Solution(log_r + centre, float(np.sqrt(variance)), overlap, worth)
+
+
+def _effective(values: Float[np.ndarray, "C N"]) -> float:
+    """Effective sample size of a function of the chains, at most the number of draws; that number where it is flat."""
+    total = float(values.size)
+    if np.ptp(values) <= 1e-12 * (1.0 + np.abs(values).max()):
+        return total
+    size = float(effective_size(values))
+    return min(max(size, 1.0), total) if np.isfinite(size) else 1.0
+
+
+def _log_mean(values: Float[np.ndarray, "..."]) -> float:
+    return float(np.logaddexp.reduce(values, axis=None) - np.log(values.size))
+
+
+def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
+    found = []
+    overlapping = solution.overlap * min(solution.effective_draws, total)
+    if not solution.effective_draws >= MIN_ESS:
+        found.append(
+            f"the stated error rests on {solution.effective_draws:.0f} effective draws of {total}, expected at least "
+            f"{MIN_ESS:.0f}: give more draws (NUTS(num_samples=...))"
+        )
+    elif not overlapping >= MIN_OVERLAPPING:
+        found.append(
+            f"posterior and normal proposal overlap in {overlapping:.3g} draws (overlap {solution.overlap:.2g}), "
+            f"expected at least {MIN_OVERLAPPING:.0f}: give more draws (NUTS(num_samples=...)), or reparametrise a "
+            "posterior that is far from normal"
+        )
+    if lost:
+        found.append(f"the density is not a number at {lost} of {4 * total} points, where it was taken for zero")
+    return tuple(found)
+
+
+def fit_proposal(rows: Points) -> Proposal:
+    """The normal density with mean and covariance of `rows`.
+
+    Raises:
+        ValueError: they are not finite, or vary in fewer than D directions.
+    """
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"{(~np.isfinite(rows).all(1)).sum()} of {len(rows)} draws of the posterior lie on the edge of the support "
+            "of a site (not finite on the unconstrained scale), expected draws inside it: reparametrise the site"
+        )
+    covariance = np.atleast_2d(np.cov(rows, rowvar=False))
+    try:
+        return Proposal(rows.mean(0), np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            f"the draws of the posterior vary in fewer than {rows.shape[1]} directions (a chain that did not move, or "
+            "a site that is a function of another), expected a covariance matrix of full rank"
+        ) from None
+
+
+def check_enough(num_chains: int, num_samples: int, dimension: int) -> None:
+    """Refuse fewer draws than a proposal of this dimension needs.
+
+    Raises:
+        ValueError: names the draws of a half, the dimension, and how many samples would do.
+    """
+    there, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
+    if there < needed:
+        rule = f"{DRAWS_PER_DIMENSION} for each" if needed > MIN_DRAWS else "whatever their number"
+        raise ValueError(
+            f"{num_chains} chains of {num_samples} draws leave {there} for each half, and there are {dimension} "
+            f"unconstrained numbers, expected at least {needed} draws ({rule}): "
+            f"NUTS(num_samples={2 * -(-needed // num_chains)})"
+        )
+
+
+@traced_alone
+def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
+    """The names of the latent sites, all of them continuous and proper. Host side.
+
+    Raises:
+        ValueError: names the first site whose evidence is no integral over real numbers; no latent site at all.
+    """
+    found: list[Site] = []
+
+    def program(key: PRNGKeyArray) -> None:
+        drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
+        found.extend(unique_trace(drawn, data).values())
+
+    # Traced on shapes: nothing is drawn or compiled.
+    jax.eval_shape(program, jax.random.key(0))
+    latents = [site for site in found if site["type"] == "sample" and not site["is_observed"]]
+    if not latents:
+        raise ValueError("the program has no latent site, expected something to integrate over")
+    for site in latents:
+        refuse_site(site["name"], site["fn"])
+    return tuple(site["name"] for site in latents)
+
+
+def _check_draws(names: tuple[str, ...], draws: Mapping[str, np.ndarray]) -> None:
+    """Refuse draws of other sites, and draws that are not all [C N ...] of the same chains."""
+    odd = sorted(set(names) ^ set(draws))
+    if odd:
+        where = "a latent site without draws" if odd[0] in names else "no latent site of the program"
+        raise ValueError(f"draws: {odd[0]!r} is {where}, expected draws of {', '.join(sorted(names))}")
+    shapes = {name: x.shape[:2] for name, x in draws.items()}
+    if len(set(shapes.values())) > 1 or len(shapes[names[0]]) < 2:
+        shown = ", ".join(f"{name!r} {draws[name].shape}" for name in names)
+        raise ValueError(f"draws have shapes {shown}, expected [chains draws ...] alike for every site")
+
+
+def refuse_site(name: str, law: dist.Distribution) -> None:
+    """Refuse a discrete or an improper latent site.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if law.is_discrete:
+        raise ValueError(
+            f"site {name!r} is discrete, over which bridge sampling does not integrate, expected continuous sites: "
+            "method='mixture' sums a few discrete sites out and has the evidence in closed form"
+        )
+    if isinstance(unwrap(law), dist.ImproperUniform):
+        raise ValueError(
+            f"site {name!r} is ImproperUniform, whose density has no normalising constant, so that no evidence is "
+            "defined, expected a proper prior"
+        )
+
+
+@lru_cache(maxsize=64)
+def _compiled(model: Model) -> Programs:
+    """The compiled functions of a model: one pair for one object."""
+
+    def log_density(sites: Sites, data: PyTree) -> Float[Array, " B"]:
+        return jax.vmap(lambda values: log_density_of(model, data, values))(sites)
+
+    def unconstrain(sites: Sites, data: PyTree) -> dict[str, Array]:
+        return jax.vmap(lambda values: unconstrained(model, data, values))(sites)
+
+    return Programs(jax.jit(unconstrain), jax.jit(log_density))
+
+
+@traced_alone
+def log_density_of(model: Model, data: PyTree, values: Sites) -> Float[Array, ""]:
+    """log p(latent sites, data) at unconstrained values, the Jacobian of NumPyro's `biject_to` included. Traceable."""
+    # The seed serves what is drawn and not kept: nothing.
+    return -jnp.asarray(potential_energy(handlers.seed(model, 0), (data,), {}, dict(values)))
+
+
+@traced_alone
+def unconstrained(model: Model, data: PyTree, values: Sites) -> dict[str, Array]:
+    """The unconstrained values behind values of the latent sites. Traceable; supports may depend on other sites."""
+    given = handlers.substitute(handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()})
+    trace = handlers.trace(given).get_trace(data)
+    return {name: _inverse(biject_to(trace[name]["fn"].support), jnp.asarray(x)) for name, x in values.items()}
+
+
+def _inverse(transform: transforms.Transform, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    base = transform
+    while isinstance(base, transforms.IndependentTransform):
+        base = base.base_transform
+    if not isinstance(base, transforms.StickBreakingTransform):
+        return jnp.asarray(transform.inv(value))
+    # Stick breaking: what is left after entry k is the sum of the later ones. NumPyro takes 1 minus the sum of the
+    # earlier ones, which cancels where little is left.
+    left = jnp.flip(jnp.cumsum(jnp.flip(value, -1), axis=-1), -1)[..., 1:]
+    number = value.shape[-1] - 1
+    return jnp.log(value[..., :-1]) - jnp.log(left) + jnp.log(number - jnp.arange(number))
+
+
+def _batch(data: PyTree) -> int:
+    """Points of one compiled call: fewer where the data are large."""
+    size = sum(np.size(x) for x in jax.tree.leaves(data))
+    return int(np.clip(NUMBERS_AT_ONCE // max(size, 1), 1, POINTS_AT_ONCE))
+
+
+def _in_batches(
+    function: Callable[[dict[str, np.ndarray]], Mapping[str, Array]], sites: Sites, size: int
+) -> dict[str, np.ndarray]:
+    """`function` of {site: [N ...]}, `size` entries at a time: one shape, one compilation, for every N."""
+    total = len(next(iter(sites.values())))
+    parts: list[dict[str, np.ndarray]] = []
+    for start in range(0, total, size):
+        # The last batch is filled up with its last entry.
+        index = np.minimum(np.arange(start, start + size), total - 1)
+        found = function({name: np.asarray(x)[index] for name, x in sites.items()})
+        parts.append({name: np.asarray(x) for name, x in found.items()})
+    return {name: np.concatenate([part[name] for part in parts])[:total] for name in parts[0]}
