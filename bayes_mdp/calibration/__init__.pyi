@@ -1,3 +1,4 @@
+from .arviz.compare_behaviour import compare_behaviour as compare_behaviour
 from .arviz.diagnostics import Diagnosis as Diagnosis
 from .arviz.diagnostics import Loo as Loo
 from .arviz.diagnostics import diagnose as diagnose
@@ -13,6 +14,8 @@ from .checks.check_plots import plot_check as plot_check
 from .checks.check_result import Check as Check
 from .checks.check_result import load_check as load_check
 from .checks.checking import check as check
+from .predictive.check_choices import ChoiceCheck as ChoiceCheck
+from .predictive.check_choices import check_choices as check_choices
 from .predictive.loo_pit import LooPit as LooPit
 from .predictive.loo_pit import loo_pit as loo_pit
 from .predictive.predictive_check import PredictiveCheck as PredictiveCheck

@@ -80,5 +80,6 @@ def chains(sites: Any) -> Chains:
     shape = (CHAINS, SAMPLES)
     diverging = np.zeros(shape, bool)
     diverging[0, :3] = True
-    made: Any = (diverging, np.full(shape, 0.8), np.full(shape, 7), np.zeros(shape))
+    energy = np.random.default_rng(5).normal(3.0, 1.0, shape)
+    made: Any = (diverging, np.full(shape, 0.8), np.full(shape, 7), np.zeros(shape), energy)
     return Chains(split, *made)

@@ -17,6 +17,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, chains
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, MOST_VALUES, Chains, effective_size, split_r_hat
 from bayes_mdp.inference.draws.derived_tables import Scalars
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp.files import read_sealed, write_sealed
 
@@ -104,7 +105,7 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
         TypeError: no posterior of this package.
     """
     check_posterior(posterior, 1)
-    if isinstance(posterior, ConjugatePosterior):
+    if isinstance(posterior, ConjugatePosterior) and not isinstance(posterior, FactorisedPosterior):
         return Diagnosis(posterior.method, None, None, None, None, [], [])
     chains = chains_of(posterior)
     diverging = None if chains is None or chains.diverging is None else int(np.sum(chains.diverging))
@@ -115,7 +116,7 @@ def diagnose(posterior: FittedPosterior) -> Diagnosis:
     found = posterior.problems()
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in found):
         found = [*found, *_by_arviz(sites)]
-    return Diagnosis(posterior.method, sites, posterior.weights.shape[0], diverging, size, found, posterior.notes())
+    return Diagnosis(posterior.method, sites, len(posterior.log_weights), diverging, size, found, posterior.notes())
 
 
 def _site_table(chains: Chains, tables: Mapping[str, Scalars]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ which its distribution changes (cumulative Jensen-Shannon distance). Kallioinen,
 *Detecting and diagnosing prior and likelihood sensitivity with power-scaling*; the threshold .05 is theirs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import jax
@@ -17,9 +17,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.arviz.generation import arviz, generation, pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, observe
-from bayes_mdp.calibration.belief.parameter_draws import Draws, check_draws, draw, generator
-from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first, reference
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, generator
+from bayes_mdp.calibration.belief.posterior_views import (
+    FittedPosterior,
+    check_posterior,
+    key_or_first,
+    reference,
+    sites_of,
+)
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
 from bayes_mdp.mdp import MDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
@@ -114,10 +121,10 @@ def prior_sensitivity(
     else:
         likelihood = predictive.log_likelihood_rows(draws, rows).sum(1)
     densities = (np.sum(list(terms.values()), axis=0), likelihood)
-    looked = _quantities(draws, posterior.space, objective, quantities)
+    looked = _quantities(draws, sites_of(posterior), posterior.space, objective, quantities)
     names = [label for name, x in looked.items() for label in _labels(name, x.shape[1:], posterior.space)]
     values = np.concatenate([x.reshape(len(x), -1) for x in looked.values()], axis=1)
-    chains = draws.run.num_chains
+    chains = draws.run.markov_chains
     both = [sensitivity(values, density, chains) for density in densities]
     # The thresholds: sensitivities of pure noise, which depends on neither density.
     null = generator(key_null).standard_normal((len(values), NUM_NULL))
@@ -210,14 +217,17 @@ def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, fl
 
 
 def _quantities(
-    draws: Draws, space: StateActionSpace, objective: Objective | None, asked: Mapping[str, Quantity] | None
+    draws: Draws,
+    sites: Collection[str],
+    space: StateActionSpace,
+    objective: Objective | None,
+    asked: Mapping[str, Quantity] | None,
 ) -> dict[str, Float[np.ndarray, "N ..."]]:
-    found = {name: np.asarray(x, np.float64) for name, x in draws.run.sites.items()}
+    # The conjugate sites of a closed form are the elements of its rows and rewards.
+    found = {name: np.asarray(draws.run.sites[name], np.float64) for name in sites}
     if objective is None and asked is None:
         found["transition_probs"] = draws.transition_probs.astype(np.float64)
-        if draws.names:
-            found["reward_mean"] = draws.parameters[0]
-        return found
+        return found | ({"reward_mean": draws.rewards.mean} if "reward_mean" in draws.rewards.shown() else {})
     functions: dict[str, Callable[[MDP], Array | dict[str, Array]]] = dict(asked or {})
     if objective is not None:
         functions = {"": lambda mdp: _planned(mdp, objective), **functions}
@@ -235,8 +245,8 @@ def _planned(mdp: MDP, objective: Objective) -> dict[str, Array]:
 
 
 def _mdps(draws: Draws, space: StateActionSpace) -> MDP:
-    probs, reward = draws.transition_probs, draws.parameters[0]
-    if draws.by_outcome:
+    probs, reward = draws.transition_probs, draws.rewards.mean
+    if draws.rewards.by_outcome:
         reward = (probs * reward).sum(-1)
     reward = np.broadcast_to(reward, probs.shape[:-1])
     ends = probs[..., -1] if space.ends else None

@@ -1,20 +1,18 @@
 """Observed data, transition by transition (`Rows`) or summed per pair (`Cells`). Host-side."""
 
-from dataclasses import replace
-from typing import NamedTuple, TypeVar
-
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
 
+from bayes_mdp.calibration.belief.before_data import before_data
+from bayes_mdp.calibration.belief.own_data import Cells, Rows, kept_rewards, own_data, own_sums
+from bayes_mdp.calibration.belief.posterior_views import Reference, law_of_one_reward, rewards_by_outcome
 from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
-from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.conjugate.rewards import known_rewards
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.conditioned_program import outcome_counts
-from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import OUTCOME
 from bayes_mdp.mdp.space import PLATE_NAMES
@@ -22,32 +20,7 @@ from bayes_mdp.mdp.validation import first_index
 from bayes_mdp.models.sufficient_statistics import Statistics, fit_counts
 
 Data = Transitions | Log | Counts | None
-Exact = TypeVar("Exact", bound=ConjugatePosterior | Mixture)
-Reference = ConjugatePosterior | SampledPosterior  # what holds the data statistics
-
-
-class Rows(NamedTuple):
-    """T transitions: indices of (step,) state, action and outcome; the reward, nan where it is missing."""
-
-    cell: tuple[Int[np.ndarray, " T"], ...]
-    outcome: Int[np.ndarray, " T"]
-    reward: Float[np.ndarray, " T"]
-
-    def reward_cell(self, by_outcome: bool) -> tuple[Int[np.ndarray, " T"], ...]:
-        """Index of the reward law of each transition."""
-        return (*self.cell, self.outcome) if by_outcome else self.cell
-
-
-class Cells(NamedTuple):
-    """Sums per pair: counts of the outcomes; moments of the rewards, per outcome if they depend on it."""
-
-    transition_counts: Float[np.ndarray, "*H S A O"]
-    rewards: Moments
-
-    @property
-    def tried(self) -> tuple[Int[np.ndarray, " C"], ...]:
-        """Indices of the C pairs with data."""
-        return np.nonzero(self.transition_counts.sum(-1))
+UNLIKE = 1e-4  # tolerance, of rewards in float32
 
 
 def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
@@ -55,37 +28,26 @@ def observe(posterior: Reference, data: Data) -> tuple[Rows | None, Cells]:
 
     Args:
         posterior: see `reference`: all components of a mixture have observed the same data.
-        data: that it was inferred from; None: its own sums.
+        data: that it was inferred from; None: what it keeps.
 
     Raises:
-        ValueError: other data than those behind `posterior`; no data where its own sums do not tell pairs apart.
+        ValueError: other data than those behind `posterior`; no data where it does not keep them pair by pair.
         TypeError: `data` of another type.
     """
     if data is None:
-        return None, _own_cells(posterior)
+        return own_data(posterior)
     data = data.transitions if isinstance(data, Log) else data
     if not isinstance(data, Transitions | Counts):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
     space, by_outcome = posterior.space, rewards_by_outcome(posterior)
     cells = _cells(data, space, by_outcome)
-    if isinstance(posterior, SampledPosterior):
-        _check_same_sampled(cells, posterior)
+    if isinstance(posterior, ConjugatePosterior):
+        _check_same(data, cells, posterior)
     else:
-        _check_same(cells, posterior)
+        own_counts = np.asarray(outcome_counts(posterior.data_statistics), np.float64)
+        _check_close("transitions from", _axes(posterior), cells.transition_counts, own_counts)
+    _check_same_rewards(cells, posterior)
     return None if isinstance(data, Counts) else _rows(data, space), cells
-
-
-def rewards_by_outcome(posterior: Reference) -> bool:
-    """Whether the cells of the reward law have the outcome as last axis."""
-    return posterior.rewards.by_outcome if isinstance(posterior, SampledPosterior) else posterior.rewards_by_outcome
-
-
-def known_rewards(posterior: Reference) -> Float[np.ndarray, "*cells"] | None:
-    """Known rewards (those of the first draw, if they depend on latent sites); None: rewards have a law."""
-    if isinstance(posterior, SampledPosterior):
-        return None if posterior.rewards.law is not None else np.asarray(posterior.rewards.known)[0]
-    cells = posterior.reward_cells
-    return np.asarray(cells.known) if isinstance(cells, KnownRewards) else None
 
 
 def _rows(data: Transitions, space: StateActionSpace) -> Rows:
@@ -106,75 +68,17 @@ def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool
     return Cells(transitions, Moments(*rewards))
 
 
-def before_data(posterior: Exact) -> Exact:
-    """The prior of this posterior. Of a mixture: the priors of its components, with their prior weights."""
-    if isinstance(posterior, Mixture):
-        with jax.enable_x64(True):
-            return jax.tree.map(np.asarray, _mixture_before_data(jax.tree.map(np.array, posterior)))
-    rows = posterior.transition_probs.unlisted()
-    rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
-    prior = eqx.tree_at(lambda p: p.transition_probs, posterior, rows)
-    if isinstance(prior.reward_cells, KnownRewards):
-        return prior
-    data = prior.reward_cells.data
-    return eqx.tree_at(lambda p: p.reward_cells.data, prior, np.zeros(data.shape, data.dtype))
+def _axes(posterior: Reference) -> tuple[str, ...]:
+    return (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
 
 
-@jax.jit
-def _mixture_before_data(posterior: Mixture) -> Mixture:
-    """Bayes' rule backwards: prior weight = posterior weight / evidence."""
-    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
-    components = jax.vmap(before_data)(posterior.components)
-    known = posterior.log_prior
-    weights = posterior.log_weights - evidence if known is None else known - jax.nn.logsumexp(known)
-    return replace(posterior, components=components, log_weights=weights)
-
-
-def _own_cells(posterior: Reference) -> Cells:
-    """The sums that the posterior keeps.
-
-    Raises:
-        ValueError: pairs share rows or rewards, or these are known: their sums are not those of each pair.
-    """
-    if isinstance(posterior, SampledPosterior):
-        return _cells_of_sampled(posterior)
-    sums, visits = _sums(posterior), np.asarray(posterior.visit_counts())
-    if not np.allclose(sums.transition_counts.sum(-1), visits) or not posterior.reward_cells.distinct:
-        raise ValueError(
-            "data is None, expected the data that the posterior was inferred from: "
-            "its sums do not tell pairs apart that share a row or a reward, or have a known one"
-        )
-    return sums
-
-
-def _cells_of_sampled(posterior: SampledPosterior) -> Cells:
-    seen = posterior.data_statistics
-    if isinstance(seen, Statistics):
-        return Cells(_wide(seen.counts.transitions), Moments(*map(_wide, seen.counts.reward_moments)))
-    kept = np.asarray(seen.weight) != 0
-    where = np.asarray(seen.where)[kept].T
-    index = tuple(where if posterior.rewards.by_outcome else where[:-1])
-    shape = seen.transitions.shape if posterior.rewards.by_outcome else posterior.space.shape
-    count, total, ss = (np.zeros(shape) for _ in range(3))
-    reward = np.asarray(seen.reward, np.float64)[kept]
-    np.add.at(count, index, 1.0)
-    np.add.at(total, index, reward)
-    mean = total / np.maximum(count, 1.0)
-    np.add.at(ss, index, (reward - mean[index]) ** 2)
-    return Cells(_wide(seen.transitions), Moments(count, mean, ss))
-
-
-def _wide(array: Array | np.ndarray) -> np.ndarray:
-    return np.asarray(array, np.float64)
-
-
-def _check_same_sampled(cells: Cells, posterior: SampledPosterior) -> None:
-    axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
-    _check_close("transitions from", axes, cells.transition_counts, _wide(outcome_counts(posterior.data_statistics)))
-    if isinstance(posterior.data_statistics, Statistics) and posterior.rewards.law is not None:
-        own = _cells_of_sampled(posterior).rewards
-        _check_close("rewards of", axes, cells.rewards.count, own.count)
-        _check_close("as the mean reward of", axes, cells.rewards.mean, own.mean, _slack(own))
+def _check_same_rewards(cells: Cells, posterior: Reference) -> None:
+    """Refuse other rewards than those that a posterior by draws keeps as moments."""
+    seen = kept_rewards(posterior)
+    if isinstance(seen, Statistics) and law_of_one_reward(posterior) is not None:
+        own = Moments(*(np.asarray(x, np.float64) for x in seen.counts.reward_moments))
+        _check_close("rewards of", _axes(posterior), cells.rewards.count, own.count)
+        _check_close("as the mean reward of", _axes(posterior), cells.rewards.mean, own.mean, _slack(own))
 
 
 def _slack(own: Moments) -> float:
@@ -183,35 +87,30 @@ def _slack(own: Moments) -> float:
     return float(each.max(initial=1e-9))
 
 
-def _sums(posterior: ConjugatePosterior) -> Cells:
-    """The sums that the posterior keeps, at every pair: over all pairs that share a row or reward; zero if known."""
-    rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
-    with jax.enable_x64(True):
-        counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
-    if isinstance(rewards, KnownRewards):
-        nothing = np.zeros(np.shape(rewards.known))
-        return Cells(counts, Moments(nothing, nothing, nothing))
-    data = np.asarray(rewards.data, np.float64)
-    if rewards.cell is None:
-        sums = data.reshape(*rewards.shape, 3)
-    else:
-        cell = np.asarray(rewards.cell)
-        sums = np.where((cell < 0)[..., None], 0.0, data[cell])
-    return Cells(counts, Moments(*np.moveaxis(sums, -1, 0)))
-
-
-def _check_same(cells: Cells, posterior: ConjugatePosterior) -> None:
+def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePosterior) -> None:
     """Refuse other data than those behind the posterior, by updating its prior with them and comparing the sums."""
-    axes = (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
+    axes = _axes(posterior)
     visits, given = np.asarray(posterior.visit_counts(), np.float64), cells.transition_counts.sum(-1)
     _check_close("transitions from", axes, given, visits)
+    if isinstance(posterior, FactorisedPosterior):
+        # The rows alone: what is known of the rewards is compared elsewhere.
+        nothing = known_rewards(np.zeros(posterior.space.shape))
+        posterior = ConjugatePosterior(
+            posterior.transition_probs, nothing, posterior.space, posterior.visits, posterior.constant
+        )
+    rewards, prior = posterior.reward_cells, before_data(posterior)
     with jax.enable_x64(True):
-        counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
-        again = _sums(before_data(posterior).update(counts))
-    own = _sums(posterior)
-    _check_close("transitions from", axes, again.transition_counts, own.transition_counts)
-    _check_close("rewards of", axes, again.rewards.count, own.rewards.count)
-    _check_close("as the mean reward of", axes, again.rewards.mean, own.rewards.mean, _slack(own.rewards))
+        if rewards.learns and not rewards.has_moments:
+            again = prior.update(data)
+        else:
+            again = prior.update(Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards))))
+        own, new = own_sums(posterior), own_sums(again)
+    _check_close("transitions from", axes, new.transition_counts, own.transition_counts)
+    _check_close("rewards of", axes, new.rewards.count, own.rewards.count)
+    _check_close("as the mean reward of", axes, new.rewards.mean, own.rewards.mean, _slack(own.rewards))
+    pairs = zip(jax.tree.leaves(again.reward_cells), jax.tree.leaves(rewards), strict=True)
+    if not rewards.has_moments and not all(np.allclose(x, y, rtol=UNLIKE, atol=UNLIKE) for x, y in pairs):
+        raise ValueError("data has other rewards than those that the posterior was inferred from, expected the same")
 
 
 def _check_close(

@@ -4,11 +4,13 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import xlogy
 
-from bayes_mdp.calibration.belief.observed_data import Cells, Data, Rows, observe
-from bayes_mdp.calibration.belief.parameter_draws import Draws, check_draws, draw
+from bayes_mdp.calibration.belief.draws import Draws
+from bayes_mdp.calibration.belief.observed_data import Data, observe
+from bayes_mdp.calibration.belief.own_data import Cells, Rows
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, reference
-from bayes_mdp.calibration.belief.prior_density import draw_prior
-from bayes_mdp.calibration.belief.reward_density import Law, Moments
+from bayes_mdp.calibration.belief.prior_draws import draw_prior
+from bayes_mdp.calibration.belief.reward_density import Moments
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.validation import check_name
 
@@ -50,8 +52,9 @@ def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[s
     pairs, which = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     probs = draws.transition_probs[(slice(None), *pairs)]
     made: dict[str, np.ndarray] = {"observed_next_state": _categorical(rng, probs, which.reshape(-1)).astype(np.int32)}
-    if draws.law is not None:
-        reward = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome))
+    rewards = draws.rewards
+    if rewards.law is not None:
+        reward = rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(rewards.by_outcome))
         made["observed_reward"] = reward.astype(np.float32)
     return made
 
@@ -64,8 +67,8 @@ def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dic
     probs = draws.transition_probs[(slice(None), *tried)].astype(np.float64)
     counts[(slice(None), *tried)] = rng.multinomial(n, probs / probs.sum(-1, keepdims=True))
     made: dict[str, np.ndarray] = {"transition_counts": counts}
-    if draws.law is not None:
-        made["reward_total"] = draws.reward_total(rng, cells.rewards.count, (...,)).astype(np.float32)
+    if draws.rewards.law is not None:
+        made["reward_total"] = draws.rewards.total(rng, cells.rewards.count, (...,)).astype(np.float32)
     return made
 
 
@@ -86,16 +89,10 @@ def log_likelihood_rows(draws: Draws, rows: Rows) -> Float[np.ndarray, "N T"]:
     probs = draws.transition_probs[(slice(None), *rows.cell, rows.outcome)].astype(np.float64)
     with np.errstate(divide="ignore"):
         outcome = np.log(probs)
-    if draws.law is None:
+    rewards = draws.rewards
+    if rewards.law is None:
         return outcome
-    observed = np.isfinite(rows.reward)
-    reward = np.where(observed, rows.reward, 0.0)
-    where = rows.reward_cell(draws.by_outcome)
-    # Missing and known rewards have no density: their count is zero.
-    counted = observed & ~draws.known[where]
-    single = Moments(counted.astype(float), reward, np.zeros(reward.shape))
-    constant = np.where(counted, draws.law.log_base(reward), 0.0) if isinstance(draws.law, Law) else 0.0
-    return outcome + constant + draws.reward_log_prob(single, where)
+    return outcome + rewards.log_prob(rows.reward, np.isfinite(rows.reward), rows.reward_cell(rewards.by_outcome))
 
 
 def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]:
@@ -105,10 +102,13 @@ def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]
     """
     tried = cells.tried
     outcome = xlogy(cells.transition_counts[tried], draws.transition_probs[(slice(None), *tried)]).sum(-1)
-    if draws.law is None:
+    if draws.rewards.law is None:
         return outcome
-    reward = draws.reward_log_prob(Moments(*(x[tried] for x in cells.rewards)), tried)
-    return outcome + (reward.sum(-1) if draws.by_outcome else reward)
+    moments = Moments(*(x[tried] for x in cells.rewards))
+    if not draws.rewards.by_outcome:
+        return outcome + draws.rewards.log_prob_of_sums(moments, tried)
+    each = (*(i[:, None] for i in tried), np.arange(cells.transition_counts.shape[-1]))
+    return outcome + draws.rewards.log_prob_of_sums(moments, each).sum(-1)
 
 
 def _categorical(

@@ -1,23 +1,25 @@
-"""Reward laws under N draws of their parameters: log density, and sums of fresh rewards. Host-side, float64."""
+"""The reward laws of N draws: their means, the density of rewards, and sums of fresh rewards. Host-side, float64."""
 
 from collections.abc import Callable
 from types import EllipsisType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, Int
+from jax.scipy.special import xlog1py, xlogy
+from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.inference.conjugate.families import BetaBelief, GammaBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at
-from bayes_mdp.models.sufficient_statistics import RewardStatistics, log_base_measure
+from bayes_mdp.models.sufficient_statistics import RewardStatistics, has_statistics
 
 Drawn = Float[np.ndarray, "N *cells"]
 Index = tuple[Int[np.ndarray, "..."], ...] | tuple[EllipsisType]  # of cells; (...,): all of them
+Total = Callable[[np.random.Generator, Float[np.ndarray, "..."], dist.Distribution], Float[np.ndarray, "..."]]
+NUMBERS_AT_ONCE = 2**22
 
 
 class Moments(NamedTuple):
@@ -28,111 +30,177 @@ class Moments(NamedTuple):
     ss: Float[np.ndarray, "*cells"]
 
 
-class Law(NamedTuple):
-    """A law of rewards. Parameters are arrays [N *cells], one value per draw and cell, the mean reward first.
+class RewardDraws(NamedTuple):
+    """N draws of the law of one reward in every cell, [*H S A], or [*H S A O] if rewards depend on the outcome.
 
     Args:
-        kind: the family of NumPyro.
-        arguments: parameters -> what `kind` takes.
-        total: (rng, count, *parameters) -> [N *cells], the sum of `count` independent rewards.
+        law: a NumPyro distribution whose arrays have the shape [N *cells] (and their event axes); None: rewards are
+            known numbers.
+        mean: [N *cells], mean reward; nan where it does not exist.
+        known: [*cells], whether the reward is a known number; then only its mean is read.
+        by_outcome: whether the last axis of the cells is the outcome.
     """
 
-    kind: type[dist.Distribution]
-    arguments: Callable[..., tuple[Drawn, ...]]
-    total: Callable[..., Drawn]
+    law: dist.Distribution | None
+    mean: Drawn
+    known: Bool[np.ndarray, "*cells"]
+    by_outcome: bool
 
-    def log_prob(self, rewards: Moments, *parameters: Drawn) -> Drawn:
-        """Log density of the sequence of rewards with these moments, less the log base measure of each."""
+    @property
+    def has_sums(self) -> bool:
+        """Whether the density of several rewards of a cell follows from their moments."""
+        return has_sums(None if self.law is None else type(self.law))
+
+    def shown(self) -> dict[str, Drawn]:
+        """The parameters that differ between draws: `reward_mean`, and `reward_precision` of normal rewards.
+
+        Of a single draw, which cannot differ: those of a law.
+        """
+        found = {"reward_mean": self.mean}
+        if type(self.law) is dist.Normal:
+            scale = np.asarray(self.law.scale, np.float64)
+            found["reward_precision"] = np.where(self.known, np.nan, scale) ** -2.0
+        if len(self.mean) == 1 and self.law is not None:
+            return {name: x for name, x in found.items() if np.isfinite(x).any()}
+        return {name: x for name, x in found.items() if _differs(x)}
+
+    def log_prob(self, reward: Float[np.ndarray, "*where"], counted: Bool[np.ndarray, "*where"], where: Index) -> Drawn:
+        """[N *where], log density of one reward in each cell at the index `where`.
+
+        Zero where it is not `counted` (it is missing), and where rewards are known numbers.
+        """
+        counted = counted & ~self.known[where]
         with jax.enable_x64(True):
-            law = self.kind(*map(jnp.asarray, self.arguments(*parameters)))
-            value = jnp.stack(jnp.broadcast_arrays(*rewards, 0.0), axis=-1)
-            return np.asarray(RewardStatistics(law).log_prob(value))
+            law = self._at(where)
+            weight = jnp.broadcast_to(jnp.asarray(counted, float), law.batch_shape)
+            value = jnp.broadcast_to(jnp.asarray(np.where(counted, reward, 0.0)), law.batch_shape)
+            return np.asarray(RewardRows(law, weight).log_prob(value), np.float64)
 
-    def log_base(self, reward: Float[np.ndarray, "*T"]) -> Float[np.ndarray, "*T"]:
-        """Log base measure of single rewards: - log r! where they are Poisson."""
-        with jax.enable_x64(True):
-            return np.asarray(log_base_measure(self.kind, jnp.asarray(reward)))
-
-
-def _normal_total(rng: np.random.Generator, count: np.ndarray, mean: Drawn, precision: Drawn) -> Drawn:
-    return count * mean + np.sqrt(count / precision) * rng.standard_normal(mean.shape)
-
-
-def _bernoulli_total(rng: np.random.Generator, count: np.ndarray, probs: Drawn) -> Drawn:
-    return rng.binomial(np.round(count).astype(np.int64), np.clip(probs, 0.0, 1.0)).astype(float)
-
-
-def _poisson_total(rng: np.random.Generator, count: np.ndarray, rate: Drawn) -> Drawn:
-    return rng.poisson(count * rate).astype(float)
-
-
-_NORMAL = Law(dist.Normal, lambda mean, precision: (mean, precision**-0.5), _normal_total)
-
-LAWS: dict[type, Law] = {
-    NormalGammaBelief: _NORMAL,
-    NormalBelief: _NORMAL,
-    BetaBelief: Law(dist.BernoulliProbs, lambda probs: (probs,), _bernoulli_total),
-    GammaBelief: Law(dist.Poisson, lambda rate: (rate,), _poisson_total),
-}
-"""The law of one reward for each conjugate belief about its parameters."""
-
-
-class TableLaw(NamedTuple):
-    """A reward law of any other family, as one NumPyro distribution over draws and cells.
-
-    Args:
-        table: a law whose parameters have the shape [N *cells] (and their event axes).
-        num_draws: N.
-    """
-
-    table: dist.Distribution
-    num_draws: int
-
-    def log_prob(self, rewards: Moments, where: Index) -> Drawn:
-        """Log density of single rewards in the cells at `where`; zero where `rewards.count` is zero.
+    def log_prob_of_sums(self, rewards: Moments, where: Index) -> Drawn:
+        """[N *where], log density of the sequence of rewards with these moments, less the log base measure of each.
 
         Raises:
-            ValueError: sums of several rewards, from which the density under this law does not follow.
+            ValueError: the density under this law does not follow from moments (`has_sums`).
         """
-        self._check_single(rewards.count)
-        law = self._at(where)
-        weight = jnp.broadcast_to(jnp.asarray(rewards.count, float), law.batch_shape)
-        return np.asarray(RewardRows(law, weight).log_prob(jnp.broadcast_to(rewards.mean, law.batch_shape)), np.float64)
+        if not self.has_sums:
+            name = type(self.law).__name__
+            raise ValueError(f"data holds sums: the rewards of a {name} law have none, expected the transitions")
+        with jax.enable_x64(True):
+            law = self._at(where)
+            by_formula = _OF_SUMS.get(type(law))
+            if by_formula is None:
+                value = jnp.stack(jnp.broadcast_arrays(*rewards, 0.0), axis=-1)
+                density = np.asarray(RewardStatistics(law).log_prob(value))
+            else:
+                density = np.asarray(by_formula(law, rewards.count, rewards.count * rewards.mean))
+        return np.where(self.known[where], 0.0, density)
 
-    def total(self, rng: np.random.Generator, count: np.ndarray, where: Index) -> Drawn:
-        """Fresh single rewards, zero where `count` is zero. Errors: as `log_prob`."""
-        self._check_single(count)
-        key = jax.random.key(int(rng.integers(2**32)))
-        return count * np.asarray(self._at(where).sample(key), np.float64)
+    def total(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
+        """[N *where], the sum of `count` fresh rewards of the cells at the index `where`."""
+        mean = self.mean[(slice(None), *where)]
+        if self.law is None:
+            return count * mean
+        with jax.enable_x64(True):
+            by_formula = _TOTALS.get(type(self.law))
+            drawn = by_formula(rng, count, self._at(where)) if by_formula else self._total_of_each(rng, count, where)
+        return np.where(self.known[where], count * mean, drawn)
 
-    def _check_single(self, count: np.ndarray) -> None:
-        if np.any(count > 1):
-            name = type(self.table).__name__
-            raise ValueError(f"data is None, expected the transitions: the rewards of a {name} law have no sums")
+    def _total_of_each(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
+        """The same, for a law whose sums have no known law: every reward is drawn, a block of draws at a time."""
+        cells = tuple(np.ravel(i) for i in np.broadcast_arrays(*_mesh(where, self.known.shape)))
+        number = np.round(np.broadcast_to(count, self.known[where].shape)).astype(np.int64).ravel()
+        each = np.repeat(np.arange(number.size), number)
+        many = len(self.mean)
+        found = np.zeros((many, number.size))
+        size = max(1, NUMBERS_AT_ONCE // max(1, each.size))
+        for start in range(0, many, size):
+            law = self._at(tuple(i[each] for i in cells), slice(start, start + size))
+            drawn = np.asarray(law.sample(jax.random.key(int(rng.integers(2**32)))), np.float64)
+            for total, rewards in zip(found[start : start + size], drawn, strict=True):
+                np.add.at(total, each, rewards)
+        return found.reshape(many, *self.known[where].shape)
 
-    def _at(self, where: Index) -> dist.Distribution:
-        cells = np.broadcast_arrays(*where)  # pyright: ignore[reportArgumentType] - sums of all cells were refused
-        draws = np.arange(self.num_draws).reshape(-1, *(1,) * cells[0].ndim)
-        return law_at(self.table, (draws, *(each[None] for each in cells)))
+    def _at(self, where: Index, draws: slice = slice(None)) -> dist.Distribution:
+        """The laws [N *where] of the cells at the index `where`."""
+        if self.law is None:
+            raise TypeError("the rewards are known, expected rewards with a law")
+        cells = np.broadcast_arrays(*_mesh(where, self.known.shape))
+        index = np.arange(len(self.mean))[draws].reshape(-1, *(1,) * cells[0].ndim)
+        return law_at(self.law, (index, *(each[None] for each in cells)))
 
 
-def law_of(rewards: RewardTable) -> tuple[Law | TableLaw, tuple[Drawn, ...], tuple[str, ...]]:
-    """The law, its parameters and the names of those to show.
+def mean_of(rewards: RewardTable) -> Drawn:
+    """The mean reward of every draw and cell, in float64."""
+    with jax.enable_x64(True):
+        copied = jax.tree.map(np.array, rewards)
+        return np.asarray(jax.vmap(lambda each: each.mean)(copied), np.float64)
 
-    Args:
-        rewards: with a law, whose arrays have a leading axis N (draws).
 
-    Raises:
-        TypeError: the rewards are known.
-    """
-    law = rewards.law
-    if law is None:
-        raise TypeError("the rewards are known, expected rewards with a law")
-    mean = np.asarray(jax.vmap(lambda each: each.mean)(rewards), np.float64)
-    if type(law) is dist.Normal:
-        return _NORMAL, (mean, np.asarray(law.scale, np.float64) ** -2.0), ("reward_mean", "reward_precision")
-    if isinstance(law, dist.BernoulliProbs | dist.BernoulliLogits):
-        return LAWS[BetaBelief], (mean,), ("reward_mean",)
-    if type(law) is dist.Poisson:
-        return LAWS[GammaBelief], (mean,), ("reward_mean",)
-    return TableLaw(law, len(mean)), (mean,), ("reward_mean",)
+def has_sums(law: type[dist.Distribution] | None) -> bool:
+    """Whether the density of several rewards under this law (None: known numbers) follows from their moments."""
+    return law is None or has_statistics(law) or law in _OF_SUMS
+
+
+def _mesh(where: Index, cells: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Index arrays that broadcast; of all cells for (...,)."""
+    return tuple(np.indices(cells, sparse=True)) if where[0] is ... else tuple(map(np.asarray, where))
+
+
+def _differs(values: Drawn) -> bool:
+    """Whether a number that exists differs between draws."""
+    return bool((np.isfinite(values) & (values != values[:1])).any())
+
+
+# Sums of `count` independent rewards whose law is known; `count` broadcasts against the law.
+
+
+def _normal_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
+    assert isinstance(law, dist.Normal)
+    loc, scale = np.asarray(law.loc, np.float64), np.asarray(law.scale, np.float64)
+    return count * loc + np.sqrt(count) * scale * rng.standard_normal(loc.shape)
+
+
+def _bernoulli_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
+    probs = np.clip(np.asarray(law.mean, np.float64), 0.0, 1.0)
+    return rng.binomial(np.round(count).astype(np.int64), probs).astype(float)
+
+
+def _poisson_total(rng: np.random.Generator, count: np.ndarray, law: dist.Distribution) -> Float[np.ndarray, "..."]:
+    return rng.poisson(count * np.asarray(law.mean, np.float64)).astype(float)
+
+
+def _binomial_total(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
+    number = np.round(count * np.asarray(law.total_count)).astype(np.int64)
+    return rng.binomial(number, np.clip(np.asarray(law.probs, np.float64), 0.0, 1.0)).astype(float)
+
+
+_TOTALS: dict[type[dist.Distribution], Total] = {
+    dist.Normal: _normal_total,
+    dist.BernoulliProbs: _bernoulli_total,
+    dist.BernoulliLogits: _bernoulli_total,
+    dist.BinomialProbs: _binomial_total,
+    dist.Poisson: _poisson_total,
+}
+
+
+# Log densities of rewards by number and sum, less the log base measures; those of other laws are `RewardStatistics`.
+
+
+def _exponential_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
+    rate = jnp.asarray(law.rate)
+    return xlogy(count, rate) - rate * total
+
+
+def _binomial_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
+    return xlogy(total, law.probs) + xlog1py(law.total_count * count - total, -law.probs)
+
+
+def _geometric_sums(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
+    return xlogy(count, law.probs) + xlog1py(total, -law.probs)
+
+
+_OF_SUMS: dict[type[dist.Distribution], Callable[[Any, np.ndarray, np.ndarray], Array]] = {
+    dist.Exponential: _exponential_sums,
+    dist.BinomialProbs: _binomial_sums,
+    dist.GeometricProbs: _geometric_sums,
+}

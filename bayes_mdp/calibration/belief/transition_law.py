@@ -13,7 +13,7 @@ from numpyro import handlers
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
@@ -86,8 +86,10 @@ def sample_law(key: PRNGKeyArray, posterior: FittedPosterior, space: StateAction
 def _sample_conjugate(key: PRNGKeyArray, posterior: ConjugatePosterior) -> Law:
     key_rows, key_rewards = jax.random.split(key)
     rows, cells = posterior.transition_probs.sample(key_rows), posterior.reward_cells
-    if isinstance(cells, KnownRewards):
-        return Law(rows, RewardTable(None, jnp.asarray(cells.mean()), cells.by_outcome))
-    mean, noise = cells.sample_with_noise(key_rewards)
-    law = dist.Normal(mean, jnp.sqrt(noise)) if cells.prior.law is dist.Normal else cells.prior.law(mean)
-    return Law(rows, RewardTable(law, None, cells.by_outcome))
+    drawn = cells.sample_sites(key_rewards)
+    if isinstance(cells, RewardCells) and cells.known is not None and cells.known_law is None:
+        # Known numbers beside unknown laws: normal ones have no variance.
+        mean, noise = cells.gather_drawn(drawn)
+        law = dist.Normal(mean, jnp.sqrt(noise)) if cells.law is dist.Normal else cells.law(mean)
+        return Law(rows, RewardTable(law, None, cells.by_outcome))
+    return Law(rows, cells.table_of(drawn))

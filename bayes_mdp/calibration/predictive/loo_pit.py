@@ -15,8 +15,9 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.calibration.arviz.diagnostics import LARGE_PARETO_K
 from bayes_mdp.calibration.arviz.generation import pareto_smoothed
 from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.draws import Draws
 from bayes_mdp.calibration.belief.observed_data import Data, Rows
-from bayes_mdp.calibration.belief.parameter_draws import Draws, generator
+from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
 
@@ -117,8 +118,9 @@ def loo_pit(
     weights = np.exp(log_weights)
     rng = generator(key_numbers)
     variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
-    if draws.law is not None:
-        observed = ~np.isnan(rows.reward) & ~draws.known[rows.reward_cell(draws.by_outcome)]
+    rewards = draws.rewards
+    if rewards.law is not None:
+        observed = ~np.isnan(rows.reward) & ~rewards.known[rows.reward_cell(rewards.by_outcome)]
         if observed.any():
             variables["reward"] = _pit(_reward(rng, draws, rows, weights)[observed])
     return LooPit(variables, float(np.mean(pareto_k > LARGE_PARETO_K)))
@@ -138,7 +140,7 @@ def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Flo
 
 def _reward(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[np.ndarray, "T N"]) -> Values:
     """PIT of the rewards, from one replicate of each draw."""
-    again = draws.reward_total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.by_outcome)).T
+    again = draws.rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(draws.rewards.by_outcome)).T
     reward = rows.reward[:, None]
     below, equal = ((weights * x).sum(1) for x in (again < reward, again == reward))
     # A reward below, or above, all replicates lies within 1 / N of the end.

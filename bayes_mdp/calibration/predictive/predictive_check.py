@@ -1,9 +1,7 @@
 """Predictive checks: test statistics of the data against those of replicated data. Host-side.
 
-A replicate repeats the transitions from the same pairs (fixed visits, as in `to_arviz`) under one draw. The p-value of
-a statistic T is P(T(replicate, draw) >= T(data, draw)) over draws and replicates, ties counted half (Gelman, Meng and
-Stern 1996). It is close to 1/2 if the model fits, close to 0 or 1 if it does not. Under a true model it is not uniform
-but concentrated around 1/2: the check is conservative.
+A replicate repeats the transitions from the same pairs (fixed visits, as in `to_arviz`) under one draw. What the
+p-values are: see `comparisons`.
 """
 
 from collections.abc import Mapping
@@ -12,49 +10,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.predictive.check_statistics import REWARDS, TRANSITIONS, Sample, Statistic, previous_states
+from bayes_mdp.calibration.predictive.comparisons import (
+    Comparison,
+    compare_statistic,
+    comparison_table,
+    describe_comparisons,
+    stack_statistic,
+    surprises,
+)
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.validation import check_functions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LEVEL = 0.01
-"""Two-sided p-values below this are called surprising."""
-
-
-class Comparison(NamedTuple):
-    """One statistic. Its shape `cells` is () for a number, [*H S A] for one per pair; nan where it is undefined.
-
-    Args:
-        observed: [N *cells], of the data with each draw (all equal unless the statistic depends on the draw).
-        replicated: [N *cells], of the replicate of each draw.
-        p: [*cells], P(replicated >= observed), ties counted half.
-        p_overall: two-sided p-value of the whole statistic: of the number, or of the largest standardised deviation
-            over pairs, compared with the same maximum in the replicates.
-        error: Monte Carlo standard error of `p_overall`.
-    """
-
-    observed: Float[np.ndarray, "N *cells"]
-    replicated: Float[np.ndarray, "N *cells"]
-    p: Float[np.ndarray, "*cells"]
-    p_overall: float
-    error: float
-
-    @property
-    def worst(self) -> tuple[int, ...]:
-        """Index of the cell with the largest standardised deviation; () for a number."""
-        if self.p.ndim == 0:
-            return ()
-        far = np.abs(_standardised(self.observed, self.replicated)).mean(0)
-        return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(far)), far.shape))
 
 
 class PredictiveCheck(NamedTuple):
@@ -75,19 +51,13 @@ class PredictiveCheck(NamedTuple):
     @property
     def surprises(self) -> list[str]:
         """Names of the statistics with a two-sided p-value below 1 %."""
-        return [name for name, each in self.comparisons.items() if each.p_overall < LEVEL]
+        return surprises(self.comparisons)
 
     def table(self) -> xr.Dataset:
         """Per statistic: `{name}` (dims of the statistic): observed, replicated mean and sd, p along `quantity`."""
-        made = {}
-        for name, each in self.comparisons.items():
-            stack = [each.observed.mean(0), each.replicated.mean(0), each.replicated.std(0), each.p]
-            dims, coords = pair_axes(each.p.shape, self.space) if each.p.shape == self.space.shape else (None, {})
-            dims = dims or tuple(f"{name}_dim_{i}" for i in range(each.p.ndim))
-            coords = {**coords, "quantity": ["observed", "replicated_mean", "replicated_sd", "p"]}
-            attributes = {"p_overall": each.p_overall, "p_overall_error": each.error}
-            made[name] = xr.DataArray(np.stack(stack), coords, ("quantity", *dims), attrs=attributes)
-        return xr.Dataset(made)
+        return comparison_table(
+            self.comparisons, lambda shape: pair_axes(shape, self.space) if shape == self.space.shape else None
+        )
 
     def plot(self) -> "Figure":
         """A histogram of the replicates of every statistic (of its worst pair), and the data as a line."""
@@ -106,24 +76,12 @@ class PredictiveCheck(NamedTuple):
     def __str__(self) -> str:
         """A line for each statistic, and those that are surprising."""
         number = len(next(iter(self.comparisons.values())).replicated)
-        lines = [
+        title = (
             f"{self.group.capitalize()} predictive check: {number} replicates of {self.num_transitions} transitions, "
             "visits held fixed"
-        ]
-        for name, each in self.comparisons.items():
-            here = (slice(None), *each.worst)
-            low, high = np.quantile(each.replicated[here], [0.05, 0.95])
-            lines.append(
-                f"  {name:<23} observed {each.observed[here].mean():.4g}, replicates {low:.4g} to {high:.4g} (90 %), "
-                f"p {each.p_overall:.3f} +- {each.error:.3f}{self._where(each.worst)}"
-            )
-        found = ", ".join(self.surprises)
-        lines.append(
-            f"Surprising at the 1 % level: {found}. The data are not what this model would yield."
-            if found
-            else "No statistic is surprising at the 1 % level."
         )
-        return "\n".join(lines)
+        verdict = "The data are not what this model would yield."
+        return describe_comparisons(title, self.comparisons, self._where, verdict, 23)
 
     def _where(self, index: tuple[int, ...]) -> str:
         """The pair in words."""
@@ -169,7 +127,7 @@ def predictive_check(
     missing = np.isnan(rows.reward)
     previous = previous_states(transitions)
     if statistics is None:
-        statistics = {**TRANSITIONS, **(REWARDS if draws.law is not None and not missing.all() else {})}
+        statistics = {**TRANSITIONS, **(REWARDS if draws.rewards.law is not None and not missing.all() else {})}
 
     def sample(n: int, outcome: np.ndarray, reward: np.ndarray) -> Sample:
         reward = np.where(missing, np.nan, reward).astype(float)
@@ -180,54 +138,10 @@ def predictive_check(
     replicates = [sample(n, made["observed_next_state"][n], again[n]) for n in numbers]
     observed = [sample(n, rows.outcome, rows.reward) for n in numbers]
     found = {
-        name: _compare(_stack(name, function, observed), _stack(name, function, replicates), draws.run.num_chains)
+        name: compare_statistic(
+            *(stack_statistic(name, [function(x) for x in samples]) for samples in (observed, replicates)),
+            draws.run.markov_chains,
+        )
         for name, function in statistics.items()
     }
     return PredictiveCheck(found, group, missing.size, posterior.space)
-
-
-def _stack(name: str, function: Statistic, samples: list[Sample]) -> Float[np.ndarray, "N *cells"]:
-    values = [np.asarray(function(each), float) for each in samples]
-    shapes = {value.shape for value in values}
-    if len(shapes) > 1:
-        raise ValueError(f"statistics[{name!r}] has shapes {', '.join(map(str, sorted(shapes)))}, expected one shape")
-    return np.stack(values)
-
-
-def _compare(observed: np.ndarray, replicated: np.ndarray, num_chains: int) -> Comparison:
-    exists = ~np.isnan(observed).any(0)
-    p = np.where(exists, _exceeds(replicated, observed).mean(0), np.nan)
-    if p.ndim == 0:
-        hits = _exceeds(replicated, observed)
-        overall = 2.0 * min(hits.mean(), 1.0 - hits.mean())
-        return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
-    # Several cells: the largest deviation from the mean of the replicates, in their standard deviations.
-    largest, of_data = (
-        np.nan_to_num(np.abs(_standardised(x, replicated))).reshape(len(x), -1).max(1, initial=0.0)
-        for x in (replicated, observed)
-    )
-    hits = _exceeds(largest, of_data)
-    return Comparison(observed, replicated, p, float(hits.mean()), _error(hits, num_chains))
-
-
-def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"]:
-    """1 where greater, 1/2 where equal."""
-    close = np.isclose(one, other, rtol=1e-9, atol=1e-12)
-    return np.where(close, 0.5, one > other)
-
-
-def _standardised(values: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
-    """In standard deviations of the replicates from their mean; infinite if the replicates never vary."""
-    mean, sd = replicated.mean(0), replicated.std(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return (values - mean) / sd
-
-
-def _error(hits: Float[np.ndarray, " N"], num_chains: int) -> float:
-    """Standard error of the mean: binomial, or that between the chains if it is larger."""
-    p = (hits.sum() + 0.5) / (len(hits) + 1)
-    binomial = np.sqrt(p * (1 - p) / len(hits))
-    if num_chains == 1:
-        return float(binomial)
-    between = hits.reshape(num_chains, -1).mean(1).std(ddof=1) / np.sqrt(num_chains)
-    return float(max(binomial, between))

@@ -15,6 +15,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.transition_law import Law, law_of_sites, law_of_spec, sample_law
 from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, default_quantities
 from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy, PolicyLike
@@ -217,6 +218,11 @@ def look_at_draws(
     if isinstance(thin, SampledPosterior):
         sites = {name: values[kept] for name, values in thin.sites.items()}
         return jax.vmap(lambda sites: look(law_of_sites(sites, design.prior, space)))(sites), sites
+    if isinstance(thin, FactorisedPosterior):
+        # Rows are drawn beside each draw of the rewards, which is used once.
+        sites = {name: values[kept] for name, values in thin.rewards.sites.items()}
+        law = lambda key, k: Law(thin.transition_probs.sample(key), thin.rewards.table_of((k,)))  # noqa: E731
+        return jax.vmap(lambda key, k: look(law(key, k)))(keys, kept), sites
     sites = {name: values[kept] for name, values in thin.hyperparameters.items()}
     return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
 

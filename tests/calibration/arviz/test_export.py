@@ -39,7 +39,7 @@ def test_dims_and_coordinates_are_those_of_the_space(cases):
     made = _export(case, log_likelihood="cell")
     probs = made["posterior"].transition_probs
     assert probs.dims == ("chain", "draw", "state", "action", "next_state")
-    assert probs.shape == (1, NUM_DRAWS, 3, 2, 4)
+    assert probs.shape == (4, NUM_DRAWS // 4, 3, 2, 4)
     assert list(probs.next_state.values) == ["low", "mid", "high", "end"]
     assert set(made["posterior"]) == set(made["prior"]) == {"transition_probs", "reward_mean", "reward_precision"}
     assert made["posterior"].reward_mean.dims == ("chain", "draw", "state", "action")
@@ -55,6 +55,7 @@ def test_dims_and_coordinates_are_those_of_the_space(cases):
     assert made["constant_data"].reward_count.sum() == case.data.reward_observed.sum()
 
 
+@pytest.mark.slow
 def test_steps_and_names_of_mixed_kinds(cases):
     made = _export(cases("horizon"), log_likelihood="cell")
     probs = made["posterior"].transition_probs
@@ -109,7 +110,8 @@ def test_same_key_same_draws_in_a_group_and_in_the_tree(cases):
             np.testing.assert_array_equal(tree[name][variable], alone[variable])
     other = dataset(case.posterior, "posterior", num_draws=NUM_DRAWS, key=jax.random.key(1))
     assert not np.array_equal(other.transition_probs, tree["posterior"].transition_probs)
-    assert "log_likelihood" not in _names(tree)
+    assert "log_likelihood" in _names(tree)
+    assert "log_likelihood" not in _names(to_arviz(case.posterior, num_draws=NUM_DRAWS, log_likelihood="none"))
 
 
 def test_data_may_be_a_log_or_counts(cases):
@@ -127,7 +129,7 @@ def test_data_may_be_a_log_or_counts(cases):
     ("options", "message"),
     [
         ({"num_draws": 0}, "num_draws is 0, expected an integer of at least 1"),
-        ({"log_likelihood": "pair"}, "log_likelihood is 'pair', expected 'transition' or 'cell'"),
+        ({"log_likelihood": "pair"}, "log_likelihood is 'pair', expected 'transition', 'cell', 'none' or None"),
         ({"log_likelihood": "transition"}, "data holds no transitions, expected those that the posterior was inferred"),
         ({"num_draws": 10**8}, r"num_draws is 100000000, about .* GiB of memory, expected at most"),
     ],
@@ -163,11 +165,13 @@ def test_data_of_another_posterior_are_refused(cases):
         with pytest.raises(ValueError, match=message):
             to_arviz(cases(name).posterior, data=other)
     with pytest.raises(ValueError, match="its sums do not tell pairs apart"):
-        to_arviz(cases("tied").posterior)
+        to_arviz(cases("tied").posterior, log_likelihood="cell")
+    with pytest.raises(
+        ValueError, match="group is 'posterior_predictive', expected another: it needs `data`: its sums"
+    ):
+        dataset(cases("tied").posterior, "posterior_predictive")
     with pytest.raises(ValueError, match="group is 'draws', expected one of posterior"):
         dataset(case.posterior, "draws")
-    with pytest.raises(ValueError, match="log_likelihood is None"):
-        dataset(case.posterior, "log_likelihood")
     nothing: Any = object()
     with pytest.raises(TypeError, match="posterior is a object, expected one as infer returns it"):
         to_arviz(nothing)
@@ -198,7 +202,8 @@ def tree(inferred):
 def test_summary_takes_the_tree_and_the_dataset(arviz, tree, inferred):
     alone = dataset(inferred[0], num_draws=1000)
     for table in (arviz.summary(tree), arviz.summary(alone)):
-        assert len(table) == 8 + 4 + 4
+        # Rows, means and precisions; then the sites of the program: rows, and (mean, precision).
+        assert len(table) == 8 + 4 + 4 + 8 + 8
         assert "transition_probs[in, a, out]" in table.index
         # Independent draws: fewer than half of them is beyond chance.
         assert table["ess_bulk"].astype(float).min() > 500

@@ -13,7 +13,8 @@ from scipy import integrate, stats
 
 from bayes_mdp.calibration.arviz.sensitivity import by_formula, prior_sensitivity, sensitivity
 from bayes_mdp.calibration.belief.parameter_draws import draw
-from bayes_mdp.calibration.belief.prior_density import log_prior_of, top_sites
+from bayes_mdp.calibration.belief.prior_density import log_prior_of
+from bayes_mdp.calibration.belief.program_run import top_sites
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted
 from tests.calibration.beliefs import SPACE, collapsed, sampled, student, transitions
@@ -31,7 +32,7 @@ def test_log_prior_of_leaves_is_that_of_scipy(cases):
     probs /= probs.sum(-1, keepdims=True)
     rows = sum(stats.dirichlet.logpdf(probs[:, s, a].T, np.full(4, 0.8)) for s in range(3) for a in range(2))
     _assert_equal_but_for_a_constant(terms["transition_probs"], rows)
-    mean, precision = (p.reshape(NUM_DRAWS, -1) for p in draws.parameters)
+    mean, precision = (draws.shown()[f"reward_{p}"].reshape(NUM_DRAWS, -1) for p in ("mean", "precision"))
     loc = np.linspace(-1.0, 1.0, 6)
     rewards = stats.gamma.logpdf(precision, 4.0, scale=0.5) + stats.norm.logpdf(mean, loc, precision**-0.5)
     _assert_equal_but_for_a_constant(terms["rewards"], rewards.sum(1))
@@ -46,7 +47,7 @@ def test_log_prior_of_tied_leaves(cases):
     probs /= probs.sum(-1, keepdims=True)
     rows = sum(stats.dirichlet.logpdf(probs[:, s].T, np.full(3, 0.8)) for s in range(2))
     _assert_equal_but_for_a_constant(terms["transition_probs"], rows)
-    rates = draws.parameters[0][:, [0, 1, 2], 0]
+    rates = draws.rewards.mean[:, [0, 1, 2], 0]
     _assert_equal_but_for_a_constant(terms["rewards"], stats.gamma.logpdf(rates, 2.0).sum(1))
 
 
@@ -114,7 +115,9 @@ def test_what_has_no_prior_to_scale_is_refused(cases):
     one = cases("known").posterior
     with pytest.raises(TypeError, match="posterior is a Mixture, expected one as infer returns it"):
         prior_sensitivity(mixture([one, one], weights=[1, 1]))
-    with pytest.raises(ValueError, match="was loaded and has no program"):
+    with pytest.raises(
+        ValueError, match="no density of its prior, expected one from infer: the posterior was built without"
+    ):
         prior_sensitivity(collapsed())
 
 

@@ -15,8 +15,10 @@ from scipy import stats
 
 from bayes_mdp.calibration import dataset, to_arviz
 from bayes_mdp.calibration.arviz.diagnostics import diagnose, predictive_loo
-from bayes_mdp.calibration.belief.observed_data import before_data
+from bayes_mdp.calibration.belief.before_data import before_data
 from bayes_mdp.calibration.belief.parameter_draws import draw
+from bayes_mdp.calibration.belief.posterior_views import why_no_prior
+from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Transitions
 from tests.calibration.beliefs import CHAINS, SAMPLES, SPACE, collapsed, sampled, student, transitions
@@ -42,7 +44,8 @@ def test_groups_of_a_sampled_posterior(tree):
     assert posterior["drift"].dims == ("chain", "draw", "state", "drift_dim_1")
     assert posterior["width"].dims == ("chain", "draw")
     assert set(tree["prior"].data_vars) == set(posterior.data_vars)
-    assert set(tree["sample_stats"].data_vars) == {"diverging", "acceptance_rate", "n_steps", "lp"}
+    stats = {"diverging", "acceptance_rate", "n_steps", "lp", "energy", "tree_depth"}
+    assert set(tree["sample_stats"].data_vars) == stats
     assert int(tree["sample_stats"]["diverging"].sum()) == 2  # draws 0 and 2 of 0, 1, 2 are kept
     assert posterior.attrs["inference_method"] == "nuts" and "weighted_draws" not in posterior.attrs
 
@@ -75,21 +78,23 @@ def test_prior_draws_are_those_of_the_program(tree):
 def test_weights_are_resampled_and_it_is_said():
     posterior = replace(sampled(), log_weights=np.log(np.arange(1.0, 81.0)))
     group = dataset(posterior, num_draws=40)
-    assert dict(group.sizes)["chain"] == 1 and group.attrs["weighted_draws"] == "resampled by weight from 80"
+    assert dict(group.sizes)["chain"] == 4 and group.attrs["weighted_draws"] == "resampled by weight from 80"
     assert group.attrs["weights_ess"] == pytest.approx(float(posterior.effective_sample_size()), rel=1e-4)
 
 
 @pytest.mark.slow
 def test_what_a_sampled_posterior_cannot_show():
-    with pytest.raises(ValueError, match="the rewards of a StudentT law have no sums"):
-        dataset(sampled(), "posterior_predictive")
+    with pytest.raises(ValueError, match="the rewards of a StudentT law have none, expected the transitions"):
+        dataset(sampled(), "log_likelihood", log_likelihood="cell")
     data = transitions()
     other = Transitions(data.state[:-1], data.action[:-1], data.reward[:-1], data.next_state[:-1])
     with pytest.raises(ValueError, match=r"data has .* transitions from state, action, next_state"):
         to_arviz(sampled(), data=other)
     without = replace(sampled(), recipe=replace(sampled().recipe, prior=None))
-    with pytest.raises(ValueError, match="has no proper prior program"):
+    with pytest.raises(ValueError, match="group is 'prior', expected another: the posterior was built without a"):
         dataset(without, "prior")
+    with pytest.raises(ValueError, match="posterior has no prior to draw from"):
+        draw_prior(jax.random.key(0), without, 4)
     assert "prior" not in _names(to_arviz(without, num_draws=4, data=data))
 
 
@@ -107,7 +112,7 @@ def test_leaves_of_a_collapsed_posterior_are_drawn_given_each_parent():
     z = ((draws.transition_probs - mean) / sd).mean(0) * np.sqrt(len(mean))
     assert np.abs(z).max() < 6.5
     rewards = np.asarray(posterior.component(0).reward_cells.mean())
-    assert np.abs(draws.parameters[0].mean(0) - rewards).max() < 0.1
+    assert np.abs(draws.rewards.mean.mean(0) - rewards).max() < 0.1
 
 
 @pytest.mark.slow
@@ -171,8 +176,7 @@ def test_an_improper_prior_is_left_out():
 
         return MDPSpec(rows, reward=dist.StudentT(4.0, mean, 1.0))
 
-    from bayes_mdp.calibration.belief.posterior_views import has_prior
-
-    recipe = recipe_for(flat, SPACE, NUTS())
-    assert not has_prior(replace(sampled(), recipe=recipe)) and has_prior(sampled())
+    posterior = replace(sampled(), recipe=recipe_for(flat, SPACE, NUTS()))
+    assert why_no_prior(sampled()) is None
+    assert why_no_prior(posterior) == "the prior is improper: ImproperUniform at 'm' is no distribution to draw from"
     assert student is sampled().recipe.prior

@@ -149,8 +149,8 @@ def test_an_exact_posterior_is_calibrated_over_the_prior_and_near_a_log_and_a_sh
         assert check(key, prior, SPACE, data=data, num_simulations=500, num_draws=100).at(1e-6).calibrated
     fit_for = door.fit_for
 
-    def broken(*arguments):
-        fit = fit_for(*arguments)
+    def broken(*arguments, **options):
+        fit = fit_for(*arguments, **options)
 
         def summarise(transitions):
             return fit.summarise(jax.tree.map(lambda x: jnp.concatenate([x] * 4), transitions))

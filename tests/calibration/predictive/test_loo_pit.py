@@ -14,7 +14,7 @@ from scipy import stats
 
 from bayes_mdp.calibration import predictive_check, to_arviz
 from bayes_mdp.calibration.arviz.generation import pareto_smoothed
-from bayes_mdp.calibration.belief import parameter_draws as calibration_draws
+from bayes_mdp.calibration.belief import closed_form_draws
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.replicates import draws_and_rows
 from bayes_mdp.calibration.predictive.loo_pit import Pit, _next_state, _reward, loo_pit
@@ -94,7 +94,7 @@ def test_predictions_of_the_wrong_width_are_seen(noise, fault):
 @pytest.mark.parametrize("check", [loo_pit, predictive_check])
 def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkeypatch):
     """A thousand draws of a hundred million probabilities: the kernel ended the process."""
-    monkeypatch.setattr(calibration_draws, "draw", lambda *_: pytest.fail("draws were made"))
+    monkeypatch.setattr(predictive, "draw", lambda *_: pytest.fail("draws were made"))
     posterior, data = _belief(1.0)
     large = replace(posterior, space=StateActionSpace(2000, 25))
     with pytest.raises(
@@ -107,8 +107,8 @@ def test_what_would_not_fit_in_memory_is_refused_before_it_is_made(check, monkey
 
 
 def test_few_draws_of_large_tables_are_made_at_once():
-    assert calibration_draws.block_size(16) == calibration_draws.BLOCK
-    assert calibration_draws.block_size(714 * 25 * 714) == 1
+    assert closed_form_draws.block_size(16) == closed_form_draws.BLOCK
+    assert closed_form_draws.block_size(714 * 25 * 714) == 1
 
 
 def test_outcomes_drawn_some_draws_at_a_time_are_those_of_all(monkeypatch):

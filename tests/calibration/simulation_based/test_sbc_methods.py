@@ -2,7 +2,10 @@
 the approximations is on record."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
@@ -10,17 +13,30 @@ from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
 from bayes_mdp.inference.route import fit_for
 from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.hierarchical import sticky
 from bayes_mdp.models.priors import dirichlet_normal_gamma
 
 pytestmark = pytest.mark.slow
 
-PRIORS = {"conjugate": dirichlet_normal_gamma(1.0, 0.0, 1.0, 3.0, 2.0), "sticky": sticky()}
+
+def logits(space):
+    """Rows in closed form, rewards not; one level behind all rewards."""
+    with space.plates():
+        rows = numpyro.sample("rows", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+    level = numpyro.sample("level", dist.Normal(0.0, 1.5))
+    with space.plates():
+        logit = numpyro.sample("logit", dist.Normal(level, 1.0))
+    return MDPSpec(rows, dist.Bernoulli(logits=logit))
+
+
+PRIORS = {"conjugate": dirichlet_normal_gamma(1.0, 0.0, 1.0, 3.0, 2.0), "sticky": sticky(), "logits": logits}
 METHODS = {
     "nuts": NUTS(200, 200, 2),
     "svi": SVI(num_steps=2000, num_samples=200),
     "laplace": Laplace(num_steps=2000, num_samples=200),
     "collapsed": "collapsed",
+    "factorised": "factorised",
 }
 NUM, DRAWS = 256, 60
 
@@ -39,7 +55,9 @@ def _moment_errors(result: SBC, quantity: str) -> tuple[float, float]:
     return first, second
 
 
-@pytest.mark.parametrize(("prior", "method"), [("conjugate", "nuts"), ("sticky", "nuts"), ("sticky", "collapsed")])
+@pytest.mark.parametrize(
+    ("prior", "method"), [("conjugate", "nuts"), ("sticky", "nuts"), ("sticky", "collapsed"), ("logits", "factorised")]
+)
 def test_the_right_methods_pass(prior, method):
     """Ranks (false alarm 1e-6; sees widths of 0.62 and 1.8 times the right one with probability 0.95), and the tower
     property and total variance of each quantity, six standard errors (sees a bias of 0.4 standard deviations)."""
@@ -50,6 +68,8 @@ def test_the_right_methods_pass(prior, method):
         assert max(map(abs, _moment_errors(result, quantity))) < 6, quantity
     if prior == "sticky":
         assert "stickiness" in result.judged
+    if prior == "logits":
+        assert "level" in result.judged
 
 
 def test_collapsed_chains_are_as_short_as_asked_for():

@@ -1,0 +1,124 @@
+"""Parameters of persons for ArviZ: the groups of the InferenceData schema. Host-side."""
+
+from datetime import UTC, datetime
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import PRNGKeyArray
+
+import bayes_mdp
+from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
+from bayes_mdp.behaviour.likelihood import chosen_log_probs
+from bayes_mdp.calibration.arviz.generation import Tree, arviz, generation
+from bayes_mdp.mdp.validation import check_count, check_name
+
+UNITS = ("choice", "subject", "none")
+GROUPS = ("posterior", "posterior_predictive", "log_likelihood", "prior", "observed_data", "sample_stats")
+_STATS = {"diverging": "diverging", "accept_prob": "acceptance_rate", "num_steps": "n_steps", "log_density": "lp",
+          "energy": "energy"}  # fmt: skip
+Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
+
+
+def behaviour_groups(
+    posterior: BehaviourPosterior, *, num_draws: int, key: PRNGKeyArray, log_likelihood: str | None
+) -> dict[str, xr.Dataset]:
+    """The groups of the posterior, thinned to `num_draws` in all; see `bayes_mdp.to_arviz`."""
+    unit = "choice" if log_likelihood is None else log_likelihood
+    check_name("log_likelihood", unit, UNITS)
+    check_count("num_draws", num_draws)
+    log, chains = posterior.log, posterior.mcmc.num_chains
+    each = max(1, min(posterior.mcmc.num_samples, num_draws // chains))
+    kept = np.linspace(0, posterior.mcmc.num_samples - 1, each).round().astype(int)
+    person, time = np.nonzero(np.asarray(log.observed))
+    key_prior, key_predict, key_subject = jax.random.split(key, 3)
+    thin = lambda x: np.asarray(x)[:, kept]  # noqa: E731
+    of_person = lambda x: ("subject",) if x.ndim == 3 else ()  # noqa: E731
+    # Parameters in their support, the sites on the line, and the mean of the group in the support.
+    group = {f"{name}_group": x for name, x in posterior.group().items()} if posterior.pooling == "partial" else {}
+    everything = {**posterior.params, **group, **posterior.mcmc.draws}
+    shown: Variables = {name: (("chain", "draw", *of_person(np.asarray(x))), thin(x)) for name, x in everything.items()}
+    made = {"posterior": shown, "observed_data": {"chosen_action": (("choice",), np.asarray(log.action)[person, time])}}
+    made["prior"] = _prior(key_prior, posterior, chains, each)
+    flat = _thinned(posterior, kept)
+    drawn = np.asarray(predict_choices(key_predict, flat, num_draws=chains * each))
+    by_draw = lambda x: x.reshape(chains, each, *x.shape[1:])  # noqa: E731
+    made["posterior_predictive"] = {"chosen_action": (("chain", "draw", "choice"), by_draw(drawn[:, person, time]))}
+    if unit == "choice":
+        made["log_likelihood"] = {
+            "chosen_action": (("chain", "draw", "choice"), by_draw(_per_choice(flat)[:, person, time]))
+        }
+    elif unit == "subject":
+        values = subject_log_likelihood(key_subject, flat).astype(np.float64)
+        made["log_likelihood"] = {"subject_integrated": (("chain", "draw", "subject"), by_draw(values))}
+    stats = {new: getattr(posterior.mcmc, old) for old, new in _STATS.items()}
+    made["sample_stats"] = {name: (("chain", "draw"), thin(x)) for name, x in stats.items() if x is not None}
+    names = np.asarray([str(x) for x in log.subjects])
+    return {name: _dataset(variables, names, person, time, posterior) for name, variables in made.items()}
+
+
+def behaviour_tree(groups: dict[str, xr.Dataset]) -> Tree:
+    """The groups as ArviZ takes them."""
+    if generation() >= 1:
+        return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    return arviz().InferenceData(**groups)
+
+
+def _thinned(posterior: BehaviourPosterior, kept: np.ndarray) -> BehaviourPosterior:
+    """The same posterior with some draws of each chain."""
+    params, mcmc = jax.tree.map(lambda x: np.asarray(x)[:, kept], (posterior.params, posterior.mcmc))
+    return BehaviourPosterior(params, mcmc, posterior.model, posterior.log, posterior.pooling)
+
+
+def _per_choice(posterior: BehaviourPosterior) -> np.ndarray:
+    """[D P T], log-probability of each choice under each draw."""
+    params = jax.tree.map(lambda x: jnp.asarray(x, float), posterior.each_person())
+    each = lambda one: chosen_log_probs(posterior.model, one, posterior.log)  # noqa: E731
+    # In float64: ArviZ finds no number where draws in float32 differ by their last bit alone.
+    return np.asarray(jax.jit(lambda params: jax.lax.map(each, params))(params), np.float64)
+
+
+def _prior(key: PRNGKeyArray, posterior: BehaviourPosterior, chains: int, each: int) -> Variables:
+    """Draws of the parameters, and of the sites on the line, before data."""
+    made: Variables = {}
+    persons, shape = posterior.log.num_subjects, (chains, each)
+    for name, parameter in posterior.model.parameters.items():
+        key, key_mean, key_sd, key_z = jax.random.split(key, 4)
+        law, dims = parameter.group_mean, ("chain", "draw")
+        if posterior.pooling == "partial":
+            mean, sd = law.sample(key_mean, shape), parameter.group_sd.sample(key_sd, shape)
+            z = jax.random.normal(key_z, (*shape, persons))
+            line = jnp.asarray(mean)[..., None] + jnp.asarray(sd)[..., None] * z
+            made |= {f"{name}_mean": (dims, np.asarray(mean)), f"{name}_sd": (dims, np.asarray(sd))}
+            made |= {f"{name}_z": ((*dims, "subject"), np.asarray(z))}
+            made |= {f"{name}_group": (dims, np.asarray(parameter.constrain(jnp.asarray(mean))))}
+        else:
+            alone = posterior.pooling == "complete"
+            line = jnp.asarray(law.sample(key_mean, shape if alone else (*shape, persons)))
+            made[f"{name}_line"] = (dims if alone else (*dims, "subject"), np.asarray(line))
+        full = (*dims, "subject") if line.ndim == 3 else dims
+        made[name] = (full, np.asarray(parameter.constrain(line)))
+    return made
+
+
+def _dataset(
+    variables: Variables, subjects: np.ndarray, person: np.ndarray, time: np.ndarray, posterior: BehaviourPosterior
+) -> xr.Dataset:
+    dims = {dim for names, _ in variables.values() for dim in names}
+    sizes = {dim: size for names, x in variables.values() for dim, size in zip(names, x.shape, strict=True)}
+    coords: dict[str, object] = {dim: np.arange(sizes[dim]) for dim in ("chain", "draw", "choice") if dim in dims}
+    if "subject" in dims:
+        coords["subject"] = subjects
+    if "choice" in dims:  # coordinates along the choices, named apart from the dimension "subject"
+        coords |= {"choice_subject": ("choice", subjects[person]), "choice_trial": ("choice", time)}
+    attributes = {
+        "created_at": datetime.now(UTC).isoformat(),
+        "creation_library": "bayes_mdp",
+        "creation_library_version": bayes_mdp.__version__,
+        "inference_library": "bayes_mdp",
+        "inference_library_version": bayes_mdp.__version__,
+        "pooling": posterior.pooling,
+        "sample_dims": ["chain", "draw"] if "chain" in dims else [],
+    }
+    return xr.Dataset(variables, coords=coords, attrs=attributes)

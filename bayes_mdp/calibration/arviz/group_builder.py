@@ -1,0 +1,249 @@
+"""Makes the groups of one posterior as Datasets: arrays, dimensions, coordinates, attributes."""
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+
+import jax
+import numpy as np
+import xarray as xr
+from jaxtyping import PRNGKeyArray
+
+import bayes_mdp
+from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents, known_mean
+from bayes_mdp.calibration.arviz.site_variables import SiteVariables
+from bayes_mdp.calibration.belief import replicates as predictive
+from bayes_mdp.calibration.belief.closed_form_sites import known_sites
+from bayes_mdp.calibration.belief.draws import Draws, Run
+from bayes_mdp.calibration.belief.own_data import Cells
+from bayes_mdp.calibration.belief.parameter_draws import check_draws, draw, generator
+from bayes_mdp.calibration.belief.posterior_views import (
+    FittedPosterior,
+    law_of_one_reward,
+    program_of,
+    recipe_of,
+    reference,
+    rewards_by_outcome,
+)
+from bayes_mdp.calibration.belief.prior_density import closed_log_prior
+from bayes_mdp.calibration.belief.prior_draws import draw_prior
+from bayes_mdp.calibration.belief.program_run import ProgramRun, SiteFacts, run_program, site_facts, top_sites
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.mdp.labels import OUTCOME, coordinates
+from bayes_mdp.mdp.space import PLATE_NAMES
+
+Coordinate = np.ndarray | tuple[str, np.ndarray]  # values, or (dimension, values)
+SAMPLE_DIMS = ("chain", "draw")
+STACKED = "sample"  # what ArviZ calls chain and draw together
+NO_SITES = ProgramRun({}, {})
+NO_RUN = Run()
+
+
+class GroupBuilder:
+    """Makes the groups of one posterior; draws are made once, when a group first needs them.
+
+    Args:
+        posterior: as `infer` returns it, or a mixture.
+        num_draws: draws per group.
+        key: of all draws.
+        contents: which groups there are.
+    """
+
+    def __init__(self, posterior: FittedPosterior, num_draws: int, key: PRNGKeyArray, contents: Contents) -> None:
+        self._posterior, self._num_draws, self._contents = posterior, num_draws, contents
+        self._reference, self._program = reference(posterior), program_of(posterior)
+        names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
+        self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
+        self._axes = coordinates(posterior.space)
+        pair = PLATE_NAMES[-len(posterior.space.shape) :]
+        reward = (*pair, OUTCOME) if rewards_by_outcome(self._reference) else pair
+        self._dims = {
+            **dict.fromkeys(("transition_probs", "transition_counts"), (*pair, OUTCOME)),
+            **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
+            **dict.fromkeys(("observed_next_state", "observed_reward", "observed_transition"), ("transition",)),
+            "observed_cell": ("cell",),
+            "visit_counts": pair,
+        }
+        sizes = {name: len(axis) for name, axis in self._axes.items()}
+        self._facts = _facts(posterior, runs="deterministics" not in contents.left_out)
+        self._variables = SiteVariables(self._dims, sizes, (*SAMPLE_DIMS, STACKED), self._facts)
+        self._site_dims = {self._variables.name(site): self._variables.dims(site) for site in self._facts}
+
+    def check_size(self, wanted: Collection[str]) -> None:
+        """Refuse groups that would not fit in memory, before a draw is made.
+
+        Raises:
+            ValueError: they would not.
+        """
+        cells, rows = self._contents.cells, self._contents.rows
+        space = self._posterior.space
+        probs = math.prod((*space.shape, space.n_outcomes))
+        reward = 16 * (probs if rewards_by_outcome(self._reference) else math.prod(space.shape))
+        number = 0 if rows is None else rows.outcome.size
+        replicate = 4 * probs + reward if rows is None else 8 * number
+        # The values of the sites beside the tables, in float64.
+        beside = 8 * sum(math.prod(x.shape) for x in self._facts.values())
+        unit = 8 * (number if self._contents.unit == "transition" or cells is None else cells.tried[0].size)
+        sizes = {
+            "posterior": beside,
+            "posterior_predictive": replicate,
+            "log_likelihood": unit,
+            "log_prior": 8 * sum(math.prod(x.shape[: x.batch]) for x in self._facts.values()),
+            # The prior has draws of its own.
+            "prior": 2 * 4 * probs + reward + beside,
+            "prior_predictive": replicate,
+        }
+        of_rows = number if set(wanted) & set(OF_DATA) else 0
+        check_draws(self._posterior, self._num_draws, of_rows, float(sum(sizes.get(name, 0) for name in wanted)))
+
+    @cached_property
+    def _draws(self) -> Draws:
+        return draw(self._keys["posterior"], self._posterior, self._num_draws)
+
+    @cached_property
+    def _prior_draws(self) -> Draws:
+        return draw_prior(self._keys["prior"], self._posterior, self._num_draws)
+
+    @cached_property
+    def _run(self) -> ProgramRun:
+        return self._run_at(self._draws)
+
+    def _run_at(self, draws: Draws) -> ProgramRun:
+        """The program at the sites of these draws."""
+        if self._program is None or "deterministics" in self._contents.left_out:
+            return NO_SITES
+        return run_program(self._program, self._posterior.space, draws.run.sites, len(draws.transition_probs))
+
+    @cached_property
+    def _own_attributes(self) -> dict[str, str | float]:
+        """How the posterior was inferred."""
+        posterior = self._posterior
+        found: dict[str, str | float] = {"inference_method": posterior.method}
+        known = not isinstance(posterior, Mixture) or posterior.log_prior is not None
+        if known and isinstance(posterior, ConjugatePosterior | Mixture) and recipe_of(posterior) is None:
+            found["log_evidence"] = float(posterior.log_evidence)
+        return found
+
+    def posterior(self) -> xr.Dataset:
+        made = self._sampled(self._parameters(self._draws, self._run), self._draws.run)
+        left_out = [f"{name}: {why}" for name, why in self._contents.left_out.items()]
+        return made.assign_attrs(left_out=left_out) if left_out else made
+
+    def prior(self) -> xr.Dataset:
+        draws = self._prior_draws
+        return self._sampled(self._parameters(draws, self._run_at(draws)), draws.run)
+
+    def log_prior(self) -> xr.Dataset:
+        draws = self._draws
+        if self._program is None:
+            sums = closed_log_prior(self._posterior, draws)
+            return self._sampled(sums, draws.run, dict.fromkeys(sums, ()))
+        top = top_sites(self._program, self._posterior.space)
+        latent = {site: self._variables.name(site) for site, facts in self._facts.items() if facts.kind == "latent"}
+        found = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
+        dims = {name: self._variables.dims(site)[: self._facts[site].batch] for site, name in latent.items()}
+        made = self._sampled(found, draws.run, dims)
+        return made.assign_attrs(without_parents=[name for site, name in latent.items() if site in top])
+
+    def posterior_predictive(self) -> xr.Dataset:
+        return self._sampled(self._replicates("posterior_predictive", self._draws), self._draws.run)
+
+    def prior_predictive(self) -> xr.Dataset:
+        return self._sampled(self._replicates("prior_predictive", self._prior_draws), self._prior_draws.run)
+
+    def log_likelihood(self) -> xr.Dataset:
+        draws, rows = self._draws, self._contents.rows
+        if self._contents.unit == "transition" and rows is not None:
+            return self._sampled({"observed_transition": predictive.log_likelihood_rows(draws, rows)}, draws.run)
+        return self._sampled({"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}, draws.run)
+
+    def sample_stats(self) -> xr.Dataset:
+        return self._sampled(dict(self._draws.run.stats), self._draws.run)
+
+    def observed_data(self) -> xr.Dataset:
+        has_rewards = law_of_one_reward(self._reference) is not None
+        if self._contents.rows is not None:
+            return self._dataset(predictive.observed_rows(self._contents.rows, has_rewards), (), self._dims)
+        return self._dataset(predictive.observed_cells(self._cells, has_rewards), (), self._dims)
+
+    def constant_data(self) -> xr.Dataset:
+        held = {"visit_counts": self._cells.transition_counts.sum(-1)}
+        if law_of_one_reward(self._reference) is not None:
+            held["reward_count"] = self._cells.rewards.count
+        known = known_mean(self._reference)
+        return self._dataset(held if known is None else {**held, "reward_mean": known}, (), self._dims)
+
+    @property
+    def _cells(self) -> Cells:
+        assert self._contents.cells is not None  # else the groups that need data are left out
+        return self._contents.cells
+
+    def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
+        rng = generator(self._keys[group])
+        if self._contents.rows is not None:
+            return predictive.replicate_rows(rng, draws, self._contents.rows)
+        return predictive.replicate_cells(rng, draws, self._cells)
+
+    def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
+        """The standard variables, then the sites of the program in its order."""
+        values = {**draws.run.sites, **run.deterministic}
+        return draws.shown() | {self._variables.name(site): values[site] for site in self._facts}
+
+    def _sampled(
+        self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
+    ) -> xr.Dataset:
+        """Arrays [N ...] by chain and draw."""
+        split = {name: x.reshape(run.num_chains, -1, *x.shape[1:]) for name, x in variables.items()}
+        return self._dataset(split, SAMPLE_DIMS, {**self._dims, **self._site_dims} if dims is None else dims, run)
+
+    def _dataset(
+        self,
+        variables: Mapping[str, np.ndarray],
+        lead: tuple[str, ...],
+        dims: Mapping[str, tuple[str, ...]],
+        run: Run = NO_RUN,
+    ) -> xr.Dataset:
+        arrays = {name: ((*lead, *dims.get(name, ())), values) for name, values in variables.items()}
+        sizes = {dim: size for dims, x in arrays.values() for dim, size in zip(dims, x.shape, strict=True)}
+        axes = {**{dim: np.arange(size) for dim, size in sizes.items()}, **self._axes}
+        coords: dict[str, Coordinate] = {name: axis for name, axis in axes.items() if name in sizes}
+        if "transition" in sizes and self._contents.rows is not None:
+            coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
+        if "cell" in sizes:
+            coords.update(item_coordinates("cell", self._cells.tried, self._axes))
+        return xr.Dataset(arrays, coords=coords, attrs={**self._attributes(lead), **run.attributes})
+
+    def _attributes(self, lead: tuple[str, ...]) -> dict[str, str | float | list[str]]:
+        """The attributes of a group that the schema requires."""
+        return {
+            "created_at": datetime.now(UTC).isoformat(),
+            "creation_library": "bayes_mdp",
+            "creation_library_version": bayes_mdp.__version__,
+            "inference_library": "bayes_mdp",
+            "inference_library_version": bayes_mdp.__version__,
+            **self._own_attributes,
+            "sample_dims": list(lead),
+        }
+
+
+def _facts(posterior: FittedPosterior, *, runs: bool) -> dict[str, SiteFacts]:
+    """The sites to show, in the order of the program: deterministic ones if it `runs` at the values of all latents."""
+    program, known = program_of(posterior), known_sites(posterior)
+    if program is None:
+        # What the axes are is not known.
+        return {name: SiteFacts("latent", shape, (None,) * len(shape), 0) for name, shape in known.items()}
+    facts = site_facts(program, posterior.space)
+    return {name: site for name, site in facts.items() if name in known or (runs and site.kind == "deterministic")}
+
+
+def item_coordinates(unit: str, cell: tuple[np.ndarray, ...], axes: dict[str, np.ndarray]) -> dict[str, Coordinate]:
+    """Labels along the dimension `unit`, and the (step,) state and action of each as `{unit}_state`, `{unit}_action`.
+
+    Transitions are numbered; a "cell" is called "state, action".
+    """
+    parts = {name: axes[name][index] for name, index in zip(PLATE_NAMES[-len(cell) :], cell, strict=True)}
+    number = np.arange(cell[0].size)
+    text = np.asarray([", ".join(map(str, each)) for each in zip(*parts.values(), strict=True)], dtype=str)
+    return {unit: number if unit == "transition" else text, **{f"{unit}_{n}": (unit, x) for n, x in parts.items()}}

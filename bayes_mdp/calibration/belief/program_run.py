@@ -1,0 +1,187 @@
+"""A prior program, run at given values of its latent sites: deterministics, log densities, what axes mean. Host-side.
+
+Everything is computed in float64, a block of draws at a time.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.ops.provenance import eval_provenance
+
+from bayes_mdp.inference.detection.trace import improper_value
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.tracing import traced_alone
+
+BLOCK = 50
+TINY = float(np.finfo(np.float32).tiny)
+Sites = Mapping[str, Shaped[AnyArray, "..."]]
+Site = Mapping[str, Any]  # a site as NumPyro's trace describes it
+
+
+class SiteFacts(NamedTuple):
+    """What is fixed about a latent or deterministic site.
+
+    Args:
+        kind: "latent" or "deterministic".
+        shape: of its value.
+        axes: for each axis, the name of its plate, or the one that `infer={"event_dims": [...]}` gives it; None: none.
+        batch: number of leading axes that its log density has.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    axes: tuple[str | None, ...]
+    batch: int
+
+
+class ProgramRun(NamedTuple):
+    """N runs of a program.
+
+    Args:
+        deterministic: deterministic site -> [N ...].
+        log_density: latent site -> [N *batch], log density given its parents.
+    """
+
+    deterministic: dict[str, AnyArray]
+    log_density: dict[str, AnyArray]
+
+
+@traced_alone
+def site_facts(prior: Prior, space: StateActionSpace) -> dict[str, SiteFacts]:
+    """What is fixed about the latent and deterministic sites, in order. Nothing is drawn or compiled."""
+    found: dict[str, SiteFacts] = {}
+
+    def program(key: PRNGKeyArray) -> None:
+        found.update({name: _facts(site) for name, site in _traced(prior, space, key, {}).items() if _kind(site)})
+
+    jax.eval_shape(program, jax.random.key(0))
+    return found
+
+
+def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: int) -> ProgramRun:
+    """The program at N given values of `sites` [N ...].
+
+    Raises:
+        ValueError: a latent site has no value: data may inform about it, so that it cannot be drawn here.
+    """
+    missing = [name for name, site in site_facts(prior, space).items() if site.kind == "latent" and name not in sites]
+    if missing:
+        raise ValueError(f"sites has no values of {missing[0]!r}, expected those of every latent site")
+
+    @traced_alone
+    def one(key: PRNGKeyArray, values: Sites) -> ProgramRun:
+        traced = _traced(prior, space, key, values)
+        latent = {name: site for name, site in traced.items() if _kind(site) == "latent"}
+        return ProgramRun(
+            {name: jnp.asarray(site["value"]) for name, site in traced.items() if _kind(site) == "deterministic"},
+            {name: _log_density(site) for name, site in latent.items()},
+        )
+
+    with jax.enable_x64(True):
+        block = jax.jit(jax.vmap(one))
+        size = min(BLOCK, num_draws)
+        number = -(-num_draws // size)
+        # The last block is filled up, by repeating draws, and cut below: one compiled program for any N.
+        places = np.resize(np.arange(num_draws), (number, size))
+        keys = jax.random.split(jax.random.key(0), (number, size))
+        runs = [
+            jax.tree.map(np.asarray, block(keys[i], {name: _wide(x[at]) for name, x in sites.items()}))
+            for i, at in enumerate(places)
+        ]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *runs)
+
+
+@traced_alone
+def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
+    """The latent sites whose distribution depends on no other latent site.
+
+    The dependence is read off the program: each log density is traced as a function of all sites.
+    """
+    shapes: dict[str, jax.ShapeDtypeStruct] = {}
+
+    def densities(values: Sites) -> dict[str, Array]:
+        traced = _traced(prior, space, jax.random.key(0), values)
+        latent = {name: site for name, site in traced.items() if _kind(site) == "latent"}
+        shapes.update({name: jax.ShapeDtypeStruct(x["value"].shape, x["value"].dtype) for name, x in latent.items()})
+        return {name: site["fn"].log_prob(site["value"]) for name, site in latent.items()}
+
+    jax.eval_shape(densities, {})
+    names = tuple(shapes)
+    # `eval_provenance` takes the sites as keywords, and their names need not be identifiers: number them.
+    numbered = {f"site{i}": shapes[name] for i, name in enumerate(names)}
+
+    def by_number(**values: Array) -> dict[str, Array]:
+        return densities({name: values[f"site{i}"] for i, name in enumerate(names)})
+
+    parents = eval_provenance(by_number, **numbered)
+    return frozenset(name for i, name in enumerate(names) if parents[name] <= {f"site{i}"})
+
+
+def _traced(prior: Prior, space: StateActionSpace, key: PRNGKeyArray, values: Sites) -> dict[str, Site]:
+    """The trace of one run at `values`; an improper site without a value has some possible one."""
+    data: Any = dict(values)  # the annotation of NumPyro is too narrow
+    somewhere, given = handlers.substitute(substitute_fn=improper_value), handlers.substitute(data=data)
+    with handlers.trace() as traced, somewhere, handlers.seed(rng_seed=key), given:
+        prior(space)
+    return dict(traced)
+
+
+def _kind(site: Site) -> str | None:
+    """ "latent", "deterministic" or None: observed, a parameter, a plate."""
+    if site["type"] == "deterministic":
+        return "deterministic"
+    return "latent" if site["type"] == "sample" and not site["is_observed"] else None
+
+
+def _facts(site: Site) -> SiteFacts:
+    shape = tuple(jnp.shape(site["value"]))
+    if site["type"] == "deterministic":
+        # As for samples: the axes of the plates come first, those of one event follow.
+        batch = max((-frame.dim for frame in site["cond_indep_stack"]), default=0)
+        return SiteFacts("deterministic", shape, _axes(site, shape, batch), 0)
+    batch = len(site["fn"].batch_shape)
+    axes, named = _axes(site, shape, batch), tuple(site["infer"].get("event_dims", ()))
+    if len(named) == len(shape) - batch:
+        axes = (*axes[:batch], *named)
+    return SiteFacts("latent", shape, axes, batch)
+
+
+def _axes(site: Site, shape: tuple[int, ...], batch: int) -> tuple[str | None, ...]:
+    axes: list[str | None] = [None] * len(shape)
+    for frame in site["cond_indep_stack"]:
+        place = batch + frame.dim
+        if 0 <= place < len(shape) and shape[place] == frame.size:
+            axes[place] = frame.name
+    return tuple(axes)
+
+
+def _log_density(site: Site) -> Float[Array, "*batch"]:
+    law: dist.Distribution = site["fn"]
+    terms = jnp.asarray(law.log_prob(_inside(law, site["value"])))
+    return terms if site["scale"] is None else site["scale"] * terms
+
+
+def _inside(law: dist.Distribution, value: AnyArray) -> AnyArray:
+    """`value`, off the boundary of the support, which rounding in float32 can put it on."""
+    support = unwrap(law).support
+    if support is constraints.simplex or support is constraints.positive:
+        return jnp.maximum(value, TINY)
+    if support is constraints.unit_interval:
+        return jnp.clip(value, TINY, 1.0 - float(np.finfo(np.float64).epsneg))
+    return value
+
+
+def _wide(values: AnyArray) -> np.ndarray:
+    """A copy, floats in float64: JAX may hold a float32 version of the original."""
+    array = np.array(values)
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array

@@ -1,0 +1,152 @@
+"""A statistic of data beside that of replicates: p-values, and how several are listed.
+
+The p-value of a statistic T is P(T(replicate, draw) >= T(data, draw)) over draws and replicates, ties counted half
+(Gelman, Meng and Stern 1996). It is close to 1/2 if the model fits, close to 0 or 1 if it does not. Under a true model
+it is not uniform but concentrated around 1/2: a check by it is conservative.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from bayes_mdp.mdp.typing import ArrayLike
+
+Axes = tuple[tuple[str, ...], Mapping[str, Sequence[Hashable] | np.ndarray]]
+"""Names of the axes of a statistic, and their coordinates."""
+
+LEVEL = 0.01
+"""Two-sided p-values below this are called surprising."""
+
+
+class Comparison(NamedTuple):
+    """One statistic. Its shape `cells` is () for a number, [*H S A] for one per pair; nan where it is undefined.
+
+    Args:
+        observed: [N *cells], of the data with each draw (all equal unless the statistic depends on the draw).
+        replicated: [N *cells], of the replicate of each draw.
+        p: [*cells], P(replicated >= observed), ties counted half.
+        p_overall: two-sided p-value of the whole statistic: of the number, or of the largest standardised deviation
+            over pairs, compared with the same maximum in the replicates.
+        error: Monte Carlo standard error of `p_overall`.
+    """
+
+    observed: Float[np.ndarray, "N *cells"]
+    replicated: Float[np.ndarray, "N *cells"]
+    p: Float[np.ndarray, "*cells"]
+    p_overall: float
+    error: float
+
+    @property
+    def worst(self) -> tuple[int, ...]:
+        """Index of the cell with the largest standardised deviation; () for a number."""
+        if self.p.ndim == 0:
+            return ()
+        far = np.abs(_standardised(self.observed, self.replicated)).mean(0)
+        return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(far)), far.shape))
+
+
+def surprises(comparisons: Mapping[str, Comparison]) -> list[str]:
+    """Names of the statistics with a two-sided p-value below 1 %."""
+    return [name for name, each in comparisons.items() if each.p_overall < LEVEL]
+
+
+def comparison_table(
+    comparisons: Mapping[str, Comparison], axes_of: Callable[[tuple[int, ...]], Axes | None] = lambda shape: None
+) -> xr.Dataset:
+    """Per statistic, along `quantity`: observed, mean and sd of the replicates, p.
+
+    Args:
+        comparisons: by name of the statistic.
+        axes_of: shape of a statistic -> its axes; None: they have numbers.
+    """
+    made = {}
+    for name, each in comparisons.items():
+        stack = [each.observed.mean(0), each.replicated.mean(0), each.replicated.std(0), each.p]
+        dims, coords = axes_of(each.p.shape) or (tuple(f"{name}_dim_{i}" for i in range(each.p.ndim)), {})
+        coords = {**coords, "quantity": ["observed", "replicated_mean", "replicated_sd", "p"]}
+        attributes = {"p_overall": each.p_overall, "p_overall_error": each.error}
+        made[name] = xr.DataArray(np.stack(stack), coords, ("quantity", *dims), attrs=attributes)
+    return xr.Dataset(made)
+
+
+def describe_comparisons(
+    title: str, comparisons: Mapping[str, Comparison], where: Callable[[tuple[int, ...]], str], verdict: str, width: int
+) -> str:
+    """`title`, a line for each statistic, and those that are surprising.
+
+    Args:
+        title: the first line.
+        comparisons: by name of the statistic.
+        where: index of a cell -> the cell in words; "" for ().
+        verdict: the sentence after the surprising ones.
+        width: of the column of names.
+    """
+    lines = [title]
+    for name, each in comparisons.items():
+        here = (slice(None), *each.worst)
+        low, high = np.quantile(each.replicated[here], [0.05, 0.95])
+        lines.append(
+            f"  {name:<{width}} observed {each.observed[here].mean():.4g}, replicates {low:.4g} to {high:.4g} (90 %), "
+            f"p {each.p_overall:.3f} +- {each.error:.3f}{where(each.worst)}"
+        )
+    found = ", ".join(surprises(comparisons))
+    lines.append(
+        f"Surprising at the 1 % level: {found}. {verdict}" if found else "No statistic is surprising at the 1 % level."
+    )
+    return "\n".join(lines)
+
+
+def stack_statistic(name: str, values: Sequence[ArrayLike]) -> Float[np.ndarray, "N *cells"]:
+    """The values of the statistic `name` for each draw.
+
+    Raises:
+        ValueError: they have several shapes.
+    """
+    arrays = [np.asarray(value, float) for value in values]
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise ValueError(f"statistics[{name!r}] has shapes {', '.join(map(str, sorted(shapes)))}, expected one shape")
+    return np.stack(arrays)
+
+
+def compare_statistic(observed: np.ndarray, replicated: np.ndarray, num_chains: int) -> Comparison:
+    """A statistic of the data with that of replicates, [N *cells] each; draws of `num_chains`, one after the other."""
+    exists = ~np.isnan(observed).any(0)
+    p = np.where(exists, _exceeds(replicated, observed).mean(0), np.nan)
+    if p.ndim == 0:
+        hits = _exceeds(replicated, observed)
+        overall = 2.0 * min(hits.mean(), 1.0 - hits.mean())
+        return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
+    # Several cells: the largest deviation from the mean of the replicates, in their standard deviations.
+    largest, of_data = (
+        np.nan_to_num(np.abs(_standardised(x, replicated))).reshape(len(x), -1).max(1, initial=0.0)
+        for x in (replicated, observed)
+    )
+    hits = _exceeds(largest, of_data)
+    return Comparison(observed, replicated, p, float(hits.mean()), _error(hits, num_chains))
+
+
+def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"]:
+    """1 where greater, 1/2 where equal."""
+    close = np.isclose(one, other, rtol=1e-9, atol=1e-12)
+    return np.where(close, 0.5, one > other)
+
+
+def _standardised(values: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
+    """In standard deviations of the replicates from their mean; infinite if the replicates never vary."""
+    mean, sd = replicated.mean(0), replicated.std(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (values - mean) / sd
+
+
+def _error(hits: Float[np.ndarray, " N"], num_chains: int) -> float:
+    """Standard error of the mean: binomial, or that between the chains if it is larger."""
+    p = (hits.sum() + 0.5) / (len(hits) + 1)
+    binomial = np.sqrt(p * (1 - p) / len(hits))
+    if num_chains == 1:
+        return float(binomial)
+    between = hits.reshape(num_chains, -1).mean(1).std(ddof=1) / np.sqrt(num_chains)
+    return float(max(binomial, between))
