@@ -1,5 +1,6 @@
 """Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between the rooms. No algorithms."""
 
+from bayes_mdp.mdp.agent import Agent, Learner, Problem, ReplanContext, ReplanLike, ReplanRule
 from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
@@ -7,7 +8,6 @@ from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstE
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.picture import Picture
 from bayes_mdp.mdp.protocols import (
-    Agent,
     CanCount,
     CanExpectNext,
     CanInform,
@@ -25,8 +25,6 @@ from bayes_mdp.mdp.protocols import (
     Policy,
     PolicyLike,
     Posterior,
-    Problem,
-    ReplanContext,
 )
 from bayes_mdp.mdp.simulated import SimulatedEnvironment
 from bayes_mdp.mdp.space import StateActionSpace
@@ -55,6 +53,7 @@ __all__ = [
     "FirstExit",
     "HasCells",
     "HasVariances",
+    "Learner",
     "Log",
     "NamesSharedParameters",
     "NormalReward",
@@ -66,6 +65,8 @@ __all__ = [
     "Posterior",
     "Problem",
     "ReplanContext",
+    "ReplanLike",
+    "ReplanRule",
     "RewardLaw",
     "SimulatedEnvironment",
     "SparseMDP",

@@ -2,29 +2,54 @@
 
 from typing import Protocol, TypeGuard
 
-from bayes_mdp.mdp.protocols import CanSplit, Posterior
+from bayes_mdp.mdp.protocols import (
+    CanExpectNext,
+    CanInform,
+    CanPredict,
+    CanSampleBackup,
+    CanSampleNext,
+    CanSplit,
+    HasVariances,
+    Posterior,
+)
 
 
 class SplitPosterior(CanSplit, Posterior, Protocol):
     """A posterior that is a mixture."""
 
 
-def require_ability(posterior: object, protocol: type, who: str) -> None:
+_CLOSED = "a posterior in closed form (infer with method='exact')"
+_HAVE_IT = {
+    CanSampleNext: _CLOSED,
+    CanSampleBackup: _CLOSED,
+    CanExpectNext: _CLOSED,
+    CanPredict: f"{_CLOSED}, or a mixture of such",
+    CanInform: f"{_CLOSED}, or a mixture of such",
+    HasVariances: _CLOSED,
+}
+"""Protocol -> the posteriors that have its members; of the others: all that `infer` returns."""
+
+
+def require_ability(posterior: object, protocol: type, who: str, *, instead: str | None = None) -> None:
     """Refuse a posterior without the members of `protocol`, one of the runtime-checkable protocols of `bayes_mdp.mdp`.
 
     Args:
         posterior: any object.
         protocol: for instance `CanSampleBackup`.
-        who: the caller, for the message: "PSRL".
+        who: the caller, for the message: "OPSRL".
+        instead: what needs less: "PSRL".
 
     Raises:
-        TypeError: "PSRL needs a posterior that has sample_backup, got a ConjugatePosterior without sample_backup".
+        TypeError: "OPSRL needs a posterior that has sample_next, got a Mixture without sample_next: use a posterior in
+            closed form (infer with method='exact'), or PSRL".
     """
     members, missing = _members(posterior, protocol)
     if missing:
+        have_it = _HAVE_IT.get(protocol, "one that infer returns")
         raise TypeError(
             f"{who} needs a posterior that has {', '.join(members)}, "
-            f"got a {type(posterior).__name__} without {', '.join(missing)}"
+            f"got a {type(posterior).__name__} without {', '.join(missing)}: use {have_it}"
+            + (f", or {instead}" if instead else "")
         )
 
 

@@ -1,6 +1,6 @@
 """`Environment`: an MDP that can be simulated, and the laws of its rewards."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -10,6 +10,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.picture import Picture
+from bayes_mdp.mdp.reward_distribution import (
+    DistributionReward,
+    RewardDistribution,
+    check_distribution,
+    is_distribution,
+)
 from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_bool, check_finite, check_not_negative, check_type, described, is_concrete
 
@@ -57,31 +63,49 @@ class NormalReward(eqx.Module):
         return mean + (scale[where] if scale.ndim else scale) * jax.random.normal(key, dtype=mean.dtype)
 
 
+def as_reward_law(law: RewardLaw | RewardDistribution) -> RewardLaw:
+    """`law` itself, or a distribution as a law.
+
+    Raises:
+        TypeError: neither.
+    """
+    if is_distribution(law):
+        return DistributionReward(law)
+    if isinstance(law, type) or not callable(getattr(law, "sample", None)):
+        expected = "a NumPyro distribution, or a law with sample (see RewardLaw)"
+        raise TypeError(f"reward_law is {described(law)}, expected {expected}")
+    return cast(RewardLaw, law)  # it is no distribution
+
+
 class Environment(eqx.Module):
     """What can be simulated: the true MDP and the law of its rewards. Pure functions of a key.
 
     Args:
         mdp: the truth; `mdp.reward` is the mean of `reward_law`, `mdp.initial` must be given.
-        reward_law: how one reward is drawn.
+        reward_law: how one reward is drawn: a NumPyro distribution of numbers, a `NormalReward`, or any `RewardLaw`.
+            The batch shape of a distribution broadcasts to (*H, S, A) and its mean is `mdp.reward`; where rewards
+            depend on the outcome it has event shape (O,) (`.to_event(1)`): next states and, where there are ends, the
+            end.
         name: for tables and files.
         optimum: optimal gain (continuing) or optimal value of an episode (episodic), where it is known.
         picture: how it is drawn; None: its states in a ring.
 
     Raises:
         TypeError: no MDP, a law without `sample`, a name that is no string, an optimum that is no number.
-        ValueError: an MDP without initial distribution.
+        ValueError: an MDP without initial distribution; a distribution of another shape, or whose mean is not
+            `mdp.reward` (up to rounding, where the action is legal).
     """
 
     mdp: MDP | SparseMDP
-    reward_law: RewardLaw
+    reward_law: RewardLaw = eqx.field(converter=as_reward_law)
     name: str = eqx.field(default="environment", static=True)
     optimum: float | None = eqx.field(default=None, static=True)
     picture: Picture | None = eqx.field(default=None, static=True)
 
     def __check_init__(self) -> None:
         check_mdp(self.mdp)
-        if not callable(getattr(self.reward_law, "sample", None)):
-            raise TypeError(f"reward_law is {described(self.reward_law)}, expected a law with sample (see RewardLaw)")
+        if isinstance(self.reward_law, DistributionReward):
+            check_distribution(self.reward_law, self.mdp)
         check_type("name", self.name, str, "a string")
         if self.optimum is not None:
             check_finite("optimum", self.optimum)

@@ -1,16 +1,13 @@
-"""The interfaces between packages: abilities of a posterior, policies, agents, replanning rules."""
+"""The interfaces between packages: abilities of a posterior, policies. (The contract of an agent is in `agent`.)"""
 
-from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
-import equinox as eqx
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
-from bayes_mdp.mdp.objectives import Objective, check_objective
-from bayes_mdp.mdp.space import StateActionSpace, check_space
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.mdp.validation import check_initial
+from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
 
 
 @runtime_checkable
@@ -255,49 +252,3 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
     def __str__(self) -> str:
         """A summary: how it was inferred, from what, and how certain it is."""
         ...
-
-
-class Problem(eqx.Module):
-    """What an agent is given: sizes, the objective, where episodes start (None: not given)."""
-
-    space: StateActionSpace
-    objective: Objective
-    initial: Float[AnyArray, " S"] | None = None
-
-    def __check_init__(self) -> None:
-        check_space(self.space)
-        check_objective(self.objective)
-        check_initial(self.initial, self.space.n_states)
-
-
-P_contra = TypeVar("P_contra", contravariant=True)
-
-
-@runtime_checkable
-class Agent(Protocol[P_contra]):
-    """belief -> policy; P_contra names the abilities of the belief that `plan` needs."""
-
-    def init(self, key: PRNGKeyArray, problem: Problem) -> PyTree:
-        """The agent's own state before any plan."""
-        ...
-
-    def plan(self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: P_contra) -> tuple[Policy, PyTree]:
-        """A policy and the next state.
-
-        Args:
-            key: for agents that draw.
-            problem: what is known of the MDP before any data.
-            state: the agent's own, from `init` or the last plan.
-            belief: with the abilities that the agent needs.
-        """
-        ...
-
-
-class ReplanContext(NamedTuple):
-    """The arguments of a replanning rule: steps so far, step of the episode, whether one just began, visits."""
-
-    time: Int[Array, ""]
-    step: Int[Array, ""]
-    starts: Bool[Array, ""]
-    visits: Float[Array, "*H S A"]
-    planned_visits: Float[Array, "*H S A"]

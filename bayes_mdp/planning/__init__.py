@@ -3,11 +3,13 @@
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.occupancy import occupancy
 from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.planning.soft import solve_soft
+from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution
 from bayes_mdp.planning.solve import evaluate, policy_chain, solve
 
 __all__ = [
     "PolicyEvaluation",
+    "SoftSolution",
     "Solution",
     "backward_induction",
     "evaluate",
@@ -15,4 +17,5 @@ __all__ = [
     "policy_chain",
     "policy_probs",
     "solve",
+    "solve_soft",
 ]

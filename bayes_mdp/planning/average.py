@@ -7,7 +7,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning.linear.systems import solve_chain
-from bayes_mdp.planning.policy_chain import action_values, follow
+from bayes_mdp.planning.max_operator import HardMax, Max
+from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 
@@ -27,21 +28,33 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     span of T v - v is smaller. The span never grows: the iteration converges where value iteration does. Where it does
     not, the span bounds the gain of every start, but no single gain need exist: `gap` is then infinite.
     """
+    q, gain, count, gap = best_gain(mdp, rounding, None if start is None else start.v, HardMax())
+    return Solution(q, jnp.max(q, -1), best_action(q), gain, jnp.isfinite(gap), count, gap)
+
+
+def best_gain(
+    mdp: MDP | SparseMDP, rounding: Rounding, start: Float[Array, " S"] | None, maximum: Max
+) -> tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
+    """q, gain, iterations and gap under a hard or a soft maximum.
+
+    Of the maximum, sweeps and bounds use only that T is monotone and that T (v + c) = T v + c.
+    """
     zero = jnp.zeros(mdp.n_states, mdp.reward.dtype)
-    guess = zero if start is None else jnp.where(jnp.isfinite(start.v), start.v, 0.0)
-    values, count, done = _iterate(mdp, guess - guess[0])
+    guess = zero if start is None else jnp.where(jnp.isfinite(start), start, 0.0)
+    values, count, done = _iterate(mdp, guess - guess[0], maximum)
     # The bounds are those of one plain sweep, whatever produced the values: min (T v - v) <= g* <= max (T v - v).
     q = action_values(mdp, values)
-    change = jnp.max(q, -1) - values
+    change = maximum.value(q) - values
     gain = (jnp.min(change) + jnp.max(change)) / 2
-    gap = (jnp.max(change) - jnp.min(change)) / 2 + _uncertainty(mdp, rounding, values)
+    error = _uncertainty(mdp, rounding, values) + 2 * maximum.uncertainty(mdp.n_actions)
+    gap = (jnp.max(change) - jnp.min(change)) / 2 + error
     q = q - gain
-    offset = jnp.max(q[0])
+    offset = maximum.value(q)[0]
     q = q - offset
     # Where the gain depends on the start, values may be huge (singular systems), and any span is rounding to them.
-    known = done & ((gap <= 2 * rounding.reward) | (rounding.reward == 0))
-    gap = jnp.where(known & jnp.isfinite(gap), gap, jnp.inf)
-    return Solution(q, jnp.max(q, -1), best_action(q), gain, jnp.isfinite(gap), count, gap)
+    scale = rounding.reward + maximum.excess(mdp.n_actions)
+    known = done & ((gap <= 2 * scale) | (scale == 0))
+    return q, gain, count, jnp.where(known & jnp.isfinite(gap), gap, jnp.inf)
 
 
 def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, " S"]) -> Float[Array, ""]:
@@ -61,14 +74,15 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
 
 
 def _iterate(
-    mdp: MDP | SparseMDP, values: Float[Array, " S"]
+    mdp: MDP | SparseMDP, values: Float[Array, " S"], maximum: Max
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Relative values, iterations, and whether the span of T v - v came down to rounding."""
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
     reward = jnp.max(jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0.0))
+    reward = reward + maximum.excess(mdp.n_actions)
 
     def lazy(_: IntScalar, v: Float[Array, " S"]) -> Float[Array, " S"]:
-        v = v + _LAZINESS * (jnp.max(action_values(mdp, v), -1) - v)
+        v = v + _LAZINESS * (maximum.value(action_values(mdp, v)) - v)
         return v - v[0]
 
     def body(carry: Carry) -> Carry:
@@ -76,8 +90,8 @@ def _iterate(
         # Sweeps never widen the span; the Howard step (exact relative values of the greedy policy) may cut it to zero.
         swept = jax.lax.fori_loop(0, _SWEEPS, lazy, v)
         q = action_values(mdp, swept)
-        howard = relative_values(follow(mdp, best_action(q)), swept)
-        spans = _span(jnp.max(q, -1) - swept), _span(jnp.max(action_values(mdp, howard), -1) - howard)
+        howard = relative_values(maximum.chain(mdp, q), swept)
+        spans = _span(maximum.value(q) - swept), _span(maximum.value(action_values(mdp, howard)) - howard)
         better = spans[1] < spans[0]  # false for NaN
         v, new = jnp.where(better, howard, swept), jnp.where(better, spans[1], spans[0])
         # Stop at rounding, near rounding without progress, or after 20 iterations without progress.

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
@@ -48,16 +49,24 @@ def solve_discounted(
 
 
 def bounded(
-    mdp: MDP | SparseMDP, discount: RealScalar, rounding: Rounding, values: Float[Array, " S"]
+    mdp: MDP | SparseMDP,
+    discount: RealScalar,
+    rounding: Rounding,
+    values: Float[Array, " S"],
+    maximum: Max = HardMax(),
 ) -> tuple[Float[Array, "S A"], Float[Array, ""]]:
     """One sweep over `values`, moved to the middle of proven bounds on q*, and the half-width of these bounds.
 
     With T v - v in [low, high] and k the discounted probability of going on, v* lies in T v + k / (1 - k) [low, high]
     (MacQueen 1966; Puterman 1994, theorem 6.6.3); where pairs can end, k is the least or the largest, by sign.
+
+    A soft maximum has the same bounds: it is monotone and M(q + c) = M(q) + c, so with c >= 0 q(v + c) lies between
+    q(v) + k_min c and q(v) + k_max c, and T (v + c) between T v + k_min c and T v + k_max c. From T v <= v + high
+    follows T^(n+1) v <= T^n v + k^n high, and the sum over n is the upper bound; the lower one likewise.
     """
     q = action_values(mdp, values, discount)
-    error = rounding.of_sweep(values)
-    change = jnp.max(q, -1) - values
+    error = rounding.of_sweep(values) + maximum.uncertainty(mdp.n_actions)
+    change = maximum.value(q) - values
     # The sweep's own rounding widens the interval, so that the bounds hold in exact arithmetic.
     low, high = jnp.min(change) - error, jnp.max(change) + error
     k_min, k_max = (discount * k for k in total_probability(mdp, rounding))
@@ -92,7 +101,7 @@ def _policy_iteration(
         values, q, policy, residual, count, _ = carry
         chain = follow(mdp, policy)
         # Howard 1960: evaluate the policy, improve it; the last values are the guess of an iterative solver.
-        values = _evaluate(chain, discount, at_policy(q, policy), residual)
+        values = evaluate_chain(chain, discount, at_policy(q, policy), residual)
         q = action_values(mdp, values, discount)
         best = jnp.max(q, -1)
         scale = jnp.max(jnp.abs(best)) + jnp.max(jnp.abs(chain.reward))
@@ -136,7 +145,7 @@ def _sweep_while_fast(
     return q, values
 
 
-def _evaluate(
+def evaluate_chain(
     chain: MDP | SparseMDP, discount: RealScalar, guess: Float[Array, " S"], residual: Float[Array, ""]
 ) -> Float[Array, " S"]:
     """Values of a chain; where the solver did not come closer than `residual / 2`, by sweeps (a contraction)."""

@@ -18,6 +18,7 @@ from bayes_mdp.mdp.validation import (
     described,
     is_concrete,
 )
+from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.rounding import Rounding
 
@@ -63,33 +64,51 @@ def backward_induction(
             f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
         )
 
+    def masked(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
+        q = backup(values, layer)
+        return q if mask is None else jnp.where(mask, q, -jnp.inf)
+
+    return _recursion(masked, _value(HardMax() if probs is None else probs), horizon, n_states, dtype)
+
+
+def _value(choice: Max | Float[Array, "*P S A"]) -> Callable[[Float[Array, "S A"], IntScalar], Float[Array, " S"]]:
+    """(q, step) -> v: the maximum, or the mean over the probabilities of a policy."""
+    if isinstance(choice, Max):
+        return lambda q, _: choice.value(q)
+    return lambda q, layer: policy_values(q, choice[layer] if choice.ndim == 3 else choice)
+
+
+def _recursion(
+    backup: Backup,
+    value: Callable[[Float[Array, "S A"], IntScalar], Float[Array, " S"]],
+    horizon: int,
+    n_states: int,
+    dtype: DTypeLike,
+) -> Float[Array, "H S A"]:
+    """v_H = 0, q_t = backup(v_t+1), v_t = value(q_t): from the last step to the first."""
+
     def step(values: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
         q = backup(values, layer)
-        if mask is not None:
-            q = jnp.where(mask, q, -jnp.inf)
-        if probs is None:
-            return jnp.max(q, -1), q
-        return policy_values(q, probs[layer] if probs.ndim == 3 else probs), q
+        return value(q, layer), q
 
-    # v_H = 0, q_t = backup(v_t+1), v_t = max_a q_t or sum_a pi_t q_t: from the last step to the first.
-    end = jnp.zeros(n_states, dtype)
-    return jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)[1]
+    return jax.lax.scan(step, jnp.zeros(n_states, dtype), jnp.arange(horizon), reverse=True)[1]
 
 
 def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*P S A"]) -> Float[Array, "*H S"]:
     """sum_a probs q; an action of probability zero counts nothing, whatever its q."""
-    return jnp.sum(jnp.where(probs > 0, probs * q, 0.0), -1)
+    # Infinite values leave before the product: the derivative by a probability of zero is q.
+    return jnp.sum(probs * jnp.where((probs > 0) | jnp.isfinite(q), q, 0.0), -1)
 
 
 def induce(
     mdp: MDP | SparseMDP,
     horizon: int,
     rounding: Rounding,
-    policy: Float[Array, "*P S A"] | None = None,
+    choice: Max | Float[Array, "*P S A"] = HardMax(),
     *,
     reward: Float[Array, "H S A"] | None = None,
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
-    """q, v and a bound on their rounding error, of the best policy or of `policy`.
+    """q, v and a bound on their rounding error, of the maximum or of the probabilities of a policy.
 
     `reward` replaces that of `mdp` where it alone depends on the step.
     Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
@@ -100,12 +119,17 @@ def induce(
         return action_values(now if reward is None else eqx.tree_at(lambda m: m.reward, now, reward[layer]), values)
 
     dtype = mdp.reward.dtype
-    q = backward_induction(backup, horizon, mdp.n_states, policy=policy, dtype=dtype)
-    v = jnp.max(q, -1) if policy is None else policy_values(q, policy)
+    q = _recursion(backup, _value(choice), horizon, mdp.n_states, dtype)
+    v = choice.value(q) if isinstance(choice, Max) else policy_values(q, choice)
     # One sweep errs by factor (reward + |values|); errors of later steps reach earlier ones through rows that sum to
     # one only within the tolerance, hence the growth factor.
-    size = jnp.max(jnp.where(jnp.isneginf(q), 0.0, jnp.abs(q)), axis=(-2, -1))
+    fixed, rounding, choice = jax.lax.stop_gradient((q, rounding, choice))
+    size = jnp.max(jnp.where(jnp.isneginf(fixed), 0.0, jnp.abs(fixed)), axis=(-2, -1))
+    if isinstance(choice, Max):
+        size = size + choice.excess(mdp.n_actions)
     errors = rounding.factor * (rounding.reward + size + jnp.roll(size, -1).at[-1].set(0.0)) + rounding.floor
+    if isinstance(choice, Max):
+        errors = errors + choice.uncertainty(mdp.n_actions)
     growth = (1 + ROW_SUM_TOLERANCE.get(str(dtype), 1e-5) + rounding.factor) ** horizon
     gap = jnp.sum(errors) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
     return q, v, jnp.where(jnp.isfinite(gap), gap, jnp.inf)

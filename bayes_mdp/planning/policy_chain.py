@@ -38,7 +38,9 @@ def follow(mdp: MDP | SparseMDP, policy: Int[AnyArray, " S"]) -> MDP | SparseMDP
 
 def mix(mdp: MDP | SparseMDP, probs: Float[Array, "S A"]) -> MDP | SparseMDP:
     """The chain of a stochastic policy, as an MDP with one action; a sparse chain lists A K successors."""
-    reward = jnp.sum(jnp.where(probs > 0, probs * mdp.reward, 0), -1, keepdims=True)
+    # An action of probability zero counts nothing, but its probability has a derivative.
+    reward = jnp.where((probs > 0) | jnp.isfinite(mdp.reward), mdp.reward, 0)
+    reward = jnp.sum(probs * reward, -1, keepdims=True)
     ends = None if mdp.end_probs is None else jnp.sum(probs * mdp.end_probs, -1, keepdims=True)
     if isinstance(mdp, SparseMDP):
         listed = (mdp.n_states, 1, -1)

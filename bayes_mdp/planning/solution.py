@@ -1,6 +1,7 @@
-"""Answers of the planners: `Solution` (an optimal plan) and `PolicyEvaluation` (the values of a given policy)."""
+"""Answers of the planners: `Solution` (an optimal plan), `SoftSolution`, `PolicyEvaluation` (of a given policy)."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
@@ -49,6 +50,42 @@ class Solution(eqx.Module):
         nothing, infinite = jnp.full((), jnp.nan, q.dtype), jnp.full((), jnp.inf, q.dtype)
         return cls(q, jnp.max(q, -1), best_action(q), nothing, jnp.array(False), jnp.zeros((), jnp.int32), infinite)
 
+    @property
+    def gap_to_second(self) -> Float[Array, ""]:
+        """By how much the best action leads where the lead is least: over states (and steps), of legal actions.
+
+        Zero, or of the size of `gap`: actions tie, and derivatives of the values are those of `policy` alone. Infinite
+        where no state has two legal actions.
+        """
+        chosen = best_action(self.q)[..., None] == jnp.arange(self.q.shape[-1])
+        second = jnp.max(jnp.where(chosen, -jnp.inf, self.q), -1)
+        return jnp.min(jnp.max(self.q, -1) - second)
+
+
+class SoftSolution(eqx.Module):
+    """A plan under a soft maximum: the fields of `Solution`, with a policy of probabilities.
+
+    Args:
+        q: values of pairs, -inf where an action is illegal. Average reward: reward - gain + E v(next).
+        v: values of states, temperature log sum_a exp(q / temperature), entropy included. Average reward: relative
+            values, zero at state 0.
+        policy: probabilities softmax(q / temperature); zero where illegal, and where smaller than the least float.
+        log_policy: their logarithms, finite for every legal action; -inf where illegal.
+        gain: soft-optimal reward per step, entropy included, for `AverageReward`, else NaN.
+        converged, iterations: as in `Solution`.
+        gap: as in `Solution`, against the exact solution of the soft equation. Logarithms of probabilities are off by
+            at most 2 gap / temperature (not for `AverageReward`).
+    """
+
+    q: Float[Array, "*H S A"]
+    v: Float[Array, "*H S"]
+    policy: Float[Array, "*H S A"]
+    log_policy: Float[Array, "*H S A"]
+    gain: Float[Array, ""]
+    converged: Bool[Array, ""]
+    iterations: Int[Array, ""]
+    gap: Float[Array, ""]
+
 
 class PolicyEvaluation(eqx.Module):
     """The values of one policy; the fields are those of `Solution`, with v_pi and q_pi in place of v* and q*.
@@ -79,3 +116,19 @@ def best_action(q: Float[AnyArray, "*batch A"]) -> Int[Array, "*batch"]:
         action = jnp.where(q[..., a] > best, jnp.int32(a), action)
         best = jnp.maximum(best, q[..., a])
     return action
+
+
+@jax.custom_jvp
+def best_value(q: Float[Array, "*batch A"]) -> Float[Array, "*batch"]:
+    """The largest value; its derivative is that of `best_action`, where actions tie too."""
+    return jnp.max(q, -1)
+
+
+@best_value.defjvp
+def _best_value_rule(
+    primals: tuple[Float[Array, "*batch A"]], tangents: tuple[Float[Array, "*batch A"]]
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
+    (q,), (dq,) = primals, tangents
+    chosen = best_action(q)[..., None]
+    # A selection, not a product: what an illegal action has for a derivative is not looked at.
+    return best_value(q), jnp.take_along_axis(dq, chosen, -1)[..., 0]

@@ -1,5 +1,7 @@
 """`solve` and `evaluate`: the entry points of the planners, one planner per objective."""
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -11,17 +13,24 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
+from bayes_mdp.planning.derivatives import with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
+from bayes_mdp.planning.max_operator import HardMax
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.policy_chain import action_values, follow, mix
 from bayes_mdp.planning.rounding import Rounding
-from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
+from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 
 
 def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None = None) -> Solution:
     """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch, `jit` it to use it again.
+
+    `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
+    order, by one linear system each, whatever the number of iterations. They are those of the policy that is returned:
+    where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is one of their one-sided
+    derivatives. `policy`, `converged`, `iterations` and `gap` have none.
 
     Args:
         mdp: dense or sparse; a step axis H needs `Episodic(H)`.
@@ -35,8 +44,9 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
         TypeError: no MDP, no objective, no plan.
     """
     check_problem(mdp, objective)
+    mdp = in_one_dtype(mdp)
     if start is not None:
-        _check_start(mdp, objective, start)
+        check_start(mdp, objective, start)
     if isinstance(objective, Episodic):
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp))
         gain = jnp.full((), jnp.nan, q.dtype)
@@ -50,6 +60,8 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
 def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
 
+    `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and discount.
+
     Args:
         mdp, objective: as in `solve`.
         policy: Int[*H S], Float[*H S A] or a `Policy` object (see `policy_probs`); H only with `Episodic`.
@@ -58,6 +70,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
         ValueError, TypeError: as `solve` and `policy_probs`; for `FirstExit`, a policy that does not end.
     """
     check_problem(mdp, objective)
+    mdp = in_one_dtype(mdp)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), probs)
@@ -66,7 +79,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     # A policy makes the MDP a chain: planning in an MDP with one action is evaluation.
     chain = policy_chain(mdp, policy)
     if isinstance(objective, FirstExit) and is_concrete(chain):
-        _require_exit(chain, "the policy")
+        require_exit(chain, "the policy")
     rounding = Rounding.of(chain, mixed=mdp)
     solution = _solve_stationary(chain, objective, rounding, None)
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
@@ -74,7 +87,14 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     q = action_values(mdp, solution.v, jnp.asarray(discount, mdp.reward.dtype))
     if isinstance(objective, AverageReward):
         return PolicyEvaluation(q - solution.gain, solution.v, *_verdict(solution, 0.0))
-    return PolicyEvaluation(q, solution.v, *_verdict(solution, rounding.of_sweep(solution.v)))
+    return PolicyEvaluation(q, solution.v, *_verdict(solution, jax.lax.stop_gradient(rounding.of_sweep(solution.v))))
+
+
+def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:
+    """The MDP with all its numbers in the widest of their dtypes: rewards in float32 may stand beside float64 rows."""
+    is_number = lambda x: jnp.issubdtype(jnp.asarray(x).dtype, jnp.floating)  # noqa: E731
+    widest = jnp.result_type(*filter(is_number, jax.tree.leaves(mdp)))
+    return jax.tree.map(lambda x: jnp.asarray(x, widest) if is_number(x) else x, mdp)
 
 
 def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
@@ -94,11 +114,20 @@ def _verdict(
 def _solve_stationary(
     mdp: MDP | SparseMDP, objective: Discounted | AverageReward | FirstExit, rounding: Rounding, start: Solution | None
 ) -> Solution:
-    if isinstance(objective, Discounted):
-        return solve_discounted(mdp, objective.discount, rounding, start)
+    # The planners iterate on constants; the derivatives of their answer are attached to it.
+    fixed, rounding, start = jax.lax.stop_gradient((mdp, rounding, start))
     if isinstance(objective, AverageReward):
-        return solve_average(mdp, rounding, start)
-    return solve_first_exit(mdp, rounding, start)
+        found = solve_average(fixed, rounding, start)
+        q, v, gain = with_gain_derivatives((found.q, found.v, found.gain), mdp, HardMax(found.policy))
+        return eqx.tree_at(lambda s: (s.q, s.v, s.gain), found, (q, v, gain))
+    if isinstance(objective, Discounted):
+        discount = jnp.asarray(objective.discount, mdp.reward.dtype)
+        found = solve_discounted(fixed, jax.lax.stop_gradient(discount), rounding, start)
+    else:
+        discount = jnp.ones((), mdp.reward.dtype)
+        found = solve_first_exit(fixed, rounding, start)
+    values = with_derivatives((found.q, found.v), mdp, discount, HardMax(found.policy))
+    return eqx.tree_at(lambda s: (s.q, s.v), found, values)
 
 
 def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
@@ -129,16 +158,32 @@ def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:
         require((ends > 0) if mdp.legal is None else (ends > 0) & np.asarray(mdp.legal), "end_probs", ends, expected)
 
 
-def _check_start(mdp: MDP | SparseMDP, objective: Objective, start: Solution) -> None:
-    check_type("start", start, Solution, "a Solution")
+def check_start(
+    mdp: MDP | SparseMDP,
+    objective: Objective,
+    start: object,
+    kinds: tuple[type[Solution] | type[SoftSolution], ...] = (Solution,),
+) -> None:
+    """Refuse a start that is no plan of one of the `kinds`, or is one of another size.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    check_type("start", start, kinds, f"a {' or a '.join(kind.__name__ for kind in kinds)}")
     size = mdp.reward.shape
     if isinstance(objective, Episodic):
         size = (objective.horizon, *size[-2:])
+    assert isinstance(start, (Solution, SoftSolution))
     if tuple(start.q.shape) != tuple(size):
         raise ValueError(f"start has values of shape {tuple(start.q.shape)}, expected {tuple(size)}")
 
 
-def _require_exit(mdp: MDP | SparseMDP, name: str) -> None:
+def require_exit(mdp: MDP | SparseMDP, name: str) -> None:
+    """Refuse an MDP in which the end cannot be reached from some state. Host-side.
+
+    Raises:
+        ValueError: names the first such state.
+    """
     state = _trapped(mdp)
     if state is not None:
         raise ValueError(f"{name} never ends from state {state}, expected a proper policy (FirstExit)")
@@ -150,7 +195,7 @@ def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
     Raises:
         ValueError: names the first state from which the episode does not end.
     """
-    _require_exit(mdp, "every policy")
+    require_exit(mdp, "every policy")
     state = _trapped(follow(mdp, solution.policy))
     if state is not None:
         raise ValueError(

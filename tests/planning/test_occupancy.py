@@ -11,6 +11,7 @@ from tests.planning.planning_problems import arrays, evaluate, listed, make_mdp
 occupancy = jax.jit(planning.occupancy)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(7), FirstExit()], ids=lambda o: type(o).__name__)
 def test_occupancy_times_reward_is_value(objective, sparse, x64):

@@ -113,3 +113,22 @@ def test_gymnasium_tables(env_id, mean, without_ends, x64):
                 rows[s, a, z] += p * done
     v = solve(MDP(rows, reward, end_probs=0 * ends), Discounted(0.95)).v
     assert abs(np.mean(v) - without_ends) < 6e-3
+
+
+@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(3)])
+def test_numbers_of_two_widths_are_planned_in_the_wider(objective, x64):
+    """Rewards in float32 beside rows in float64."""
+    rows = jnp.array([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.3, 0.7]]])
+    reward = jnp.array([[0.0, 1.0], [0.5, 0.25]])
+    mixed = MDP(rows, reward.astype(jnp.float32))
+    assert mixed.reward.dtype == jnp.float32
+    for plan in (
+        lambda mdp: planning.solve(mdp, objective),
+        lambda mdp: planning.evaluate(mdp, jnp.array([0, 1]), objective),
+    ):
+        found = plan(mixed)
+        assert found.v.dtype == jnp.float64
+        np.testing.assert_array_equal(found.v, plan(MDP(rows, reward)).v)
+    np.testing.assert_array_equal(
+        planning.solve_soft(mixed, objective, 0.3).v, planning.solve_soft(MDP(rows, reward), objective, 0.3).v
+    )

@@ -13,16 +13,17 @@ from jaxtyping import Array, Float
 from bayes_mdp.mdp.typing import IntScalar
 
 
-def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bool = False) -> Float[Array, " S"]:
+def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, "S *K"], *, pivot: bool = False) -> Float[Array, "S *K"]:
     """Solve `matrix @ x = rhs`.
 
     Args:
+        rhs: one right side, or several as columns.
         pivot: exchange rows by size; not needed where the diagonal dominates its row or column (I - discount P).
     """
     size = rhs.shape[0]
     rows = jnp.arange(size)
 
-    def body(k: IntScalar, table: Float[Array, "S S+1"]) -> Float[Array, "S S+1"]:
+    def body(k: IntScalar, table: Float[Array, "S T"]) -> Float[Array, "S T"]:
         if pivot:
             # The largest entry of column k at or below the diagonal comes up.
             best = jnp.argmax(jnp.where(rows >= k, jnp.abs(table[:, k]), -1.0))
@@ -34,4 +35,5 @@ def eliminate(matrix: Float[Array, "S S"], rhs: Float[Array, " S"], *, pivot: bo
         factor = jnp.where(rows == k, 0.0, table[:, k])
         return jnp.where((rows == k)[:, None], top, table - factor[:, None] * top)
 
-    return lax.fori_loop(0, size, body, jnp.concatenate([matrix, rhs[:, None]], axis=1))[:, -1]
+    columns = rhs.reshape(size, -1)
+    return lax.fori_loop(0, size, body, jnp.concatenate([matrix, columns], axis=1))[:, size:].reshape(rhs.shape)

@@ -1,0 +1,93 @@
+"""How the values of actions become the value of a state: by the best action (`HardMax`) or softly (`SoftMax`)."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.mdp import MDP, SparseMDP
+from bayes_mdp.planning.policy_chain import at_policy, follow, mix
+from bayes_mdp.planning.solution import best_action, best_value
+
+
+class HardMax(eqx.Module):
+    """v = max_a q.
+
+    Args:
+        policy: actions that attain the maximum, where they are known: derivatives are then those of this policy.
+    """
+
+    policy: Int[Array, " S"] | None = None
+
+    def value(self, q: Float[Array, "*H S A"]) -> Float[Array, "*H S"]:
+        """Values of states."""
+        return best_value(q) if self.policy is None else at_policy(q, self.policy)
+
+    def chain(self, mdp: MDP | SparseMDP, q: Float[Array, "S A"]) -> MDP | SparseMDP:
+        """The chain of the policy, whose sweep of v is `value(q)` if q is a sweep of v."""
+        return follow(mdp, best_action(q) if self.policy is None else self.policy)
+
+    def uncertainty(self, n_actions: int) -> float:
+        """What the rounding of `value` adds to that of q: a comparison does not round."""
+        return 0.0
+
+    def excess(self, n_actions: int) -> float:
+        """By how much `value` can be more than the largest q."""
+        return 0.0
+
+
+class SoftMax(eqx.Module):
+    """v = temperature log sum_a exp(q / temperature) = max over policies of E q + temperature * entropy.
+
+    It is monotone, adds a constant where q has one more, and its gradient is the policy softmax(q / temperature): what
+    the bounds of the planners ask of a maximum.
+    """
+
+    temperature: Float[Array, ""]
+
+    def value(self, q: Float[Array, "*H S A"]) -> Float[Array, "*H S"]:
+        """Values of states."""
+        top, _, log_sum = self._parts(q)
+        return top + self.temperature * log_sum
+
+    def log_policy(self, q: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:
+        """Log-probabilities, finite for legal actions however small; -inf for illegal ones."""
+        _, z, log_sum = self._parts(q)
+        return jnp.where(jnp.isneginf(q), -jnp.inf, z - log_sum[..., None])
+
+    def chain(self, mdp: MDP | SparseMDP, q: Float[Array, "S A"]) -> MDP | SparseMDP:
+        """The chain of the soft policy, entropy in the reward: its sweep of v is `value(q)` if q is a sweep of v."""
+        _, z, log_sum = self._parts(q)
+        log_probs = z - log_sum[:, None]
+        probs = jnp.where(jnp.isneginf(q), 0.0, jnp.exp(log_probs))
+        chain = mix(mdp, probs)
+        entropy = -jnp.sum(probs * log_probs, -1, keepdims=True)
+        return eqx.tree_at(lambda m: m.reward, chain, chain.reward + self.temperature * entropy)
+
+    def uncertainty(self, n_actions: int) -> Float[Array, ""]:
+        """What the rounding of `value` adds to that of q, but for the last sum, which `Rounding` counts.
+
+        Of z = (q - top) / temperature, two roundings: they change the sum of exp(z), which is at least 1, by at most
+        2 u |z| exp(z) <= 2 u / e a term. exp and log: 8 units each. The sum: A units. All times the temperature.
+        """
+        units = 2 * n_actions + 16 + 8 * math.log(n_actions)
+        return self.temperature * (units * float(jnp.finfo(self.temperature.dtype).eps))
+
+    def excess(self, n_actions: int) -> Float[Array, ""]:
+        """By how much `value` can be more than the largest q."""
+        return self.temperature * math.log(n_actions)
+
+    def _parts(
+        self, q: Float[Array, "*H S A"]
+    ) -> tuple[Float[Array, "*H S"], Float[Array, "*H S A"], Float[Array, "*H S"]]:
+        """Largest q, (q - largest) / temperature with 0 where illegal, log of the sum of its exponentials."""
+        illegal = jnp.isneginf(q)
+        # The shift cancels in every derivative; illegal entries are finite before anything is differentiated.
+        top = jax.lax.stop_gradient(jnp.max(q, -1))
+        z = (jnp.where(illegal, top[..., None], q) - top[..., None]) / self.temperature
+        return top, z, jnp.log(jnp.sum(jnp.where(illegal, 0.0, jnp.exp(z)), -1))
+
+
+Max = HardMax | SoftMax
