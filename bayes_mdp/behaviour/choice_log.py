@@ -1,0 +1,208 @@
+"""`ChoiceLog`: the choices of several persons, padded to one length."""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.validation import (
+    as_indices,
+    as_mask,
+    as_names,
+    as_real,
+    check_index,
+    check_names,
+    check_shape,
+    first_index,
+    is_concrete,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ChoiceLog(eqx.Module):
+    """Choices of P persons in the order of time, padded to the length T of the longest history.
+
+    A record is one choice: what the person saw, chose and got. Where `observed` is false there is none (padding, or a
+    choice that was missed): it has no likelihood, nothing is learnt from it, and its entries are not looked at.
+
+    Args:
+        state, action: Int[P T], indices. One state alone (0) where choices have no context.
+        reward: Float[P T]; of a choice without a reward (the first stage of the two-step task) zero.
+        next_state: Int[P T]; not looked at where `terminated`. None: the state of the person's next record.
+        terminated: Bool[P T], the record ended an episode: no value beyond. None: never.
+        observed: Bool[P T]; None: all were.
+        subjects: labels of the persons; None: 0, 1, ...
+        states, actions: labels behind the indices; None: 0, 1, ... up to the largest index.
+
+    Raises:
+        ValueError: columns of other shapes, an index without label, a reward that is not finite, a person without any
+            choice, a label twice. TypeError: indices that are no integers, rewards that are no numbers.
+    """
+
+    state: Int[AnyArray, "P T"]
+    action: Int[AnyArray, "P T"]
+    reward: Float[AnyArray, "P T"]
+    next_state: Int[AnyArray, "P T"]
+    terminated: Bool[AnyArray, "P T"] | None
+    observed: Bool[AnyArray, "P T"]
+    subjects: tuple[Hashable, ...] = eqx.field(static=True)
+    states: tuple[Hashable, ...] = eqx.field(static=True)
+    actions: tuple[Hashable, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        state: ArrayLike,
+        action: ArrayLike,
+        reward: ArrayLike,
+        next_state: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
+        observed: ArrayLike | None = None,
+        *,
+        subjects: Sequence[Hashable] | None = None,
+        states: Sequence[Hashable] | None = None,
+        actions: Sequence[Hashable] | None = None,
+    ) -> None:
+        self.state = as_indices("state", state, "state")
+        self.action = as_indices("action", action, "action")
+        shape = np.shape(self.state)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"state has shape {shape}, expected [person, choice] with at least one of each")
+        self.observed = np.ones(shape, bool) if observed is None else as_mask("observed", observed)
+        self.reward = _rewards(reward)
+        following = _following(self.state, self.observed) if next_state is None else next_state
+        self.next_state = as_indices("next_state", following, "state")
+        self.terminated = None if terminated is None else as_mask("terminated", terminated)
+        for name in ("action", "reward", "next_state", "terminated", "observed"):
+            if getattr(self, name) is not None:
+                check_shape(name, getattr(self, name), shape, "as state")
+        self.subjects = as_names(range(shape[0]) if subjects is None else subjects)
+        self.states = _labels(states, self.observed, self.state, self.next_state)
+        self.actions = _labels(actions, self.observed, self.action)
+        for name in ("subjects", "states", "actions"):
+            check_names(name, getattr(self, name))
+        if len(self.subjects) != shape[0]:
+            raise ValueError(f"subjects has {len(self.subjects)} labels, expected one for each of {shape[0]} persons")
+        if is_concrete(self.state, self.action, self.reward, self.next_state, self.terminated, self.observed):
+            self._check_records()
+
+    def _check_records(self) -> None:
+        seen = np.asarray(self.observed)
+        nobody = first_index(~seen.any(axis=1))
+        if nobody is not None:
+            raise ValueError(f"subject {self.subjects[nobody[0]]!r} has no choice, expected at least one")
+        ends = np.zeros_like(seen) if self.terminated is None else np.asarray(self.terminated)
+        # Entries that are not looked at may hold anything.
+        check_index("state", np.where(seen, self.state, 0), len(self.states), "state")
+        check_index("action", np.where(seen, self.action, 0), len(self.actions), "action")
+        check_index("next_state", np.where(seen & ~ends, self.next_state, 0), len(self.states), "state")
+        bad = first_index(seen & ~np.isfinite(np.asarray(self.reward)))
+        if bad is not None:
+            what = np.asarray(self.reward)[bad]
+            raise ValueError(f"reward is {what} at {self.place(*bad)}, expected a finite number")
+
+    def place(self, person: int, record: int) -> str:
+        """A record in words: the subject, and which of its choices (from 1)."""
+        number = int(np.asarray(self.observed)[person, : record + 1].sum())
+        return f"subject {self.subjects[person]!r}, choice {number}"
+
+    @property
+    def num_subjects(self) -> int:
+        """P."""
+        return self.state.shape[0]
+
+    @property
+    def num_choices(self) -> int:
+        """How many choices were observed, of all persons."""
+        return int(np.asarray(self.observed).sum())
+
+    def of_subjects(self, subjects: Sequence[Hashable]) -> "ChoiceLog":
+        """The log of some of the persons, by label.
+
+        Raises:
+            ValueError: a label that is none of the subjects.
+        """
+        number = {label: i for i, label in enumerate(self.subjects)}
+        for label in subjects:
+            if label not in number:
+                raise ValueError(f"subject {label!r} is not in the log, expected one of its {len(number)} subjects")
+        rows = np.array([number[label] for label in subjects], int)
+        columns: list[Any] = [None if x is None else x[rows] for x in self._columns()]
+        return ChoiceLog(*columns, subjects=tuple(subjects), states=self.states, actions=self.actions)
+
+    def _columns(self) -> list[Any]:
+        return [self.state, self.action, self.reward, self.next_state, self.terminated, self.observed]
+
+    def filled(self) -> "ChoiceLog":
+        """The same log with a record of the same person in place of each that was not observed. Traceable.
+
+        What is computed from it and thrown away is then a number, and so is its derivative.
+        """
+        columns = self._columns()
+        # On the host where it can be: a compiled program would fold these constants slowly.
+        np_: Any = np if is_concrete(*columns) else jnp
+        observed = np_.asarray(self.observed)
+        time = np_.arange(self.state.shape[1])
+        marked = np_.where(observed, time, -1)
+        last = np.maximum.accumulate(marked, axis=1) if np_ is np else jax.lax.cummax(marked, axis=1)
+        source = np_.where(last < 0, np_.argmax(observed, axis=1)[:, None], last)
+        take = lambda x: None if x is None else np_.take_along_axis(np_.asarray(x), source, axis=1)  # noqa: E731
+        columns = [take(x) for x in columns[:5]]
+        return ChoiceLog(*columns, observed, subjects=self.subjects, states=self.states, actions=self.actions)
+
+    def frame(self) -> "pd.DataFrame":
+        """One row for each observed choice: subject, trial (from 0), state, action, reward, next_state, terminated."""
+        import pandas as pd
+
+        person, time = np.nonzero(np.asarray(self.observed))
+        column = lambda x: np.asarray(x)[person, time]  # noqa: E731
+        named = lambda labels, x: [labels[i] for i in column(x)]  # noqa: E731
+        ends = np.zeros(np.shape(self.state), bool) if self.terminated is None else self.terminated
+        return pd.DataFrame(
+            {
+                "subject": [self.subjects[i] for i in person],
+                "trial": time,
+                "state": named(self.states, self.state),
+                "action": named(self.actions, self.action),
+                "reward": column(self.reward),
+                "next_state": named(self.states, np.where(ends, self.state, self.next_state)),
+                "terminated": column(ends),
+            }
+        )
+
+
+def _rewards(values: object) -> Any:
+    if not is_concrete(values):
+        return values
+    if isinstance(values, jax.Array) and jnp.issubdtype(values.dtype, jnp.floating):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind in "fiub":  # not finite where a choice was missed, perhaps
+        return array.astype(np.float64)
+    return as_real("reward", values)
+
+
+def _following(state: Any, observed: Any) -> Any:
+    """The state of the next observed record of a person; at the last one its own."""
+    if not is_concrete(state, observed):
+        raise ValueError("next_state is None for a traced log, expected the next states")
+    state, seen = np.asarray(state), np.asarray(observed)
+    after = np.array(state)
+    for person in range(len(state)):
+        times = np.flatnonzero(seen[person])
+        after[person, times[:-1]] = state[person, times[1:]]
+    return after
+
+
+def _labels(given: object, observed: Any, *indices: Any) -> Any:
+    if given is not None:
+        return as_names(given)
+    if not is_concrete(observed, *indices):
+        raise ValueError("states and actions are None for a traced log, expected their labels")
+    return tuple(range(1 + max(int(np.where(observed, x, 0).max()) for x in indices)))

@@ -1,0 +1,165 @@
+"""`simulate`: persons that choose by a model in an environment; with draws of a posterior, free-running predictions."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
+
+from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
+from bayes_mdp.behaviour.choice_log import ChoiceLog
+from bayes_mdp.behaviour.likelihood import require_alike
+from bayes_mdp.mdp import Environment, Transitions
+from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.mdp.validation import check_count, check_key, described
+
+Records = tuple[Array, Array, Array, Array, Array]
+"""State, action, reward, next state, terminated."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """An environment whose law changes over time, such as `TwoStepTask`. Pure functions, traced by JAX.
+
+    `states` and `actions` are the labels behind the indices.
+    """
+
+    @property
+    def states(self) -> Sequence[Hashable]: ...
+
+    @property
+    def actions(self) -> Sequence[Hashable]: ...
+
+    def reset(self, key: PRNGKeyArray) -> PyTree:
+        """What the task is like for one person before the first trial: any tree of arrays."""
+        ...
+
+    def begin(self, key: PRNGKeyArray, task_state: PyTree) -> Int[Array, ""]:
+        """The first state of a trial."""
+        ...
+
+    def step(
+        self, key: PRNGKeyArray, task_state: PyTree, state: Int[Array, ""], action: Int[Array, ""]
+    ) -> tuple[PyTree, Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        """One choice: (task state, next state, reward, terminated)."""
+        ...
+
+
+class _EnvironmentTask(eqx.Module):
+    """An `Environment` as a task: it does not change; its state is the step of the episode."""
+
+    environment: Environment
+    horizon: int | None = eqx.field(static=True)
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        return tuple(range(self.environment.mdp.n_states))
+
+    @property
+    def actions(self) -> tuple[Hashable, ...]:
+        return tuple(range(self.environment.mdp.n_actions))
+
+    def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        del key
+        return jnp.int32(0)
+
+    def begin(self, key: PRNGKeyArray, task_state: Int[Array, ""]) -> Int[Array, ""]:
+        del task_state
+        return self.environment.reset(key).astype(jnp.int32)
+
+    def step(
+        self, key: PRNGKeyArray, task_state: Int[Array, ""], state: IntScalar, action: IntScalar
+    ) -> tuple[Int[Array, ""], Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        following, reward, ended = self.environment.step(key, state, action, task_state)
+        return (task_state + 1).astype(jnp.int32), following.astype(jnp.int32), reward.astype(float), ended
+
+
+def simulate(
+    key: PRNGKeyArray,
+    model: BehaviourModel,
+    params: Params,
+    environment: Environment | Task,
+    num_choices: int,
+    *,
+    num_persons: int | None = None,
+    horizon: int | None = None,
+    subjects: Sequence[Hashable] | None = None,
+) -> ChoiceLog:
+    """Choices of simulated persons, all at once.
+
+    Args:
+        key: a typed key.
+        model: how they choose and learn.
+        params: name -> one number, or [P].
+        environment: an `Environment`, or a `Task`. After an end, and after `horizon` choices, an episode begins.
+        num_choices: of each person (of the two-step task: twice the number of trials).
+        num_persons: P, where all parameters are numbers; None: as many as the parameters say, else 1.
+        horizon: choices of an episode (of `Episodic(horizon)`); None: an episode goes on until it ends.
+        subjects: labels of the persons.
+
+    Raises:
+        ValueError, TypeError: as `log_likelihood`; an environment that is neither.
+    """
+    check_model(model)
+    check_key("key", key)
+    check_count("num_choices", num_choices)
+    if horizon is not None:
+        check_count("horizon", horizon)
+    if num_persons is not None:
+        check_count("num_persons", num_persons)
+    if isinstance(environment, Environment):
+        task, ends = cast(Task, _EnvironmentTask(environment, horizon)), environment.mdp.end_probs is not None
+    elif isinstance(environment, Task) and not isinstance(environment, type):
+        task, ends = environment, True
+    else:
+        raise TypeError(f"environment is {described(environment)}, expected an Environment or a Task")
+    sizes = {np.shape(x)[0] for x in params.values() if np.ndim(x)}
+    persons = num_persons or max(sizes, default=1)
+    each = person_params(model, params, persons)
+    keys = jax.random.split(key, persons)
+    columns = _simulated(keys, model, each, task, num_choices, horizon)
+    state, action, reward, following, ended = (np.asarray(x) for x in columns)
+    flags = ended if ends else None
+    labels: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": subjects}
+    return ChoiceLog(state, action, reward, following, flags, **labels)
+
+
+@eqx.filter_jit
+def _simulated(
+    keys: Key[Array, " P"],
+    model: BehaviourModel,
+    params: dict[str, Float[Array, " P"]],
+    task: Task,
+    num_choices: int,
+    horizon: int | None,
+) -> Records:
+    def person(key: PRNGKeyArray, params: dict[str, Float[Array, ""]]) -> Records:
+        key_task, key_first, key_rest = jax.random.split(key, 3)
+        start = task.reset(key_task)
+
+        def step(
+            carry: tuple[PyTree, PyTree, Array], t: Int[Array, ""]
+        ) -> tuple[tuple[PyTree, PyTree, Array], Records]:
+            learnt, task_state, state = carry
+            key_action, key_step, key_begin = jax.random.split(jax.random.fold_in(key_rest, t), 3)
+            action = jax.random.categorical(key_action, model.policy(params, learnt, state)).astype(jnp.int32)  # type: ignore[arg-type]
+            task_state, following, reward, ended = task.step(key_step, task_state, state, action)
+            record = Transitions(state, action, reward, following, ended)
+            new = model.update(params, learnt, record)  # type: ignore[arg-type]
+            lead = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[None], tree)  # noqa: E731
+            require_alike("model.update", lead(learnt), lead(new))
+            over = ended if horizon is None else ended | ((t + 1) % horizon == 0)
+            if horizon is not None and isinstance(task, _EnvironmentTask):
+                task_state = jnp.where(over, 0, task_state)
+            begun = jnp.where(over, task.begin(key_begin, task_state), following)
+            return (new, task_state, begun), (state, action, reward, following, ended)
+
+        learnt = jax.tree.map(jnp.asarray, model.init(params))  # type: ignore[arg-type]
+        first = (learnt, start, task.begin(key_first, start))
+        return lax.scan(step, first, jnp.arange(num_choices))[1]
+
+    return jax.vmap(person)(keys, params)

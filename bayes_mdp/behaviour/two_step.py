@@ -1,0 +1,141 @@
+"""The hybrid model-based and model-free learner of the two-step task (Daw and others 2011).
+
+State 0 is the first stage, with two actions: action a leads to its common second-stage state, 1 + a, with a known
+probability, else to the other. States 1 and 2 have two actions each, with rewards whose probabilities drift. A choice
+at each stage is a record; the second one ends the trial.
+"""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bayes_mdp.behaviour.behaviour_model import Values
+from bayes_mdp.behaviour.parameter import Parameter
+from bayes_mdp.mdp import Transitions
+from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.validation import check_name, check_number, check_type
+
+_FORMS = {
+    4: ("a", "beta", "pi", "w"),
+    6: ("a1", "beta1", "a2", "beta2", "pi", "w"),
+    7: ("a1", "beta1", "a2", "beta2", "pi", "w", "lambda"),
+}
+_SUPPORTS = {"beta": "positive", "beta1": "positive", "beta2": "positive", "pi": (0.0, 5.0)}
+
+
+Number = Float[Array, ""]
+
+
+class TwoStepValues(eqx.Module):
+    """What a person has learnt, as single numbers: over many persons each is one vector, which compiles to fast loops.
+
+    Args:
+        first: Q1 of the first and of the second action.
+        second: Q2 of (state 1, action 0), (1, 1), (2, 0), (2, 1).
+        last: +1 if the last first-stage choice was the second action, -1 if the first, 0 before any.
+        pending: the same of the trial in progress, 0 before its first choice (or where that was missed).
+    """
+
+    first: tuple[Number, Number]
+    second: tuple[Number, Number, Number, Number]
+    last: Number
+    pending: Number
+
+
+class TwoStep(eqx.Module):
+    """Choices of the two-step task by a mixture of planning and temporal differences.
+
+    P(second action at stage 1) = logistic(beta1 (w D_MB + (1 - w) D_MF) + pi last), D the value of the second action
+    minus that of the first: by the known transitions and the best second-stage values (MB), or Q1 (MF). P(j at stage
+    2) is proportional to exp(beta2 Q2(j)). After a trial with reward r, in this order and with the old Q2(j):
+
+        Q1(a) += a1 (Q2(j) - Q1(a));  Q1(a) += lambda a1 d';  Q2(j) += a2 d,  d = r - Q2(j)
+
+    Values begin at 0. Parameters and default priors are those of hBayesDM's ts_par7, ts_par6 (lambda = 1) and ts_par4
+    (also a1 = a2 = a, beta1 = beta2 = beta): pi lies between 0 and 5, rates, w and lambda between 0 and 1.
+
+    Args:
+        num_parameters: 7, 6 or 4.
+        reward_error: d' of the first stage: "before_update", d' = d [Daw 2011]; "after_update", d' = (1 - a2) d, what
+            is left of the error after Q2 has moved (hBayesDM's programs).
+        common: known probability of the common transition.
+        priors: name -> `Parameter` in place of the default one.
+
+    Raises:
+        ValueError: another number of parameters, another word, a probability outside [0, 1], an unknown name.
+    """
+
+    num_parameters: int = eqx.field(default=7, static=True)
+    reward_error: str = eqx.field(default="before_update", static=True)
+    common: RealScalar = 0.7
+    priors: dict[str, Parameter] = eqx.field(default_factory=dict, converter=dict)
+
+    def __check_init__(self) -> None:
+        if self.num_parameters not in _FORMS:
+            raise ValueError(f"num_parameters is {self.num_parameters!r}, expected 7, 6 or 4")
+        check_name("reward_error", self.reward_error, ("before_update", "after_update"))
+        check_number("common", self.common, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
+        for name, parameter in self.priors.items():
+            check_name("priors", name, _FORMS[self.num_parameters])
+            check_type(f"priors[{name!r}]", parameter, Parameter, "a Parameter")
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Rates a, sensitivities beta, perseveration pi, weight of planning w, trace decay lambda."""
+        return {name: self.priors.get(name, _PARAMETERS[name]) for name in _FORMS[self.num_parameters]}
+
+    def _values(self, params: Values) -> tuple[Float[Array, ""], ...]:
+        """(a1, beta1, a2, beta2, pi, w, lambda)."""
+        if self.num_parameters == 4:
+            a, beta, pi, w = (jnp.asarray(params[name]) for name in _FORMS[4])
+            return a, beta, a, beta, pi, w, jnp.ones_like(a)
+        values = tuple(jnp.asarray(params[name]) for name in _FORMS[self.num_parameters])
+        return values if len(values) == 7 else (*values, jnp.ones_like(values[0]))
+
+    def init(self, params: Values) -> TwoStepValues:
+        """Nothing learnt."""
+        del params
+        zero = jnp.zeros(())
+        return TwoStepValues((zero, zero), (zero, zero, zero, zero), zero, zero)
+
+    def policy(self, params: Values, state: TwoStepValues, observation: Int[Array, ""]) -> Float[Array, " 2"]:
+        """Log-probabilities of the two actions of a stage."""
+        _, beta1, _, beta2, pi, w, _ = self._values(params)
+        one, two, three, four = state.second
+        planned = (2.0 * self.common - 1.0) * (jnp.maximum(three, four) - jnp.maximum(one, two))
+        learnt = state.first[1] - state.first[0]
+        first = beta1 * (w * planned + (1.0 - w) * learnt) + pi * state.last
+        second = beta2 * jnp.where(observation == 2, four - three, two - one)
+        logit = jnp.where(observation == 0, first, second)
+        # log(1 + exp(logit)) once for both.
+        log_sum = jnp.maximum(logit, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(logit)))
+        return jnp.stack([-log_sum, logit - log_sum])
+
+    def update(self, params: Values, state: TwoStepValues, transition: Transitions) -> TwoStepValues:
+        """After the first stage the choice is remembered; after the second all values move."""
+        a1, _, a2, _, _, _, trace = self._values(params)
+        here, action = jnp.asarray(transition.state), jnp.asarray(transition.action)
+        at_first, second_action = here == 0, action == 1
+        # The value of the chosen pair of the second stage, before it moves.
+        one, two, three, four = state.second
+        old = jnp.where(here == 2, jnp.where(second_action, four, three), jnp.where(second_action, two, one))
+        error = jnp.asarray(transition.reward) - old
+        left = error if self.reward_error == "before_update" else (1.0 - a2) * error
+        # Q1 of the action that led here.
+        moved = tuple(
+            q + jnp.where(~at_first & (state.pending == sign), a1 * (old - q) + trace * a1 * left, 0.0)
+            for q, sign in zip(state.first, (-1.0, 1.0), strict=True)
+        )
+        pairs = ((1, 0), (1, 1), (2, 0), (2, 1))
+        second = tuple(
+            q + jnp.where((here == s) & (action == j), a2 * error, 0.0)
+            for q, (s, j) in zip(state.second, pairs, strict=True)
+        )
+        sign = jnp.where(second_action, 1.0, -1.0).astype(state.last.dtype)
+        last, pending = jnp.where(at_first, sign, state.last), jnp.where(at_first, sign, 0.0)
+        return TwoStepValues(moved, second, last, pending)  # type: ignore[arg-type]
+
+
+_PARAMETERS = {name: Parameter(_SUPPORTS.get(name, "unit")) for form in _FORMS.values() for name in form}  # type: ignore[arg-type]
