@@ -4,7 +4,6 @@ from .common.learner import ChecksBelief as ChecksBelief
 from .common.learner import ChecksLearnt as ChecksLearnt
 from .common.learner import ChecksOptimism as ChecksOptimism
 from .common.learner import Learner as Learner
-from .common.learner import Replans as Replans
 from .common.replan import Doubling as Doubling
 from .common.replan import EveryEpisode as EveryEpisode
 from .common.replan import EverySteps as EverySteps

@@ -11,13 +11,14 @@ def add_list(commands: Commands) -> None:
         commands,
         "list",
         _list,
-        "name the agents, environments, priors and inference methods that come with the package",
+        "name the agents, environments, priors, behaviour models and inference methods that come with the package",
     )
 
 
 def _list(arguments: argparse.Namespace) -> None:
     from bayes_mdp.agents import AGENTS
     from bayes_mdp.agents.neural import NEURAL_AGENTS
+    from bayes_mdp.behaviour.models_by_name import DESCRIPTIONS
     from bayes_mdp.envs import ENVS, OBSERVED, SIMULATED
     from bayes_mdp.models import PRIORS
 
@@ -33,6 +34,7 @@ def _list(arguments: argparse.Namespace) -> None:
         print(f"{title}:")
         for name, described in registry.items():
             print(f"  {name:<24} {(described.__doc__ or '').strip().splitlines()[0]}")
-    print("methods:")
-    for name, description in METHODS.items():
-        print(f"  {name:<24} {description}")
+    for title, words in (("behaviour models", DESCRIPTIONS), ("methods", METHODS)):
+        print(f"{title}:")
+        for name, description in words.items():
+            print(f"  {name:<24} {description}")

@@ -19,6 +19,7 @@ METHODS = {
     "exact": "Closed form, with the log evidence; for priors of conjugate sites.",
     "mixture": "One closed form for each value of discrete sites, with the log evidence.",
     "collapsed": "Conjugate sites in closed form, their hyperparameters by NUTS.",
+    "factorised": "Rows in closed form, what is behind the rewards by NUTS.",
     "nuts": "Hamiltonian Monte Carlo on the whole prior.",
     "svi": "Stochastic variational inference.",
     "laplace": "A normal distribution at the mode.",

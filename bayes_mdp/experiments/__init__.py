@@ -6,6 +6,7 @@ from bayes_mdp.experiments.comparison.compare import compare, comparison_agents
 from bayes_mdp.experiments.comparison.compare_problems import Task
 from bayes_mdp.experiments.comparison.compare_report import describe_compare, plot_compare
 from bayes_mdp.experiments.comparison.leaderboard import interquartile_mean, leaderboard
+from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
 from bayes_mdp.experiments.plots.plot_environment import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret, plot_values
 from bayes_mdp.experiments.results import load_result, save_result
@@ -26,8 +27,10 @@ __all__ = [
     "load_result",
     "plot_compare",
     "plot_env",
+    "plot_learning_curve",
     "plot_posterior",
     "plot_regret",
+    "plot_shrinkage",
     "plot_trajectory",
     "plot_values",
     "run",

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, no_type_check
 
+import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray, PyTree
 
-from bayes_mdp.agents import Learner, Replans
-from bayes_mdp.agents.common.replan import ReplanRule, rule_for
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.common.replan import as_rule, rule_for
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
@@ -21,6 +22,7 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     Objective,
+    ReplanRule,
     SimulatedEnvironment,
     StateActionSpace,
 )
@@ -222,16 +224,53 @@ def check_case(case: RunConfig) -> None:
     _check_target(case)
 
 
+AGENT_PARTS = {
+    "init": "init(key, problem), which returns its first state (None for an agent without one)",
+    "plan": "plan(key, problem, state, belief), which returns (policy, next state)",
+    "replan": "an attribute replan that says when to plan: None (the default of the objective), a number of steps, "
+    "'episode', 'doubling', a rule or a function of the ReplanContext",
+}
+"""The required members of an agent, and what each is."""
+
+
 def check_agent(agent: object, name: str = "agent") -> None:
-    """Raise a TypeError unless it is an agent."""
-    if isinstance(agent, type) or not (callable(getattr(agent, "plan", None)) and hasattr(agent, "replan")):
-        raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with plan and replan)")
+    """Refuse what is no agent (see `Agent`), or none that a compiled program can hold.
+
+    Args:
+        agent: any object.
+        name: of the argument, for the message.
+
+    Raises:
+        TypeError: a member is missing, a hyperparameter is no array and not static. ValueError, TypeError: as
+            `as_rule`.
+    """
+    present = [part for part in AGENT_PARTS if hasattr(agent, part)]
+    if isinstance(agent, type) or not present:
+        raise TypeError(f"{name} is {described(agent)}, expected an agent (an object with init, plan and replan)")
+    for part, what in AGENT_PARTS.items():
+        if part not in present or (part != "replan" and not callable(getattr(agent, part))):
+            raise TypeError(f"{name} is {described(agent)} without {part}, expected an agent with {what}")
+    assert isinstance(agent, Agent)  # all of its members are there
+    _check_leaves(name, agent)
+    rule = as_rule(agent.replan)
+    if rule is not None:
+        _check_leaves(f"{name}.replan", rule)
+
+
+def _check_leaves(name: str, record: object) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(record):
+        if leaf is record:
+            raise TypeError(f"{name} is {described(record)}, which JAX cannot look into, expected an eqx.Module")
+        if not isinstance(leaf, (jax.Array, np.ndarray, np.number, np.bool_, bool, int, float)):
+            raise TypeError(
+                f"{name}{jax.tree_util.keystr(path)} is {described(leaf)}, expected a number or an array, or a field "
+                "that is static: eqx.field(static=True)"
+            )
 
 
 def rule_of(agent: Agent, objective: Objective) -> ReplanRule:
     """When an agent plans: by its own rule, or the default of the objective."""
-    assert isinstance(agent, Replans)  # `check_agent`
-    return rule_for(agent.replan, objective)
+    return rule_for(as_rule(agent.replan), objective)
 
 
 def check_request(case: RunConfig) -> None:

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from bayes_mdp.agents import Replans
-from bayes_mdp.agents.common.replan import EveryEpisode
+from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
 from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import FORMAT
@@ -144,8 +143,7 @@ def episodes_dataset(
 def _check(case: RunConfig) -> None:
     """Refuse arguments that fit other runs, but none in whole episodes."""
     name, options = type(case.env).__name__, case.options
-    assert isinstance(case.agent, Replans)  # `check_request`
-    replan = case.agent.replan
+    replan = as_rule(case.agent.replan)
     if isinstance(case.env, Environment):
         check_sizes(case)
     elif not isinstance(case.env, SimulatedEnvironment):

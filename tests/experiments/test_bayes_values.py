@@ -117,6 +117,7 @@ def value_of_mean_greedy(horizon, learns=True):
     return value(0, 0, (0,) * 8)
 
 
+@pytest.mark.slow
 def test_no_agent_earns_more_than_the_optimum(result, optimum):
     """One-sided, 4.9 standard errors: false alarms 4.8e-7 an agent. An excess of .15 would be found (error < .03)."""
     rewards = result["reward"].values

@@ -197,6 +197,7 @@ def test_episodic_regret():
     assert np.allclose(average["regret"], value * np.arange(1, 31) - np.cumsum(average["reward"].values, 1), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_oracle_run():
     """The oracle meets the same random numbers: an agent that is optimal from the start has no regret at all."""
     optimal = np.asarray(solve(two_states().mdp, Discounted(0.9)).policy)

@@ -127,6 +127,7 @@ def test_plot():
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), [23, 46, 69, 90])
 
 
+@pytest.mark.slow
 def test_unknown_regret():
     """Under `Discounted`, and where no policy ends: nan, and why."""
     result = _run(objective=Discounted(0.9))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.models import MDPSpec
@@ -41,6 +42,7 @@ def test_eight_threads_infer_what_one_does():
     assert len({evidence for _, evidence in found}) == 4
 
 
+@pytest.mark.slow
 def test_eight_threads_run_what_one_does():
     env = bm.models.environment(
         MDPSpec(np.full((2, 1, 2), 0.5), dist.Bernoulli(np.array([[0.2], [0.8]]))), SPACE, np.array([1.0, 0.0])

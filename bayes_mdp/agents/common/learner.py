@@ -5,32 +5,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Real
 
-from bayes_mdp.agents.common.replan import ReplanRule
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
-from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike, Scalar
-
-
-@runtime_checkable
-class Replans(Protocol):
-    """Has a replanning rule of its own; None: the default of the objective (`replan.rule_for`)."""
-
-    replan: ReplanRule | None
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """A model-free agent: what it learns is in its own state; it needs no prior and no posterior."""
-
-    def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
-        """The state after one transition.
-
-        Args:
-            problem: what is known of the MDP before any data.
-            state: the agent's own, from `init`, the last plan or the last transition.
-            transition: one, as scalars.
-            weight: 1; where it is 0 the state is unchanged.
-        """
-        ...
+from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - public as bayes_mdp.agents.Learner
+from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike
 
 
 @runtime_checkable

@@ -122,7 +122,13 @@ def row_variance_factor(belief: object, who: str) -> Pairs:
         TypeError: the belief has no variances. ValueError: it is represented by samples, which have no concentrations.
     """
     require_ability(belief.components if can_split(belief) else belief, HasVariances, who)
-    factor = over_components(lambda part: part.variance_factor("dirichlet"), belief)
+    try:
+        factor = over_components(lambda part: part.variance_factor("dirichlet"), belief)
+    except ValueError as error:
+        raise ValueError(
+            f"{who} needs the concentrations of Dirichlet rows, which a {type(belief).__name__} has not ({error}): use "
+            "a posterior in closed form (infer with method='exact'), or PSRL"
+        ) from error
     return jnp.tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
 

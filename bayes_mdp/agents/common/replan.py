@@ -6,33 +6,18 @@ without a branch.
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.mdp import Episodic, Objective, ReplanContext
+from bayes_mdp.mdp import Episodic, Objective, ReplanContext, ReplanLike, ReplanRule
 from bayes_mdp.mdp.typing import AnyArray, BoolScalar
-from bayes_mdp.mdp.validation import check_count, check_name, check_that, described
+from bayes_mdp.mdp.validation import check_count, check_that, described, did_you_mean
 
 DEFAULT_PERIOD = 20
 _LAST_TIME = 2**31 - 1
-
-
-@runtime_checkable
-class ReplanRule(Protocol):
-    """A replanning rule. The first plan of a run is made in any case."""
-
-    @property
-    def period(self) -> int | None:
-        """Steps between two plans where they are known before the run, else None."""
-        ...
-
-    def due(self, context: ReplanContext) -> Bool[Array, ""]:
-        """Whether to plan before the next action."""
-        ...
 
 
 class _NoPeriod(eqx.Module):
@@ -131,35 +116,42 @@ class When(_NoPeriod):
     def __check_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"function is {described(self.function)}, expected a function of the ReplanContext")
+        try:
+            hash(self.function)
+        except TypeError as error:
+            what = f"function is {described(self.function)} that has no hash ({error})"
+            raise TypeError(f"{what}, expected a plain function of the ReplanContext") from error
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
         """The value of the function."""
         return jnp.asarray(self.function(context), dtype=bool)
 
 
-ReplanLike: TypeAlias = ReplanRule | int | np.integer | str | Callable[[ReplanContext], BoolScalar]
-"""A rule, a number of steps, "episode", "doubling" or a function of the `ReplanContext`."""
+WORDS: dict[str, type[EveryEpisode] | type[Doubling]] = {"episode": EveryEpisode, "doubling": Doubling}
+"""The rules that have a name."""
 
 
 def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
-    """A rule from the argument `replan` of an agent; None: the default of the objective.
+    """A rule from what a person writes as `replan`; None: the default of the objective.
 
     Raises:
-        ValueError: another word. TypeError: another type.
+        ValueError: another word, a number below 1. TypeError: anything else.
     """
-    words = {"episode": EveryEpisode, "doubling": Doubling}
-    if replan is None or isinstance(replan, ReplanRule):
-        return replan
-    if isinstance(replan, str):
-        check_name("replan", replan, words, ", or a number of steps")
-        return words[replan]()
-    if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool):
-        check_count("replan", replan)
+    if isinstance(replan, str) and replan in WORDS:
+        return WORDS[replan]()
+    if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool) and replan >= 1:
         return EverySteps(int(replan))
-    if callable(replan):
+    # A class has the members of its objects: `Doubling` in place of `Doubling()` is refused below.
+    if replan is None or (isinstance(replan, ReplanRule) and not isinstance(replan, type)):
+        return replan
+    if callable(replan) and not isinstance(replan, type):
         return When(replan)
-    expected = "a rule, a number of steps, 'episode', 'doubling' or a function"
-    raise TypeError(f"replan is {described(replan)}, expected {expected}")
+    wrong = ValueError if isinstance(replan, (str, int, np.integer)) and not isinstance(replan, bool) else TypeError
+    raise wrong(
+        f"replan is {described(replan)}, expected None (the default of the objective), a number of steps of at least "
+        "1, 'episode', 'doubling', a rule of bayes_mdp.agents such as Doubling(), or a function of the ReplanContext"
+        + (did_you_mean(replan, WORDS) if isinstance(replan, str) else "")
+    )
 
 
 def rule_for(replan: ReplanRule | None, objective: Objective) -> ReplanRule:

@@ -15,10 +15,10 @@ from bayes_mdp.agents.common.optimism_terms import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.agents.k_learning.k_mixture import KOperator, k_operator, require_k_abilities
+from bayes_mdp.agents.k_learning.k_model import check_options, least_temperature, soften
 from bayes_mdp.agents.k_learning.temperature import minimise, require_choice, schedule
-from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import CanMean, Episodic, Problem
 from bayes_mdp.mdp.typing import ArrayLike, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_count
 
@@ -39,7 +39,9 @@ def k_values(
     K_l(s, a) = E mu + (noise^2 + span_l^2) / (2 tau max(n, 1)) + sum_s' E P(s' | s, a) tau logsumexp(K_l+1(s') / tau).
 
     Args:
-        posterior: with a mean, visit counts n and the variances of `HasVariances`.
+        posterior: with a mean, visit counts n and the variances of `HasVariances`, or a mixture of such: K is then
+            tau log sum_k w_k exp(K_k / tau) over its components (see `k_mixture`: the values stay optimistic, the
+            theorem on the regret does not hold).
         tau: temperature, greater than 0.
         bonus: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1). The
             paper's needs a prior variance of at most noise^2 to be optimistic.
@@ -65,7 +67,7 @@ def k_values(
 def _k_values(
     posterior: CanMean, tau: RealScalar, *, bonus: str, span: RealLike | None, noise: RealScalar, horizon: int | None
 ) -> Float[Array, "H S A"]:
-    return k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="k_values").k_values(tau)
+    return k_operator(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="k_values").k_values(tau)
 
 
 def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
@@ -149,6 +151,10 @@ class KLearningState(eqx.Module):
 class KLearning(eqx.Module):
     """K-learning, algorithm 1 of [KL21], for `Episodic` objectives.
 
+    The theorem on its regret assumes independent rows. For a mixture (a collapsed posterior too) K joins those of the
+    components by their exponential utilities (see `k_mixture`), and for draws it has the moments of the draws: both are
+    heuristics.
+
     Args:
         temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
             plan from 1 on; or a number (an array leaf, so that sweeps vmap over it).
@@ -210,13 +216,13 @@ class KLearning(eqx.Module):
         del key
         objective, number = problem.objective, state.num_plans + 1
         steps = objective.horizon if isinstance(objective, Episodic) else None
-        model = k_model(belief, bonus=self.bonus, span=self.span, noise=self.noise, horizon=steps, who="KLearning")
+        model = k_operator(belief, bonus=self.bonus, span=self.span, noise=self.noise, horizon=steps, who="KLearning")
         tau, k = self._choose(model, problem, state.temperature, number)
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
         return KPolicy(k, jnp.maximum(tau, least_temperature(k.dtype))), state
 
     def _choose(
-        self, model: KModel, problem: Problem, last: Float[Array, ""], number: Int[Array, ""]
+        self, model: KOperator, problem: Problem, last: Float[Array, ""], number: Int[Array, ""]
     ) -> tuple[RealScalar, Float[Array, "H S A"]]:
         """The temperature of a plan, and K there."""
         if not isinstance(self.temperature, TemperatureRule):
@@ -225,21 +231,20 @@ class KLearning(eqx.Module):
             # From the last temperature: a few Newton steps where the belief has changed little.
             best = minimise(model, jnp.asarray(problem.initial), last)
             return best.tau, best.k
-        space, horizon = problem.space, model.mean.horizon
+        space, horizon = problem.space, model.sizes[0]
         tau = schedule(
-            number.astype(model.numerator.dtype),
+            number.astype(model.dtype),
             noise=self.noise,
             horizon=horizon,
             num_states=self.num_states or horizon * space.n_states,
             num_actions=space.n_actions,
             span=self.span,
         )
-        tau = jnp.maximum(tau, least_temperature(model.numerator.dtype))  # 0 without noise and span
+        tau = jnp.maximum(tau, least_temperature(model.dtype))  # 0 without noise and span
         return tau, model.k_values(tau)
 
 
 def _require_abilities(posterior: object, bonus: str, who: str) -> None:
-    for ability in (CanMean, CanCount, HasVariances):
-        require_ability(posterior, ability, who)
+    require_k_abilities(posterior, who)
     if bonus == "posterior":
         require_variances(posterior)

@@ -35,6 +35,21 @@ class KModel(eqx.Module):
     mean: MeanModel
     numerator: Float[Array, "H S A"]
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """H, S, A."""
+        n_states, n_actions = self.mean.reward.shape[-2:]
+        return self.mean.horizon, n_states, n_actions
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Of all numbers."""
+        return self.numerator.dtype
+
+    def scale(self) -> Float[Array, ""]:
+        """What tau^2 times the entropies of an episode is of the order of; zero where no bonus is left."""
+        return jnp.sum(jnp.max(self.numerator, axis=(-2, -1)))
+
     def masked(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
         """-inf where the action is illegal."""
         return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)

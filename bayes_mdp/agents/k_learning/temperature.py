@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.agents.k_learning.k_model import KModel, check_options, k_model, least_temperature, soften
+from bayes_mdp.agents.k_learning.k_mixture import KMixture, KOperator, k_operator
+from bayes_mdp.agents.k_learning.k_model import KModel, check_options, least_temperature, soften
 from bayes_mdp.mdp import CanMean
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_positive, check_probability_rows, check_shape, is_concrete, require
@@ -146,7 +147,7 @@ def _solve(
     horizon: int | None,
     start: RealScalar,
 ) -> OptimalTemperature:
-    model = k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
+    model = k_operator(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
     return minimise(model, initial, start)
 
 
@@ -161,30 +162,31 @@ class _Search(NamedTuple):
     iterations: Int[Array, ""]
 
 
-def minimise(model: KModel, initial: Float[Array, " S"], start: RealScalar = 0.0) -> OptimalTemperature:
+def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 0.0) -> OptimalTemperature:
     """Solve (11) by Newton steps in log tau, kept in a bracket. Pure, traceable, in the dtype of the model.
 
     Where the objective falls, the step is Newton's in log tau; where it rises, that of the function a / tau + b tau
     with the same J' and J''. Neither overshoots by much there.
 
     Args:
-        model: of `k_model`.
+        model: of `k_operator`.
         initial: [S], distribution of the first state.
         start: a temperature to start from; 0: none.
 
     Raises:
         ValueError: a single action, another shape of `initial`.
     """
-    check_shape("initial", initial, model.mean.reward.shape[-2:-1], "state")
-    require_choice(model.mean.reward.shape[-1])
-    dtype = model.numerator.dtype
+    horizon, n_states, n_actions = model.sizes
+    check_shape("initial", initial, (n_states,), "state")
+    require_choice(n_actions)
+    dtype = model.dtype
     eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
     initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
     # tau^2 of the optimum is of the order of the sum of numerators over that of entropies, both bounded here; the
     # bracket is that centre times eps to 1 / eps.
-    most = jnp.sum(jnp.max(model.numerator, axis=(-2, -1)))
+    most = model.scale()
     certain = most == 0.0
-    largest_entropy = model.mean.horizon * np.log(model.mean.reward.shape[-1])
+    largest_entropy = horizon * np.log(n_actions)
     centre = 0.5 * jnp.log(jnp.where(certain, 1.0, most) / largest_entropy)
     limits = centre + np.log(eps), centre - np.log(eps)
     first = jnp.where(start > 0, jnp.clip(jnp.log(jnp.maximum(start, tiny)), *limits), centre)
@@ -239,50 +241,105 @@ def _step(gradient: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Arra
 
 
 def derivatives(
-    model: KModel, initial: Float[Array, " S"], tau: RealScalar
+    model: KOperator, initial: Float[Array, " S"], tau: RealScalar
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """J(tau) = E_rho[tau logsumexp(K_1(tau) / tau)], tau J'(tau) and tau^2 J''(tau), carried through (6).
 
     With p = softmax(K / tau), H its entropy and v = tau logsumexp(K / tau): tau v' = tau H + p . tau K' and
-    tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau.
+    tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau. In a mixture v is that of K_k + tau log w_k over components and
+    actions together.
     """
-
-    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], None]:
-        # tau d/dtau of the bonus c / tau is -c / tau, tau^2 d^2/dtau^2 is 2 c / tau.
-        bonus = model.numerator[layer] / tau
-        after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
-        k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
-        first, second = after[1] - bonus, after[2] + 2.0 * bonus
-        v, probs, entropy = soften(model.masked(k), tau)
-        change = first - k  # tau K' - K
-        squares = (change - jnp.sum(probs * change, -1, keepdims=True)) ** 2 / tau
-        return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + squares), -1)]), None
-
-    end = jnp.zeros((3, len(initial)), model.numerator.dtype)
-    value, gradient, curvature = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)[0] @ initial
+    if isinstance(model, KMixture):
+        first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A
+        # tau d/dtau of tau log w is tau log w, tau^2 d^2/dtau^2 of it is 0.
+        each = jnp.concatenate([model.weighed(tau, first[:, :2]), first[:, 2:]], 1)
+        value, gradient, curvature = _soft_change(_over_actions(each), tau) @ initial
+        return value, gradient, curvature
+    value, gradient, curvature = _changes(model, tau) @ initial
     return value, gradient, curvature
 
 
+def _changes(model: KModel, tau: RealScalar, first: int = 0) -> Float[Array, "3 S"]:
+    """v, tau v' and tau^2 v'' of step `first`."""
+
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], None]:
+        return _soft_change(_change(model, tau, later, layer), tau), None
+
+    end = jnp.zeros((3, model.sizes[1]), model.dtype)
+    return jax.lax.scan(step, end, jnp.arange(first, model.mean.horizon), reverse=True)[0]
+
+
+def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: IntScalar) -> Float[Array, "3 S A"]:
+    """K, tau K' and tau^2 K'' of one step from v, tau v' and tau^2 v'' of the next; K is -inf where illegal."""
+    # tau d/dtau of the bonus c / tau is -c / tau, tau^2 d^2/dtau^2 is 2 c / tau.
+    bonus = model.numerator[layer] / tau
+    after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+    k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
+    return jnp.stack([model.masked(k), after[1] - bonus, after[2] + 2.0 * bonus])
+
+
+def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
+    """v, tau v' and tau^2 v'' of the states from those of K."""
+    k, first, second = change
+    v, probs, entropy = soften(k, tau)
+    moved = jnp.where(jnp.isfinite(k), first - k, 0.0)  # tau K' - K
+    squares = (moved - jnp.sum(probs * moved, -1, keepdims=True)) ** 2 / tau
+    return jnp.stack([v, tau * entropy + jnp.sum(probs * first, -1), jnp.sum(probs * (second + squares), -1)])
+
+
+def _over_actions(each: Float[Array, "K M S A"]) -> Float[Array, "M S KA"]:
+    """Components and actions as one axis."""
+    joined = jnp.moveaxis(each, 0, -2)
+    return joined.reshape(*joined.shape[:-2], -1)
+
+
 def _certify(
-    model: KModel, initial: Float[Array, " S"], tau: RealScalar
+    model: KOperator, initial: Float[Array, " S"], tau: RealScalar
 ) -> tuple[Float[Array, "H S A"], Float[Array, ""], Float[Array, ""]]:
     """K and J at `tau`, and the duality gap of the occupancy of its policy.
 
     For that occupancy, feasible in the dual (27), C the expected sum of numerators and E that of entropies:
-    J(tau) = reward + C / tau + tau E, and the dual objective is reward + 2 sqrt(C E).
+    J(tau) = reward + C / tau + tau E, and the dual objective is reward + 2 sqrt(C E). In a mixture the occupancy
+    chooses a component too, and E has the entropy of that choice relative to the weights.
     """
-
-    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
-        numerator = model.numerator[layer]
-        after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
-        k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
-        v, probs, entropy = soften(k, tau)
-        # Expected sums under the policy, from this step on: of numerators (C) and of entropies (E).
-        numerators = jnp.sum(probs * (numerator + after[1]), -1)
-        return jnp.stack([v, numerators, entropy + jnp.sum(probs * after[2], -1)]), k
-
-    end = jnp.zeros((3, len(initial)), model.numerator.dtype)
-    last, k = jax.lax.scan(step, end, jnp.arange(model.mean.horizon), reverse=True)
-    value, numerators, entropy = last @ initial
+    if isinstance(model, KMixture):
+        after, k = jax.vmap(lambda part: _sums(part, tau, first=1))(model.parts)
+        now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
+        weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
+        rest = jnp.stack([model.weighed(tau, first), now[:, 0], now[:, 1] + weights], 1)
+        value, numerators, entropy = _soft_sum(_over_actions(rest), tau) @ initial
+        k = model.joined(tau, jnp.concatenate([first[:, None], k], 1))
+        entropy = jnp.maximum(entropy, 0.0)  # below zero the bound is that of tau to infinity: the gap is not small
+    else:
+        last, k = _sums(model, tau)
+        value, numerators, entropy = last @ initial
     # J - dual = C / tau + tau E - 2 sqrt(C E), as a square: never negative by rounding.
     return k, value, (jnp.sqrt(numerators / tau) - jnp.sqrt(tau * entropy)) ** 2
+
+
+def _sums(model: KModel, tau: RealScalar, first: int = 0) -> tuple[Float[Array, "3 S"], Float[Array, "layers S A"]]:
+    """v and, under the policy, expected sums of numerators and of entropies from step `first` on; K of these steps."""
+
+    def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], Float[Array, "S A"]]:
+        sums, k = _sum(model, tau, later, layer)
+        return _soft_sum(jnp.stack([k, *sums]), tau), k
+
+    end = jnp.zeros((3, model.sizes[1]), model.dtype)
+    return jax.lax.scan(step, end, jnp.arange(first, model.mean.horizon), reverse=True)
+
+
+def _sum(
+    model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: IntScalar
+) -> tuple[Float[Array, "2 S A"], Float[Array, "S A"]]:
+    """Sums of numerators and of entropies after a pair of one step, and its K (-inf where illegal)."""
+    numerator = model.numerator[layer]
+    after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
+    k = model.masked(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
+    return jnp.stack([numerator + after[1], after[2]]), k
+
+
+def _soft_sum(each: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
+    """v and expected sums of the states, from K and sums of the pairs."""
+    k, numerators, entropies = each
+    v, probs, entropy = soften(k, tau)
+    return jnp.stack([v, jnp.sum(probs * numerators, -1), entropy + jnp.sum(probs * entropies, -1)])

@@ -125,7 +125,7 @@ class VAPOR(eqx.Module):
                 or variances.
         """
         for ability in (CanMean, CanCount, HasVariances):
-            require_ability(belief, ability, "VAPOR")
+            require_ability(belief, ability, "VAPOR", instead="KLearning")
         if self.bonus == "posterior":
             require_variances(belief)
 

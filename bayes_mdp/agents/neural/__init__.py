@@ -6,8 +6,6 @@ from bayes_mdp.agents.neural.bonus_dqn import BonusDQN
 from bayes_mdp.agents.neural.bootstrapped import BootstrappedDQN
 from bayes_mdp.agents.neural.contract import (
     ActionOutput,
-    LastLayer,
-    LastLayerPrior,
     NeuralAgent,
     Spec,
     Values,
@@ -17,6 +15,7 @@ from bayes_mdp.agents.neural.deep_ube import DeepUBE
 from bayes_mdp.agents.neural.dqn import DQN, Epsilon
 from bayes_mdp.agents.neural.fixed_features import Box, Fourier, RadialBasis, RandomFeatures, Tiles
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitBelief, UnitPrior
+from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior
 from bayes_mdp.agents.neural.networks import MLP, OneHotMLP, Trunk
 from bayes_mdp.agents.neural.neural_ube import NeuralUBE, UncertaintyHead
 from bayes_mdp.agents.neural.replay_learning import QLearning

@@ -6,8 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import Epsilon, epsilon_greedy, q_loss, q_network, q_values
+from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior, belief_before_data, check_prior
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
@@ -32,8 +33,11 @@ class BonusDQN(eqx.Module):
         trunk: the network up to its last layer, whose output are the features phi.
         learning: how it learns.
         epsilon: share of actions drawn at random.
-        posterior: the belief about the last layer.
+        posterior: makes the belief about the last layer (see `LastLayerPrior`).
         scale: of the bonus; [UBE18]: 0.1.
+
+    Raises:
+        TypeError: `posterior` has no `belief`; what that returns is no `LastLayer` (when learning begins).
     """
 
     trunk: Trunk = eqx.field(default=MLP(), static=True)
@@ -42,11 +46,14 @@ class BonusDQN(eqx.Module):
     posterior: LastLayerPrior = LinearGaussianPrior()
     scale: RealScalar = 0.1
 
+    def __check_init__(self) -> None:
+        check_prior(self.posterior)
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> BonusLearner:
         """Parameters, drawn; the belief before data."""
-        width = self.trunk.num_features(spec.observation_shape)
         network = self.learning.begin(q_network(key, self.trunk, spec))
-        return BonusLearner(network, self.posterior.belief(spec.n_actions, width))
+        belief = belief_before_data(self.posterior, self.trunk, network.parameters["trunk"], spec, target=False)
+        return BonusLearner(network, belief)
 
     def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "E D"]:
         """Memory: the features of this step."""

@@ -1,11 +1,10 @@
 """What a deep agent is, for those who train it: `init`, `begin`, `act`, `learn`, `values`."""
 
-from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.networks import Features
 from bayes_mdp.agents.neural.replay import Replay
 from bayes_mdp.mdp.typing import AnyArray
 
@@ -29,32 +28,6 @@ class Spec(NamedTuple):
     observation_dtype: np.dtype
     n_actions: int
     num_envs: int
-
-
-@runtime_checkable
-class LastLayer(Protocol):
-    """A belief about the last layer: the variance of the value of every action at given features. Traceable."""
-
-    def variance(self, features: Features) -> Float[Array, "B A"]:
-        """Of the value of every action."""
-        ...
-
-    def initial_variance(self, features: Features) -> Float[Array, " B"]:
-        """What it was before data."""
-        ...
-
-    def update(self, features: Features, action: Int[Array, " K"], target: Float[Array, " K"] | None = None) -> Self:
-        """After the actions were taken at these features; `target`: the rewards there, if the agent gives them."""
-        ...
-
-
-@runtime_checkable
-class LastLayerPrior(Protocol):
-    """Makes the belief before data."""
-
-    def belief(self, n_actions: int, num_features: int) -> LastLayer:
-        """For D features."""
-        ...
 
 
 class ActionOutput(NamedTuple):

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import q_network, q_values
 from bayes_mdp.agents.neural.hashed_features import HashedFeatures, UnitPrior
+from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior, belief_before_data, check_prior
 from bayes_mdp.agents.neural.networks import MLP, Dense, Features, Trunk
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained
@@ -45,7 +46,7 @@ class DeepUBE(eqx.Module):
         trunk: of Q and, with parameters of its own, of w.
         features: fixed; what they give is kept in the replay.
         learning: how both networks learn.
-        posterior: belief about the last layer on `features`.
+        posterior: makes the belief about the last layer on `features` (see `LastLayerPrior`).
         local_scale: nu of a pair that was never observed.
         q_max: largest value that Q can take, in units of the reward.
         beta: standard deviations of optimism.
@@ -56,7 +57,8 @@ class DeepUBE(eqx.Module):
             (`LastLayerLaplace`).
 
     Raises:
-        ValueError: `noise` is another name.
+        ValueError: `noise` is another name. TypeError: `posterior` has no `belief`; what that returns is no `LastLayer`
+            (when learning begins).
     """
 
     trunk: Trunk = eqx.field(default=MLP((64, 64)), static=True)
@@ -73,6 +75,7 @@ class DeepUBE(eqx.Module):
 
     def __check_init__(self) -> None:
         check_name("noise", self.noise, NOISE)
+        check_prior(self.posterior)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> DeepLearner:
         """Parameters, drawn; the last layer of w starts small, with bias 1."""
@@ -80,9 +83,9 @@ class DeepUBE(eqx.Module):
         w = q_network(key_w, self.trunk, spec)
         w["q"] = Dense(0.1 * w["q"].weight, jnp.ones_like(w["q"].bias))
         nets = self.learning.begin({"q": q_network(key_q, self.trunk, spec), "w": w})
-        width = self.features.num_features(spec.observation_shape)
         fixed = self.features.init(key_features, spec.observation_shape)
-        return DeepLearner(nets, fixed, self.posterior.belief(spec.n_actions, width))
+        belief = belief_before_data(self.posterior, self.features, fixed, spec, target=self.shrink)
+        return DeepLearner(nets, fixed, belief)
 
     def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, " E"]:
         """Memory: the factor on beta of every environment's episode."""

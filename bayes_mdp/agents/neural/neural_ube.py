@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.neural.contract import ActionOutput, LastLayer, LastLayerPrior, Spec, Values, Watched
+from bayes_mdp.agents.neural.contract import ActionOutput, Spec, Values, Watched
 from bayes_mdp.agents.neural.dqn import q_loss, q_network
+from bayes_mdp.agents.neural.last_layer import LastLayer, LastLayerPrior, belief_before_data, check_prior
 from bayes_mdp.agents.neural.networks import MLP, Trunk, dense, dense_init
 from bayes_mdp.agents.neural.replay import Batch, Replay
 from bayes_mdp.agents.neural.replay_learning import QLearning, Trained, descend, scale
 from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, LinearGaussianPrior
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.mdp.validation import check_count
 
 
 class UncertaintyHead(eqx.Module):
@@ -30,8 +32,6 @@ class UncertaintyHead(eqx.Module):
     num_steps: int = eqx.field(default=1, static=True)
 
     def __check_init__(self) -> None:
-        from bayes_mdp.mdp.validation import check_count
-
         check_count("width", self.width, 0)
         check_count("num_steps", self.num_steps)
 
@@ -79,8 +79,11 @@ class NeuralUBE(eqx.Module):
         trunk: the network up to its last layer, whose output are the features phi.
         learning: how Q learns, as in `DQN`.
         head: the network of u.
-        posterior: the belief about the last layer; anything with the two methods of `LastLayerPrior`.
+        posterior: makes the belief about the last layer (see `LastLayerPrior`).
         beta: scale of the noise.
+
+    Raises:
+        TypeError: `posterior` has no `belief`; what that returns is no `LastLayer` (when learning begins).
     """
 
     trunk: Trunk = eqx.field(default=MLP(), static=True)
@@ -89,14 +92,17 @@ class NeuralUBE(eqx.Module):
     posterior: LastLayerPrior = LinearGaussianPrior()
     beta: RealScalar = 0.01
 
+    def __check_init__(self) -> None:
+        check_prior(self.posterior)
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> UBELearner:
         """Parameters, drawn; the belief before data."""
         key_q, key_u = jax.random.split(key)
         width = self.trunk.num_features(spec.observation_shape)
         u = self.head.init(key_u, width, spec.n_actions)
-        belief = self.posterior.belief(spec.n_actions, width)
         local = jnp.zeros((self.head.num_steps + 1, spec.num_envs))
         q = self.learning.begin(q_network(key_q, self.trunk, spec))
+        belief = belief_before_data(self.posterior, self.trunk, q.parameters["trunk"], spec, target=False)
         return UBELearner(q, u, scale("rmsprop").init(u), belief, local)
 
     def begin(self, key: PRNGKeyArray, spec: Spec) -> Float[Array, "n_plus_1 E D"]:

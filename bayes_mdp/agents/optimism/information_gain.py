@@ -66,7 +66,7 @@ class InformationGain(eqx.Module):
             TypeError: an ability is missing.
         """
         require_ability(belief, CanMean, "InformationGain")
-        require_ability(belief, CanInform, "InformationGain")
+        require_ability(belief, CanInform, "InformationGain", instead="CountBonus")
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: InformedBelief

@@ -80,7 +80,7 @@ def drawn_values(
     Raises:
         TypeError: an ability is missing. ValueError: another objective.
     """
-    require_ability(belief, CanSampleNext, who)
+    require_ability(belief, CanSampleNext, who, instead="PSRL")
     model = mean_model(belief, objective, who)
     inflation = 1.0 if draws.inflation is None else draws.inflation
     # Inflation divides concentrations, so it multiplies the variances of the rewards.
@@ -132,7 +132,7 @@ class DrawsForEpisodes(eqx.Module):
             TypeError: an ability is missing. ValueError: the variance of a mean reward does not exist.
         """
         for ability in (CanSampleNext, CanMean, HasVariances):
-            require_ability(belief, ability, type(self).__name__)
+            require_ability(belief, ability, type(self).__name__, instead="PSRL")
         require_variances(belief)
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: SampledBelief) -> tuple[Greedy, None]:

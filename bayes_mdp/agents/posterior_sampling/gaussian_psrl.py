@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.assumptions import RowPosterior
 from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.optimism_terms import row_variance_factor
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
@@ -74,13 +75,15 @@ class GaussianPSRL(eqx.Module):
         check_not_negative("scale", self.scale)
 
     def check_belief(self, belief: object) -> None:
-        """Refuse a belief without a mean and variances (inside a trace: by its structure alone).
+        """Refuse a belief without a mean, variances and concentrations (inside a trace: by its structure alone).
 
         Raises:
-            ValueError: a variance of a mean reward does not exist. TypeError: an ability is missing.
+            ValueError: a variance of a mean reward does not exist; it is represented by samples. TypeError: an ability
+                is missing.
         """
         require_ability(belief, CanMean, "GaussianPSRL")
-        require_ability(belief, HasVariances, "GaussianPSRL")
+        require_ability(belief, HasVariances, "GaussianPSRL", instead="PSRL")
+        row_variance_factor(belief, "GaussianPSRL")
         require_variances(belief)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> None:

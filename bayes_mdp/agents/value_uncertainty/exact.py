@@ -261,7 +261,7 @@ def _solve(
 
 def _all_parts(
     posterior: CanMean, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
-) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:  # of a mixture with a leading axis K
+) -> tuple[PolicyEvaluation, Covariances, Float[Array, "*K"]]:  # of a mixture with a leading axis K
     return over_components(lambda belief: _solve(belief, probs, objective, structure), posterior)
 
 

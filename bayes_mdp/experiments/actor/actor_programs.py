@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.agents import Learner
+from bayes_mdp.experiments.rollout.agent_calls import acted, planned
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
 from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
@@ -110,9 +111,7 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
-        policy, state = agent.plan(key, problem, state, belief)
-        if jax.tree.structure((agent, problem, belief, state)) != structure:
-            raise TypeError(f"{type(agent).__name__}.plan changes the structure of its state, expected one like before")
+        policy, state = planned(agent, key, problem, state, belief)
         return changed(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
 
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
@@ -172,7 +171,7 @@ def _table(policy: Policy, problem: Problem, words: Words, clock: Clock, num_env
     def row(key: Key[Array, ""], time: Int[Array, ""]) -> Int[Array, " S"]:
         step = time % objective.horizon if isinstance(objective, Episodic) else jnp.zeros_like(time)
         # One key for all states of a row, as in a compiled run: the action in the state that is visited is the same.
-        return jax.vmap(lambda s: policy.act(jax.random.fold_in(key, time), s, step))(states)
+        return jax.vmap(lambda s: acted(policy, jax.random.fold_in(key, time), s, step))(states)
 
     def one_env(key: Key[Array, ""], first: Int[Array, ""]) -> Int[Array, "K S"]:
         return jax.vmap(partial(row, key))(first + jnp.arange(num_rows)).astype(jnp.int32)

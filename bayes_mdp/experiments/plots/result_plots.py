@@ -39,7 +39,7 @@ def plot_regret(
         raise ValueError(f"level is {level}, expected one of {', '.join(map(str, NORMAL_QUANTILE))}")
     if not named:
         raise ValueError("results is empty, expected at least one result of run")
-    figure, where = _place(axes)
+    figure, where = place(axes)
     for name, result in named.items():
         rows = next((name for name in ("time", "episode") if name in result.coords), str(result["regret"].dims[-1]))
         x = np.asarray(result[rows] + (rows in result.dims))  # coordinates count what is over, dimensions are numbered
@@ -66,7 +66,7 @@ def by_name(results: "xr.Dataset | Mapping[str, xr.Dataset]") -> "dict[str, xr.D
     return dict(results)
 
 
-def _place(axes: "Axes | None") -> tuple["Figure", "Axes"]:
+def place(axes: "Axes | None") -> tuple["Figure", "Axes"]:
     """The figure and axes to draw in."""
     if axes is not None:
         return axes.figure, axes  # pyright: ignore[reportReturnType] - a figure, or a part of one that draws alike
@@ -102,7 +102,7 @@ def plot_values(
         raise ValueError(f"values{list(bad)} is {draws[bad]}, expected a finite number")
     check_number("level", level, lambda x: 0 < x < 1, "a number between 0 and 1")
     low, middle, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
-    figure, where = _place(axes)
+    figure, where = place(axes)
     x = np.arange(draws.shape[1])
     where.errorbar(x, middle, yerr=[middle - low, high - middle], fmt="o", label=f"median, {level:.0%} interval")
     if truth is not None:

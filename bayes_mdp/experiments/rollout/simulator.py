@@ -10,10 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
+from bayes_mdp.mdp.reward_distribution import DistributionReward
 from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
+from bayes_mdp.models.mdp_spec import RewardTable
+from bayes_mdp.models.reward_laws import tabulate, unwrap
 
 Indices: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """One index, or an array of them."""
@@ -79,7 +83,20 @@ def simulator(env: Environment) -> Simulator:
     rows, names = _merged_rows(mdp) if isinstance(mdp, SparseMDP) else (outcome_rows(mdp), None)
     outcome, threshold = _listed(rows, names)
     first_state, first_threshold = _listed(np.asarray(mdp.initial, np.float64))
-    return Simulator(outcome, threshold, first_state, first_threshold, env.reward_law)
+    return Simulator(outcome, threshold, first_state, first_threshold, _looked_up(env))
+
+
+def _looked_up(env: Environment) -> RewardLaw:
+    """The law of the rewards; a distribution as a table of its parameters, so that a draw is one of a single cell."""
+    law = env.reward_law
+    if not isinstance(law, DistributionReward):
+        return law
+    table = law.law
+    if not isinstance(table, dist.Distribution) or unwrap(table).event_shape:  # a joint law of all outcomes
+        return law
+    outcomes = env.mdp.n_states + (env.mdp.end_probs is not None)
+    shape = (*env.mdp.reward.shape, outcomes) if law.by_outcome else env.mdp.reward.shape
+    return RewardTable(tabulate(table, shape), None, law.by_outcome)
 
 
 def outcome_rows(mdp: MDP | SparseMDP) -> np.ndarray:

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bayes_mdp.agents.common.learner import Learner
-from bayes_mdp.agents.common.replan import ReplanRule, period_of
+from bayes_mdp.agents.common.replan import period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.experiments.rollout.agent_calls import acted, observed, planned
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
-from bayes_mdp.mdp import Agent, Policy, Problem, ReplanContext, Transitions
+from bayes_mdp.mdp import Agent, Learner, Policy, Problem, ReplanContext, ReplanRule, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
@@ -223,7 +223,7 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     held = None
     if not layout.always:
         whole = eqx.combine(belief, setting.constants)
-        policy, agent_state = agent.plan(jax.random.fold_in(keys.plan, 0), problem, agent_state, whole)
+        policy, agent_state = planned(agent, jax.random.fold_in(keys.plan, 0), problem, agent_state, whole)
         held = PlanState(policy, _value(layout, setting, policy), visits, jnp.int32(0))
     return Carry(state, agent_state, belief, visits, held)
 
@@ -285,7 +285,7 @@ def _play_segment(
     if layout.always:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
-        policy, agent_state = setting.agent.plan(key, setting.problem, carry.agent_state, whole)
+        policy, agent_state = planned(setting.agent, key, setting.problem, carry.agent_state, whole)
         carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
         old_value = value
     else:
@@ -334,7 +334,7 @@ def _plan_if_due(
     def plan() -> tuple[PlanState, AgentState]:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
-        policy, agent_state = setting.agent.plan(key, problem, carry.agent_state, whole)
+        policy, agent_state = planned(setting.agent, key, problem, carry.agent_state, whole)
         new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step)
         return jax.tree.map(partial(jnp.where, due), (new, agent_state), (held, carry.agent_state))
 
@@ -373,7 +373,7 @@ def _simulate(
     def move(state: Int[Array, ""], x: Noise) -> tuple[Int[Array, ""], tuple[Int[Array, ""], Int[Array, ""]]]:
         act_key, u, step, first = x
         at = jnp.minimum(state, last - 1) if layout.ends else state
-        outcome = sim.next_outcome(u, sim.cell(at, policy.act(act_key, at, step), step))
+        outcome = sim.next_outcome(u, sim.cell(at, acted(policy, act_key, at, step), step))
         next_state = outcome
         if layout.restarts:
             next_state = jnp.where(outcome == last, first, outcome)
@@ -389,7 +389,7 @@ def _simulate(
         live, states = states < last, jnp.minimum(states, last - 1)
     if layout.ragged:  # the run ends inside this segment
         live = times < layout.num_steps
-    actions = jax.vmap(policy.act)(act_keys, states, steps)
+    actions = jax.vmap(partial(acted, policy))(act_keys, states, steps)
     rewards = jax.vmap(sim.reward_law.sample)(env_keys[:, 1], sim.cell(states, actions, steps), outcomes)
     if live is not None:
         rewards = jnp.where(live, rewards, 0.0)
@@ -436,7 +436,12 @@ def observe_block(
     agent: Learner, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
 ) -> AgentState:
     """The state of the agent after transitions, one after the other."""
+    name = type(agent).__name__
+
+    def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
+        return observed(name, state, agent.observe(problem, state, *x)), None
+
     if jnp.ndim(data.state) == 0:
-        return agent.observe(problem, state, data, jnp.asarray(weight))
+        return see(state, (data, jnp.asarray(weight)))[0]
     weights = jnp.broadcast_to(jnp.asarray(weight, float), data.state.shape)
-    return lax.scan(lambda s, x: (agent.observe(problem, s, *x), None), state, (data, weights))[0]
+    return lax.scan(see, state, (data, weights))[0]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import AGENTS, ChecksBelief, Learner, Replans
+from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout import execute as execution
@@ -24,6 +24,7 @@ from bayes_mdp.experiments.rollout.time_loop import observe_block
 from bayes_mdp.inference import infer
 from bayes_mdp.mdp import (
     MDP,
+    Agent,
     AverageReward,
     Discounted,
     Environment,
@@ -201,12 +202,13 @@ def _agents(slow: Callable[[str], bool]) -> Any:
 every_agent = _agents(lambda name: name in LONG_TO_COMPILE)
 
 
+@pytest.mark.few(12)
 @every_agent
 def test_shapes(name):
     """Probabilities of every pair of every step; the state after a plan is like that before it; a rule or none."""
     shown = _show(name)
     policy = shown.policy
-    assert isinstance(AGENTS[name](), Replans)
+    assert isinstance(AGENTS[name](), Agent)
     assert (policy.horizon, policy.n_states, policy.n_actions) == SIZES
     assert jax.tree.leaves(policy)[0].shape == SIZES
     assert jax.tree.structure(shown.before) == jax.tree.structure(shown.after)

@@ -35,6 +35,7 @@ def _frequencies(policy, key, state, step):
     return np.bincount(np.asarray(actions), minlength=4) / NUM_DRAWS
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", POLICIES)
 def test_draws_follow_log_prob(name, key):
     """Each of 4 frequencies within 6 standard deviations (false alarms 1e-8); a shift of .02 in one is detected."""
@@ -59,6 +60,7 @@ def test_greedy_ties_go_to_the_first():
     assert int(Greedy(np.zeros((1, 20))).act(KEY, 0, 0)) == 0
 
 
+@pytest.mark.slow
 def test_two_actions_are_exact(x64):
     """Thompson with two actions, factored and joint, against the normal distribution function; also far out."""
     mean, sd, rho = np.array([[0.3, 1.1], [-50.0, 0.0]]), np.array([[0.4, 0.9], [1.0, 2.0]]), 0.7
@@ -93,6 +95,7 @@ def test_quadrature(narrow, x64):
         assert abs(np.exp(float(policy.log_prob(0, a))) - sum(pieces)) < 1e-9
 
 
+@pytest.mark.slow
 def test_joint_lattice(x64):
     """Three correlated actions against the bivariate normal distribution function."""
     covariance = np.array([[1.0, 0.6, 0.2], [0.6, 2.0, -0.4], [0.2, -0.4, 0.5]])

@@ -57,6 +57,7 @@ def stacked(seeds: Any) -> Transitions:
     return jax.tree.map(lambda *x: jnp.stack(x), *map(random_play, seeds))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_many_pops_are_the_exact_plan():
     """Three lanes; the sum is unique, and so are its parts, as no actions tie."""
@@ -71,6 +72,7 @@ def test_many_pops_are_the_exact_plan():
     np.testing.assert_array_equal(swept.best_r, exact.best_r)
 
 
+@pytest.mark.slow
 def test_a_lane_does_not_know_of_the_others():
     """Lanes stop together, when nothing waits in any: each is what it is alone. Weight zero changes nothing."""
     agent = OIM(v_max=8.0, planner=PrioritizedSweeping(4, 1e-3))

@@ -41,6 +41,7 @@ def _same(a: Any, b: Any) -> bool:
     return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in leaves)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(NEURAL_AGENTS))
 def test_contract(key, name):
     """Names and numbers of arguments; shapes and types; a pure function of its key; one trace; finite numbers."""

@@ -115,6 +115,7 @@ def test_the_bonus_of_a_chain_is_the_known_factor_too_large(discount):
     np.testing.assert_allclose(root, [2 / 3, 2 / 3 * factor], rtol=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("horizon", [None, H])
 def test_the_plan_is_optimal_in_the_optimistic_mdp(horizon, key):
@@ -176,6 +177,7 @@ def test_a_sweep_over_scales_is_one_vmap(key):
 PRIOR = dirichlet_normal(concentration=1e-3, scale=1e3, noise_scale=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [Discounted(0.95), pytest.param(Episodic(10), marks=pytest.mark.slow)])
 def test_it_learns_the_chain_under_run(objective, key):
     """Silent rewards of Chain over 10: at least 80 % of the optimal gain after 1500 steps (uniform play: 38 %)."""

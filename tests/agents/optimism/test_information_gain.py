@@ -12,7 +12,7 @@ from scipy.special import entr
 from bayes_mdp.agents import InformationGain
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Problem, StateActionSpace
 
 H, S, A, DISCOUNT = 5, 4, 2, 0.9

@@ -21,6 +21,7 @@ SPACE = StateActionSpace(5, 2, support=SUPPORT)
 PRIOR = dirichlet_normal(noise_scale=1.0)
 
 
+@pytest.mark.slow
 def test_it_is_psrl_on_the_support(key):
     """The draw that it follows has no probability elsewhere; with the same belief PSRL follows the same draw."""
     belief = infer(key, PRIOR, space=SPACE)

@@ -50,6 +50,7 @@ def _errors(answer, drawn):
     return worst(answer.q_covariance, *moments(q)), worst(answer.v_covariance, *moments(v)), mean
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CASES])
 def test_it_is_the_covariance_of_draws(name, drawn):
@@ -198,7 +199,7 @@ def test_tied_rows_are_refused_by_name():
     """One row for two states."""
     from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
     from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-    from bayes_mdp.inference.conjugate.reward_cells import known_rewards
+    from bayes_mdp.inference.conjugate.rewards import known_rewards
 
     rows = dirichlet_rows(np.ones((1, 3)), (2, 1, 3), row=np.zeros((2, 1), int))
     posterior = conjugate_posterior(rows, known_rewards(np.zeros((2, 1))), StateActionSpace(2, 1, ends=True))

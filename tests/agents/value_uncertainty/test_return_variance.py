@@ -51,6 +51,7 @@ def _returns(key, posterior, probs, number):
     return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, number)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_outcome", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_total_against_simulated_returns(by_outcome, key):
     """Six standard errors over 30,000 returns from each of 6 pairs: chance 2e-8, catches an error of 6 %.

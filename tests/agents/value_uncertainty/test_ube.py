@@ -90,6 +90,7 @@ def test_the_counterexample_of_spec_part_7(x64):
     assert wide.validity.kind == "upper bound" and wide.v_variance[0] >= truth
 
 
+@pytest.mark.slow
 def test_rewards_by_outcome_14_27(x64, key):
     """Dirichlet(3, 3), m = +-1, V = +-10. Truth 100 / 7; g^2 q_max^2 k + Var_P(P.m) is 11.71."""
     known = np.stack([np.zeros(3), [0, 1, 0], [0, 0, 1]])[:, None]
@@ -141,6 +142,7 @@ def test_a_flat_prior_gives_the_noise_over_n(x64):
     np.testing.assert_allclose(chained, sigma**2 / n * (1 - discount ** (2 * depth)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_collapsed_self_loop_is_no_chain(x64, key):
     """Truth / UBE = (1 + g) / (1 - g) on a known self-loop with one unknown reward: 19 at g = .9."""
     discount, variance = 0.9, 0.5

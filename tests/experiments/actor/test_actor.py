@@ -116,6 +116,7 @@ def _actions(name):
     return np.array(actions)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", POLICIES)
 def test_actions_have_the_law_of_the_policy(name):
     """Frequencies, and how often two actions in a row agree, against exp(log_prob).

@@ -300,6 +300,7 @@ bm.train(AGENT, ENV, num_steps=int(sys.argv[2]), num_seeds=2, path=sys.argv[1], 
 """
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_goes_on(tmp_path):
     root = Path(__file__).parents[3]
     path = tmp_path / "run"

@@ -159,6 +159,7 @@ class Rewrites(DQN):
         return super().learn(key, learner, memory, Replay(rows), iteration)
 
 
+@pytest.mark.slow
 def test_the_replay_is_written_in_place():
     """One row an iteration: nothing else makes an array of its size (UBE learns Q as DQN does); a twin is caught."""
     small = QLearning(batch_size=8, learning_starts=1)

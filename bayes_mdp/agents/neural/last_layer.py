@@ -1,0 +1,131 @@
+"""A last layer: what a belief about it must have, and the one sentence where it has not."""
+
+from typing import Protocol, Self, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree
+
+from bayes_mdp.agents.neural.contract import Spec
+from bayes_mdp.agents.neural.networks import Features, Trunk
+from bayes_mdp.mdp.validation import described
+
+
+@runtime_checkable
+class LastLayer(Protocol):
+    """A belief about the last layer, Q(s, a) = w_a . phi(s): how uncertain every action's value is at features phi.
+
+    An `eqx.Module` whose fields are arrays, with three methods, all traced by JAX for all seeds at once. `features` of
+    B states are what the agent's network gives: Float[B, D]; with `HashedFeatures` (the default of `DeepUBE`)
+    Int[B, k], the active ones of D units. A `LastLayerPrior` makes the belief before data.
+    """
+
+    def variance(self, features: Features) -> Float[Array, "B A"]:
+        """Variance of the value of every action, in units of the squared reward."""
+        ...
+
+    def initial_variance(self, features: Features) -> Float[Array, " B"]:
+        """What `variance` was before data, one number for all actions. `DeepUBE` alone calls it."""
+        ...
+
+    def update(self, features: Features, action: Int[Array, " K"], target: Float[Array, " K"] | None = None) -> Self:
+        """The belief after K states and the actions that were taken there; its arrays have the same shapes and dtypes.
+
+        Args:
+            features: of the states, K in place of B.
+            action: taken there.
+            target: the rewards that followed, from `DeepUBE` with `shrink=True`; None from all others: the belief then
+                learns from the features alone, as [UBE18] does.
+        """
+        ...
+
+
+@runtime_checkable
+class LastLayerPrior(Protocol):
+    """What `posterior=` takes: an `eqx.Module` of hyperparameters with one method, which makes the belief."""
+
+    def belief(self, n_actions: int, num_features: int) -> LastLayer:
+        """The belief before data, for A actions and D features."""
+        ...
+
+
+def check_prior(posterior: object) -> None:
+    """Refuse what makes no belief.
+
+    Raises:
+        TypeError: no `belief`.
+    """
+    if isinstance(posterior, type) or not callable(getattr(posterior, "belief", None)):
+        hint = " (a belief itself: give the object that makes it)" if isinstance(posterior, LastLayer) else ""
+        raise TypeError(
+            f"posterior is {described(posterior)}{hint}, expected an object with belief(n_actions, num_features), "
+            "which returns the last layer before data (see LastLayerPrior)"
+        )
+
+
+def belief_before_data(
+    posterior: LastLayerPrior, trunk: Trunk, parameters: PyTree, spec: Spec, *, target: bool
+) -> LastLayer:
+    """The belief that `posterior` makes, checked against `LastLayer` by shapes alone. Traceable.
+
+    Args:
+        posterior: the prior.
+        trunk, parameters: what gives the features.
+        spec: of the environments.
+        target: whether the agent gives the rewards to `update`.
+
+    Raises:
+        TypeError: a method is missing, or returns something of another shape.
+    """
+    size = spec.n_actions, trunk.num_features(spec.observation_shape)
+    seen = jax.ShapeDtypeStruct((2, *spec.observation_shape), spec.observation_dtype)
+    features = jax.eval_shape(trunk.apply, parameters, seen)
+    # Shapes first: a matrix of all hashed units would not fit into memory.
+    belief = jax.eval_shape(lambda: posterior.belief(*size))
+    missing = [method for method in METHODS if not callable(getattr(belief, method, None))]
+    if missing:
+        raise TypeError(
+            f"{type(posterior).__name__}.belief returned {described(belief)} without {', '.join(missing)}, expected a "
+            f"last layer with {', '.join(METHODS)} (see LastLayer)"
+        )
+    _check_methods(belief, features, spec.n_actions, target)
+    return posterior.belief(*size)
+
+
+def _check_methods(belief: LastLayer, features: PyTree, n_actions: int, target: bool) -> None:
+    """Call every method on the shapes of two states. Raises as `belief_before_data`."""
+    name, kind = type(belief).__name__, eqx.tree_pformat(features, struct_as_array=True)
+    rows = [jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((2,), jnp.result_type(float))]
+    calls = {"variance": [features], "initial_variance": [features], "update": [features, *rows[: 1 + target]]}
+    found = {}
+    for method, arguments in calls.items():
+        try:
+            found[method] = jax.eval_shape(lambda b, *x, method=method: getattr(b, method)(*x), belief, *arguments)
+        except (TypeError, ValueError, IndexError) as error:
+            given = "with" if target else "without"
+            raise TypeError(
+                f"{name}.{method} cannot take the features {kind} of 2 states, {given} rewards as target "
+                f"({str(error).splitlines()[0]}), expected a last layer that can: see LastLayer"
+            ) from error
+    for method, shape, axes in (
+        ("variance", (2, n_actions), "state, action"),
+        ("initial_variance", (2,), "a number for each state"),
+    ):
+        if jnp.shape(found[method]) != shape:
+            raise TypeError(
+                f"{name}.{method} returned shape {jnp.shape(found[method])} for 2 states, expected {shape}: {axes}"
+            )
+    if outline(found["update"]) != outline(belief):
+        raise TypeError(
+            f"{name}.update returned {outline(found['update'])}, expected arrays like those before: {outline(belief)}"
+        )
+
+
+METHODS = ("variance", "initial_variance", "update")
+"""Of a `LastLayer`."""
+
+
+def outline(tree: PyTree) -> str:
+    """Structure, shapes and dtypes of a tree, in words."""
+    return eqx.tree_pformat(jax.eval_shape(lambda x: jax.tree.map(jnp.asarray, x), tree), struct_as_array=True)

@@ -1,0 +1,139 @@
+"""`bayes-mdp behaviour`: which learner, with which parameters, made the choices of a log?"""
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from bayes_mdp.behaviour import BehaviourModel, BehaviourPosterior, ChoiceLog
+    from bayes_mdp.inference import NUTS
+
+COLUMNS = {
+    "subject": ("who chose", True),
+    "action": ("what was chosen", True),
+    "reward": ("what followed", True),
+    "state": ("what was seen (none: there is one state, a bandit)", False),
+    "next_state": ("what was seen next (none: the state of the subject's next row)", False),
+    "terminated": ("whether the row ended an episode", False),
+    "trial": ("a whole number that orders the rows of a subject (none: they are in order)", False),
+}
+
+
+def add_behaviour(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(
+        commands, "behaviour", _behaviour, "fit a learner to the choices of persons, compare it with others"
+    )
+    parser.add_argument("log", help="CSV or Parquet file, one choice per row")
+    for name, (words, needed) in COLUMNS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", required=needed, metavar="COLUMN", help=f"column of {words}")
+    parser.add_argument("--agent", required=True, help="the learner: a behaviour model of `list`")
+    parser.add_argument(
+        "--against", nargs="+", default=[], metavar="AGENT", help="rivals, compared by leave-one-out prediction"
+    )
+    parser.add_argument("--unit", choices=("choice", "subject"), default="choice", help="what LOO leaves out")
+    parser.add_argument("--pooling", choices=("partial", "none", "complete"), default="partial", help="among subjects")
+    parser.add_argument(
+        "--discount", type=float, help="of learners that look ahead (default: 0 where there is one state, else 0.9)"
+    )
+    parser.add_argument("--missing", choices=("error", "ignore"), default="error", help="rows without action or reward")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the chains")
+    parser.add_argument("--warmup", type=count, default=500, help="steps of each chain that are not kept")
+    parser.add_argument("--samples", type=count, default=500, help="draws of each chain")
+    parser.add_argument("--chains", type=count, default=4, help="number of chains")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the estimates of every subject, as CSV")
+    parser.add_argument("--netcdf", type=Path, metavar="FILE", help="write draws and likelihoods for ArviZ")
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE", help="draw choices over time with predictions, and estimates by subject"
+    )
+
+
+def _behaviour(arguments: argparse.Namespace) -> int | None:
+    import jax
+
+    from bayes_mdp.behaviour import read_choices
+    from bayes_mdp.behaviour.models_by_name import MODELS
+    from bayes_mdp.inference import NUTS
+    from bayes_mdp.mdp import Discounted
+    from bayes_mdp.mdp.validation import check_name
+
+    for name in (arguments.agent, *arguments.against):
+        check_name("agent", name, MODELS)
+    check_outputs(arguments, "table", "netcdf", "figure", inputs=[arguments.log])
+    columns = {name: getattr(arguments, name) for name in COLUMNS}
+    log = read_choices(arguments.log, **columns, missing=arguments.missing)
+    names = list(dict.fromkeys([arguments.agent, *arguments.against]))
+    usual = 0.9 if len(log.states) > 1 else 0.0
+    objective = Discounted(usual if arguments.discount is None else arguments.discount)
+    models = {name: MODELS[name](log, objective) for name in names}
+    sampler, key = NUTS(arguments.warmup, arguments.samples, arguments.chains), jax.random.key(arguments.seed)
+    fits = {name: _fit(key, name, model, log, arguments.pooling, sampler) for name, model in models.items()}
+    posterior = fits[arguments.agent]
+    print(posterior)
+    if len(fits) > 1:
+        from bayes_mdp.calibration.arviz.compare_behaviour import compare_behaviour
+
+        print(f"\nLeave-one-out comparison, unit: {arguments.unit}")
+        print(compare_behaviour(fits, unit=arguments.unit).to_string())
+    if arguments.table:
+        from bayes_mdp.mdp.files import write_beside
+
+        write_beside(arguments.table, lambda beside: posterior.table().to_csv(beside, index=False))
+        print(f"table: {arguments.table}")
+    if arguments.netcdf:
+        import bayes_mdp as bm
+        from bayes_mdp.calibration import save_draws
+
+        save_draws(bm.to_arviz(posterior), arguments.netcdf)
+        print(f"draws: {arguments.netcdf}")
+    if arguments.figure:
+        _draw(arguments, key, models[arguments.agent], posterior, sampler)
+    return 0
+
+
+def _fit(
+    key: "PRNGKeyArray", name: str, model: "BehaviourModel", log: "ChoiceLog", pooling: str, sampler: "NUTS"
+) -> "BehaviourPosterior":
+    from bayes_mdp.behaviour import fit
+    from bayes_mdp.inference import SamplingWarning
+
+    said = f"{name}: {log.num_subjects} subjects, {log.num_choices} choices, pooling {pooling}"
+    print(said, end=" ... ", file=sys.stderr, flush=True)
+    start = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        posterior = fit(key, model, log, pooling=pooling, sampler=sampler)  # type: ignore[arg-type]
+    print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
+    for problem in posterior.problems():
+        print(f"{name}, pooling {pooling}: {problem}", file=sys.stderr)
+    return posterior
+
+
+def _draw(
+    arguments: argparse.Namespace,
+    key: "PRNGKeyArray",
+    model: "BehaviourModel",
+    posterior: "BehaviourPosterior",
+    sampler: "NUTS",
+) -> None:
+    """The learning curve, and beside it every parameter by subject: within the group and alone."""
+    from matplotlib.figure import Figure
+
+    from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
+
+    shown = list(model.parameters) if arguments.pooling == "partial" else []
+    figure = Figure((4.5 * (1 + len(shown)), 4.5), layout="constrained")
+    first, *others = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
+    plot_learning_curve(posterior, key=key, axes=first)
+    if shown:
+        alone = _fit(key, arguments.agent, model, posterior.log, "none", sampler)
+        for name, axes in zip(shown, others, strict=True):
+            plot_shrinkage(posterior, alone, parameter=name, axes=axes)
+    save_figure(figure, arguments.figure)
