@@ -1,4 +1,5 @@
 from . import agents as agents
+from . import behaviour as behaviour
 from . import calibration as calibration
 from . import decisions as decisions
 from . import envs as envs
@@ -51,6 +52,8 @@ from .experiments.training import train as train
 from .inference import NUTS as NUTS
 from .inference import SVI as SVI
 from .inference import Laplace as Laplace
+from .inference import bayes_factors as bayes_factors
+from .inference import evidence as evidence
 from .inference import explain as explain
 from .inference import infer as infer
 from .inference import load as load
@@ -68,6 +71,8 @@ from .mdp import SparseMDP as SparseMDP
 from .mdp import StateActionSpace as StateActionSpace
 from .mdp import Transitions as Transitions
 from .mdp import unroll as unroll
+from .planning.soft import solve_soft as solve_soft
+from .planning.solution import SoftSolution as SoftSolution
 from .planning.solve import evaluate as evaluate
 from .planning.solve import solve as solve
 

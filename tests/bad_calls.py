@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 
 import bayes_mdp as bm
 
@@ -22,7 +23,7 @@ RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
 PROGRAMS = ("reproductions", "benchmarks")  # packages of the repository beside the library
 MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".decisions")
-MODULES += (".calibration", ".agents", ".experiments")
+MODULES += (".calibration", ".agents", ".experiments", ".behaviour")
 
 
 class Call(NamedTuple):
@@ -206,6 +207,35 @@ def agent() -> Any:
 def discounted() -> Any:
     """An objective."""
     return target("Discounted")(0.9)
+
+
+@lru_cache
+def choices() -> Any:
+    """Four choices of each of two persons."""
+    return bm.behaviour.ChoiceLog(np.zeros((2, 4), int), [[0, 1, 1, 0], [1, 0, 1, 1]], np.ones((2, 4)))
+
+
+@lru_cache
+def behaviour_model() -> Any:
+    """With parameters a, beta, pi, w."""
+    return bm.behaviour.TwoStep(4)
+
+
+@lru_cache
+def behaviour_posterior() -> Any:
+    """Three draws of each of two chains."""
+    draws: dict[str, Any] = {
+        f"{name}_{what}": np.full((2, 3), 0.5) for name in ("a", "beta", "pi", "w") for what in ("mean", "sd")
+    }
+    draws |= {f"{name}_z": np.zeros((2, 3, 2)) for name in ("a", "beta", "pi", "w")}
+    params: dict[str, Any] = {name: np.full((2, 3, 2), 0.5) for name in ("a", "beta", "pi", "w")}
+    chains = bm.inference.Chains(draws)
+    return bm.behaviour.BehaviourPosterior(params, chains, behaviour_model(), choices(), "partial")
+
+
+def behaviour_params() -> dict[str, float]:
+    """Of `behaviour_model`."""
+    return {"a": 0.5, "beta": 1.0, "pi": 0.2, "w": 0.5}
 
 
 def value(thing: Any) -> Callable[[], Any]:
@@ -433,6 +463,16 @@ CALLS = [
             "start": [3, "start", [0.0]],
         },
         {},
+    ),
+    Call(
+        "solve_soft",
+        {"mdp": mdp, "objective": discounted, "temperature": value(1.0)},
+        {
+            "mdp": MDPS,
+            "objective": [*OBJECTIVE, lambda: target("Episodic")(10**12)],
+            "temperature": [*POSITIVE, np.ones(2)],
+            "start": [3, "start", [0.0]],
+        },
     ),
     Call(
         "evaluate",
@@ -824,6 +864,12 @@ CALLS = [
         "inference.log_predictive",
         {"posterior": posterior, "transitions": transitions},
         {"posterior": POSTERIOR, "transitions": [3, None, "log"]},
+    ),
+    Call("evidence", {"posterior": posterior, "key": key}, {"posterior": POSTERIOR, "key": optional(TYPED_KEY)}),
+    Call(
+        "bayes_factors",
+        {"posteriors": lambda: {"one": posterior(), "other": posterior()}, "key": key},
+        {"posteriors": [3, None, "x", [1], {}, {"one": 3}, {"one": 3, "other": 3}], "key": optional(TYPED_KEY)},
     ),
     Call("inference.describe", {"posterior": posterior}, {"posterior": POSTERIOR}),
     Call("inference.table", {"posterior": posterior}, {"posterior": POSTERIOR}),
@@ -1227,6 +1273,176 @@ def _agent_calls() -> Iterator[Call]:
 
 CALLS.extend(_agent_calls())
 
+_MODEL = [3, None, "two_step", dict]
+_PARAMS = [{"a": 0.5}, {**behaviour_params(), "b": 1.0}, {**behaviour_params(), "a": 2.0}]
+_LOG = [3, None, "log"]
+_OF_CHOICES: dict[str, Callable[[], Any]] = {"model": behaviour_model, "params": behaviour_params, "log": choices}
+_FITTED: dict[str, Callable[[], Any]] = {"key": key, "posterior": behaviour_posterior}
+_TASK = [3, None, "task", dict]
+
+
+def _first_agent(params: Any) -> Any:
+    return bm.agents.SoftQ()
+
+
+def _same_mdp(params: Any) -> Any:
+    return mdp()
+
+
+CALLS += [
+    Call(
+        "behaviour.ChoiceLog",
+        {"state": value([[0, 1]]), "action": value([[0, 1]]), "reward": value([[1.0, 0.0]])},
+        {
+            "state": [[[0.5, 1.0]], [0, 1], "s", RAGGED, [[0, 1, 1]]],
+            "action": [[[0.5, 1.0]], [0, 1], "s", [[0, -1]]],
+            "reward": [[[NAN, 1.0]], ["a", "b"], [1.0, 2.0]],
+            "next_state": [[[0.5, 1.0]], [[0, -1]], [0]],
+            "terminated": [[[0.5, 1.0]], [True]],
+            "observed": [[[0.5, 1.0]], [True]],
+            "subjects": [["a", "b"], 3],
+            "states": [[0], 3, [0, 0]],
+            "actions": [[0], 3, [0, 0]],
+        },
+        {"state": "state|action", "action": "action", "states": "state", "actions": "action"},
+    ),
+    Call(
+        "behaviour.Parameter",
+        {},
+        {"support": ["half", 3, (1.0, 0.0), (0.0, INF), None], "group_mean": LAW, "group_sd": LAW},
+    ),
+    Call(
+        "behaviour.TwoStep",
+        {},
+        {
+            "num_parameters": [5, "7", None],
+            "reward_error": WORD,
+            "common": FRACTION,
+            "priors": [{"a1": 3}, {"speed": 3}],
+        },
+    ),
+    Call(
+        "behaviour.TwoStepTask",
+        {},
+        {"common": FRACTION, "drift": NOT_NEGATIVE, "low": FRACTION, "high": FRACTION},
+    ),
+    Call(
+        "behaviour.two_step_log",
+        {name: value([[0, 1]]) for name in ("first", "second", "reward")} | {"second_state": value([[1, 2]])},
+        {
+            "first": [[[0.5, 1.0]], "s"],
+            "second_state": [[[0, 1]], [[1]]],
+            "second": [[[0.5, 1.0]], [[1]]],
+            "reward": [[[1.0]]],
+            "observed": [[[0.5, 1.0]], [[True]]],
+            "subjects": [["a", "b"]],
+        },
+    ),
+    Call(
+        "behaviour.LearnerChoices",
+        {
+            "make": value(_first_agent),
+            "parameters": value({}),
+            "problem": lambda: bm.mdp.Problem(space(), bm.Discounted(0.9)),
+        },
+        {"make": [3, None, "agent"], "problem": [3, None], "lapse": BOOL},
+    ),
+    Call(
+        "behaviour.PlannerChoices",
+        {"make": value(_same_mdp), "parameters": value({}), "objective": discounted},
+        {"make": [3, None, "mdp"], "objective": OBJECTIVE},
+    ),
+    Call(
+        "behaviour.read_choices",
+        {
+            "source": value(pd.DataFrame({"who": [1, 1], "what": [0, 1], "paid": [0.0, 1.0]})),
+            "subject": value("who"),
+            "action": value("what"),
+            "reward": value("paid"),
+        },
+        {
+            "source": [3, None, "no/such/file.csv"],
+            **{name: ["nosuch", None, 3] for name in ("subject", "action", "reward")},
+            **{name: ["nosuch", 3] for name in ("state", "next_state", "terminated", "trial")},
+            "missing": WORD,
+        },
+    ),
+    *(
+        Call(f"behaviour.{name}", _OF_CHOICES, {"model": _MODEL, "params": _PARAMS, "log": _LOG})
+        for name in ("log_likelihood", "choice_log_probs")
+    ),
+    Call(
+        "behaviour.numpyro_model",
+        {"model": behaviour_model, "log": choices},
+        {"model": _MODEL, "log": _LOG, "pooling": WORD},
+    ),
+    Call(
+        "behaviour.fit",
+        {"key": key, "model": behaviour_model, "log": choices},
+        {"key": TYPED_KEY, "model": _MODEL, "log": _LOG, "pooling": WORD, "sampler": [3, "nuts"]},
+    ),
+    Call(
+        "behaviour.simulate",
+        {
+            "key": key,
+            "model": behaviour_model,
+            "params": behaviour_params,
+            "environment": value(bm.behaviour.TwoStepTask()),
+            "num_choices": value(4),
+        },
+        {
+            "key": TYPED_KEY,
+            "model": _MODEL,
+            "params": _PARAMS,
+            "environment": _TASK,
+            "num_choices": COUNT,
+            "num_persons": MAYBE_COUNT,
+            "horizon": MAYBE_COUNT,
+        },
+    ),
+    Call(
+        "behaviour.predict_choices",
+        _FITTED,
+        {"key": TYPED_KEY, "posterior": POSTERIOR, "num_draws": COUNT},
+    ),
+    Call(
+        "behaviour.predict_freely",
+        {**_FITTED, "environment": value(bm.behaviour.TwoStepTask())},
+        {"key": TYPED_KEY, "posterior": POSTERIOR, "environment": _TASK, "num_draws": COUNT, "horizon": MAYBE_COUNT},
+    ),
+    Call(
+        "behaviour.subject_log_likelihood",
+        _FITTED,
+        {"key": TYPED_KEY, "posterior": POSTERIOR, "num_draws": MAYBE_COUNT, "num_proposals": COUNT},
+    ),
+    Call(
+        "calibration.check_choices",
+        _FITTED,
+        {
+            "key": TYPED_KEY,
+            "posterior": POSTERIOR,
+            "environment": without(_TASK, None),
+            "num_draws": COUNT,
+            "statistics": [3, "stay", {"a": 3}],
+        },
+    ),
+    Call(
+        "calibration.compare_behaviour",
+        {"posteriors": lambda: {"a": behaviour_posterior(), "b": behaviour_posterior()}},
+        {"posteriors": [3, {}, {"a": 3}, {"a": 3, "b": 4}], "unit": ["trial", 3, None], "num_draws": COUNT},
+    ),
+    Call(
+        "experiments.plot_learning_curve",
+        {"posterior": behaviour_posterior},
+        {"posterior": POSTERIOR, "key": without(TYPED_KEY, None), "num_blocks": COUNT, "num_draws": COUNT},
+    ),
+    Call(
+        "experiments.plot_shrinkage",
+        {"posterior": behaviour_posterior},
+        {"posterior": POSTERIOR, "alone": without(POSTERIOR, None), "parameter": ["who", 3]},
+    ),
+]
+
 EXEMPT = {
     "no arguments": "AverageReward FirstExit agents.Doubling agents.EveryEpisode agents.ExactPlanner envs.loop "
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
@@ -1234,12 +1450,14 @@ EXEMPT = {
     "a type": "agents.AgentClass",
     "a record that the library fills": "BayesOptimal Training mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
-    "envs.RobotState planning.PolicyEvaluation planning.Solution inference.Chains inference.CollapsedPosterior "
-    "inference.ConjugatePosterior inference.CountedSamples inference.PosteriorSamples inference.Fit "
-    "inference.LayeredPosterior inference.Mixture inference.Explanation inference.SampledPosterior "
+    "envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
+    "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "
+    "inference.PosteriorSamples inference.Fit "
+    "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
+    "inference.SampledPosterior inference.Evidence inference.BayesFactors "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
     "calibration.SBC calibration.Check calibration.Diagnosis calibration.Loo calibration.LooPit "
-    "calibration.PredictiveCheck calibration.PriorSensitivity",
+    "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
 }

@@ -51,6 +51,20 @@ def pytest_report_header(config):
     ]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a test that is marked `few(n)` the first n cases that are not slow run by default. Before pytest selects."""
+    taken = {}
+    for item in items:
+        few = item.get_closest_marker("few")
+        if few is None or item.get_closest_marker("slow"):
+            continue
+        name = item.nodeid.partition("[")[0]
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > few.args[0]:
+            item.add_marker("slow")
+
+
 def pytest_collection_finish():
     """Annotations are checked from the first test on: files may make wrong arguments when they are imported."""
     typecheck.begin()

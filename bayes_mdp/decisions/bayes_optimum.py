@@ -168,8 +168,9 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
 
 def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
     rewards, space = posterior.reward_cells, posterior.space
-    if isinstance(rewards, RewardCells) and not isinstance(rewards.prior, BetaBelief):
-        law = rewards.prior.law.__name__
+    bernoulli = isinstance(rewards, RewardCells) and type(rewards.prior) is BetaBelief
+    if rewards.learns and not bernoulli:
+        law = getattr(rewards.law, "__name__", "other")
         raise ValueError(
             f"prior has {law} rewards of unknown mean, expected known or Bernoulli ones: two outcomes each"
         )

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.conjugate.reward_cells import KnownRewards, RewardCells
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.mdp.memory import check_memory, memory_limit, too_much
 from bayes_mdp.mdp.typing import IntScalar
 
@@ -172,6 +173,7 @@ class HyperProblem:
 def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
     """The episode of `horizon` steps under `posterior`, whose rewards are known or Bernoulli (not checked here)."""
     rows, rewards, space = posterior.transition_probs, posterior.reward_cells, posterior.space
+    assert isinstance(rewards, RewardCells | KnownRewards)
     with jax.enable_x64(True):
         # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
         wide = jax.tree.map(np.array, (rows, rewards))

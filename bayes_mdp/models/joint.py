@@ -69,14 +69,22 @@ def _check_program(prior: object, space: object) -> None:
     check_space(space)
 
 
-def observe(spec: MDPSpec, space: StateActionSpace, data: Data) -> None:
-    """Add the observed sites of `joint` for a spec that is already there (inside a NumPyro program)."""
+def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only: bool = False) -> None:
+    """Add the observed sites of `joint` for a spec that is already there (inside a NumPyro program).
+
+    Args:
+        spec: what the program returned.
+        space: of the spec.
+        data: the observations.
+        rewards_only: leave out `observed_next_state`: the density is that of the rewards given the outcomes.
+    """
     rewards = reward_table(spec, space)
     prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
-    counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
-    with space.plates():
-        law = CategoricalCounts(transition_table(spec, space))
-        numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
+    if not rewards_only:
+        counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
+        with space.plates():
+            law = CategoricalCounts(transition_table(spec, space))
+            numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
     if rewards.law is None:
         return
     if isinstance(prepared, Statistics):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Real
+from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import MDP, StateActionSpace
 from bayes_mdp.mdp.space import check_space
@@ -23,6 +24,7 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
 )
 from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
+from bayes_mdp.random import plain_key
 
 
 def _array(name: str, x: object) -> Any:
@@ -84,7 +86,11 @@ class RewardTable(eqx.Module):
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
         law = self.at(cell, outcome)
-        return jnp.asarray(law.sample(key), dtype=float) if isinstance(law, dist.Distribution) else law
+        if not isinstance(law, dist.Distribution):
+            return law
+        # Counts without bound are drawn by jax.random.poisson, which takes JAX's own keys only.
+        unbounded = isinstance(law.support, type(constraints.nonnegative_integer))
+        return jnp.asarray(law.sample(plain_key(key) if unbounded else key), dtype=float)
 
 
 def check_spec(spec: object, space: StateActionSpace) -> None:

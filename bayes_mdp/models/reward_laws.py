@@ -42,18 +42,39 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
     Args:
         table: a law from `tabulate`, one index for each of its axes.
     """
+    # `asarray`: a table of numpy arrays takes traced indices too.
     return _map_parameters(
-        table, lambda parameter, extra, event_dim: parameter[index], jnp.broadcast_shapes(*map(jnp.shape, index))
+        table,
+        lambda parameter, extra, event_dim: jnp.asarray(parameter)[index],
+        jnp.broadcast_shapes(*map(jnp.shape, index)),
     )
 
 
 def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
     """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro has none."""
+    probs = _category_probs(law)
+    if probs is not None:  # NumPyro's own is nan: categories need not be numbers, rewards are
+        return probs @ jnp.arange(probs.shape[-1], dtype=probs.dtype)
     try:
         mean = jnp.asarray(law.mean)
     except NotImplementedError:
         return jnp.full(law.batch_shape, jnp.nan)
     return jnp.where(jnp.isfinite(mean), mean, jnp.nan)
+
+
+def law_variance(law: dist.Distribution) -> Float[Array, "..."]:
+    """The variance of a law of numbers, with its batch shape."""
+    probs = _category_probs(law)
+    if probs is None:
+        return jnp.asarray(law.variance)
+    deviation = jnp.arange(probs.shape[-1], dtype=probs.dtype) - law_mean(law)[..., None]
+    return (probs * deviation**2).sum(-1)
+
+
+def _category_probs(law: dist.Distribution) -> Float[Array, "... K"] | None:
+    """Probabilities of the values 0 .. K - 1 of a categorical law; None: it is none."""
+    law = unwrap(law)
+    return jnp.asarray(law.probs) if isinstance(law, (dist.CategoricalProbs, dist.CategoricalLogits)) else None
 
 
 def may_lack_mean(law: dist.Distribution) -> bool:
@@ -77,6 +98,12 @@ _WITH_MEAN = (
     dist.Laplace,
     dist.LogNormal,
     dist.Uniform,
+    dist.BinomialProbs,
+    dist.BinomialLogits,
+    dist.GeometricProbs,
+    dist.GeometricLogits,
+    dist.CategoricalProbs,
+    dist.CategoricalLogits,
 )
 
 

@@ -87,7 +87,9 @@ class RewardStatistics(dist.Distribution):
         """Log density of any one sequence with these statistics, [... 4]."""
         del intermediates
         count, mean, deviations, log_base = jnp.moveaxis(jnp.asarray(value), -1, 0)
-        return _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations) + log_base
+        density = _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations)
+        # Nothing observed has density one, also where the law is none (the parameters of an illegal action).
+        return jnp.where(count != 0, density, 0.0) + log_base
 
 
 class Statistics(eqx.Module):

@@ -15,7 +15,8 @@ from bayes_mdp.decisions import hyperstates
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.models import priors
 from tests.inference.bayes_problems import CASES, LEGAL, PAY, S2, Case, fresh, plain, two_state
 
@@ -29,6 +30,7 @@ def optimum(name, horizon=None, **options):
     return bm.bayes_optimal(BELIEF_OF(name), objective=bm.Episodic(horizon or CASES[name].horizon), **options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_the_value_of_the_plain_recursion(name):
     case = CASES[name]

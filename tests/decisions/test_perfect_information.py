@@ -11,7 +11,8 @@ from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Validity
 from tests.inference.policy_problems import ACTIONS, START, posterior
 

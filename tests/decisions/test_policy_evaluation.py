@@ -54,6 +54,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("belief", "objective", "probs"), CASES)
 def test_every_draw_is_the_dense_solve_of_that_draw(belief, objective, probs, key):
     value = policy_value(key, belief, probs, objective, initial=START, num_draws=NUM_DRAWS)

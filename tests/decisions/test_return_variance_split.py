@@ -12,7 +12,8 @@ from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards, reward_cells
+from bayes_mdp.inference.conjugate.reward_cells import reward_cells
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace
 from tests.inference.numpy_draws import NUMBER, draw_rewards, draw_rows
 from tests.inference.policy_problems import posterior as only_rows
@@ -49,6 +50,7 @@ def z(answer, returns):
     return abs(squares.mean() - answer.total) / np.hypot(squares.std() / np.sqrt(len(returns)), answer.total_error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "horizon"),
     [

@@ -216,6 +216,7 @@ print({name: x.values.tolist() for name, x in result.data_vars.items() if name i
 SLOW = [pytest.param(wide, threads, marks=pytest.mark.slow) for wide, threads in (("1", "0"), ("0", "1"), ("1", "1"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "threads"), [("0", "0"), *SLOW])
 def test_user_code_sees_no_difference_with_and_without_an_infer_before_it(wide, threads, tmp_path):
     """In fresh processes: jit, numpy arithmetic, a gradient, `solve`, `run` on the arrays that a prior closes over."""

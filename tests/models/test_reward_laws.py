@@ -36,6 +36,7 @@ LAWS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", LAWS)
 def test_a_cell_has_the_law_of_its_row_of_the_table(name):
     law, value = LAWS[name], np.ones((S, A), int if LAWS[name].is_discrete else float)  # 1 is possible under all
@@ -48,6 +49,14 @@ def test_a_cell_has_the_law_of_its_row_of_the_table(name):
     one = law_at(table, (jnp.int32(2), 1))
     assert one.batch_shape == ()
     np.testing.assert_allclose(one.log_prob(value[2, 1]), expected[2, 1], rtol=1e-5)
+
+
+def test_a_table_of_numpy_arrays_takes_traced_indices():
+    """As a known law has that a compiled function closes over."""
+    table = jax.tree.map(np.asarray, tabulate(dist.Normal(LOC, SCALE), (S, A)))
+    index = np.array([2, 0]), np.array([0, 1])
+    found = jax.jit(lambda index: law_at(table, index).log_prob(1.0))(index)
+    np.testing.assert_allclose(found, table.log_prob(1.0)[index], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,12 @@ def test_counts_of_zero_one_rewards_pass():
     rng = np.random.default_rng(3)
     data = transitions(rng.integers(2, size=N) * 1.0, rng)
     check_counts(Counts.of(data, SPACE), SPACE, dist.BernoulliProbs, by_outcome=False)
+
+
+def test_a_cell_without_rewards_may_have_parameters_that_are_no_law():
+    """The illegal pairs of a program may hold anything."""
+    law = RewardStatistics(dist.Normal(jnp.array([0.0, jnp.nan, jnp.inf]), 1.0, validate_args=False))
+    value = jnp.array([[2.0, 0.5, 0.3, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    density = law.log_prob(value)
+    assert np.isfinite(density[0]) and density[0] < 0
+    np.testing.assert_array_equal(density[1:], 0.0)

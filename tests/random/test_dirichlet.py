@@ -89,6 +89,7 @@ def test_expectation_has_the_law_of_the_rows(dtype, unit_prior, key):
     assert abs(twin.mean() - variance) > SIGMAS * twin.std() / np.sqrt(NUM_DRAWS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("num_outcomes", "dtype"),
     [

@@ -12,7 +12,7 @@ from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.rollout.execute import prepare
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
-from bayes_mdp.inference.conjugate.reward_cells import known_rewards
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import MDP, Discounted, Environment, NormalReward, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma

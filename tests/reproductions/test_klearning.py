@@ -137,6 +137,7 @@ def test_the_table_of_figure_2():
     assert table["psrl, L = 10: mean, sustained rule"].verdict is None
 
 
+@pytest.mark.slow
 def test_frames_are_the_visits_of_a_run(key):
     """The same numbers as a run that ends there, and the values of the plan that follows."""
     seen = frames(deep_sea_methods.case("soft_q", 3, key, 20, 2), (5, 20))

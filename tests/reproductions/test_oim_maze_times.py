@@ -17,6 +17,7 @@ TINY = Plan(num_mazes=2, num_steps=600, test_every=200, num_runs=3, run_length=1
 ANY: Any = "some"
 
 
+@pytest.mark.slow
 def test_a_tiny_run_and_its_cells(key, tmp_path):
     cells = Cells(tmp_path / "x.cells")
     result = learn_in_mazes(key=key, plan=TINY, methods=("oim",), cells=cells)

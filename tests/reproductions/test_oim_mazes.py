@@ -94,6 +94,7 @@ def test_simulated_tests_have_the_right_means(key, monkeypatch):
     assert not np.array_equal(totals[0], totals[2])
 
 
+@pytest.mark.slow
 def test_learning_finds_the_way(key):
     """A policy as good as the optimum's within a percent after 4000 steps; a maze learns the same beside any other."""
     agent = EpsilonGreedyModel(epsilon=0.4, planner=PLANNER)

@@ -123,6 +123,7 @@ def test_methods_are_played_by_the_same_key_and_resume(key, tmp_path, monkeypatc
     xr.testing.assert_identical(oim_totals.play(**one, cells=Cells(tmp_path / "cells", {})), result)
 
 
+@pytest.mark.slow
 def test_a_short_run_of_six_arms(key):
     """40 steps: OIM meets rooms at random, and nothing pays more than 6000 a step."""
     short = {"key": key, "task": oim_totals.SIX_ARMS, "num_runs": 30, "num_steps": 40}

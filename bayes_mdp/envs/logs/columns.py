@@ -57,8 +57,12 @@ class Table(NamedTuple):
         )
 
 
-def open_table(source: "str | os.PathLike[str] | pd.DataFrame", roles: dict[str, str | None]) -> Table:
-    """Open a path or a DataFrame and keep the columns of `roles` (role -> column name or None).
+def open_table(
+    source: "str | os.PathLike[str] | pd.DataFrame",
+    roles: dict[str, str | None],
+    required: Sequence[str] = ("state", "action"),
+) -> Table:
+    """Open a path or a DataFrame and keep the columns of `roles` (role -> column name or None), some `required`.
 
     Raises:
         FileNotFoundError, ImportError, TypeError, ValueError: see `read_log`.
@@ -66,7 +70,7 @@ def open_table(source: "str | os.PathLike[str] | pd.DataFrame", roles: dict[str,
     import pandas as pd
 
     columns = {role: column for role, column in roles.items() if column is not None}
-    for role in ("state", "action"):
+    for role in required:
         if role not in columns:
             raise TypeError(f"{role} is None, expected the name of a column")
     for role, column in columns.items():
@@ -102,7 +106,7 @@ def _read_csv(path: Path, columns: dict[str, str]) -> "pd.DataFrame":
     import pandas as pd
 
     _require_columns(path.name, columns, _header(path))
-    numbers = {columns[role] for role in ("reward", "step") if role in columns}
+    numbers = {columns[role] for role in ("reward", "step", "trial") if role in columns}
     used = set(columns.values())
     with _parsing(path):
         frame = pd.read_csv(  # all columns: with `usecols` pandas drops surplus cells in silence
@@ -266,15 +270,15 @@ def read_rewards(table: Table, ignore_missing: bool, keep: np.ndarray) -> tuple[
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
-def read_steps(table: Table) -> np.ndarray | None:
-    """Int32[N] steps of the episode; None where the role is not given."""
-    values = table.values("step")
+def read_steps(table: Table, role: str = "step") -> np.ndarray | None:
+    """Int32[N] steps of the episode (or other whole numbers); None where the role is not given."""
+    values = table.values(role)
     if values is None:
         return None
     numbers = _numbers(values)
     with np.errstate(invalid="ignore"):
         whole = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers <= LARGEST_STEP)
-        _require(table, ~whole, "step", f"a whole number from 0 to {LARGEST_STEP}")
+        _require(table, ~whole, role, f"a whole number from 0 to {LARGEST_STEP}")
     return numbers.astype(np.int32)
 
 
@@ -355,4 +359,4 @@ def _natural(label: Hashable) -> tuple[Any, ...]:
 
 
 def _article(role: str) -> str:
-    return "an action" if role == "action" else "a state"
+    return {"action": "an action", "subject": "a subject"}.get(role, "a state")

@@ -159,6 +159,7 @@ def worst_deviation(env, key, step=0, truth=None):
     return max([0.0, *rates, *(np.abs(paid.mean(1) - reward[s, a]) / spread)])
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(ENVS))
 def test_simulation_follows_the_table(name, key):
     """Frequencies and mean rewards of 40,000 steps from every pair; false alarms < 1e-8, catches an error of 0.03."""

@@ -103,6 +103,7 @@ RULES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("source", "rules"), RULES)
 def test_every_row_follows_the_rules(source, rules):
     """States, rows, ends, mean rewards and their law of every pair, against the plain transcription."""

@@ -1,0 +1,72 @@
+"""Rust's bus engines, group 4, discount .9999: time of estimate and posterior, beside plain NumPy.
+
+    python benchmarks/rust.py path/to/bus_engine_replacement.csv [--bins 175]
+
+CPU-seconds of the process, all threads, with compilation ("first") and without ("again"). All estimates use the same
+optimiser and the same scores; what differs is who solves the fixed point: `solve_soft`, with proven gaps, or NumPy's
+Newton-Kantorovich (`rust_numpy.py`). NUTS: two chains, 120 + 400, in RC and theta11.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rust_numpy
+from numpyro.diagnostics import effective_sample_size
+
+import bayes_mdp as bm
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import rust_bus_engine as rust
+
+Result = TypeVar("Result")
+
+
+def timed(task: str, call: Callable[[], Result], repeats: int = 1) -> Result:
+    """Print CPU-seconds of the first call and the mean of the others."""
+    began = time.process_time()
+    result = call()
+    first, began = time.process_time() - began, time.process_time()
+    for _ in range(repeats):
+        call()
+    print(f"{task:58}{first:9.2f} first{(time.process_time() - began) / repeats:9.4f} again", flush=True)
+    return result
+
+
+def main(path: str, n_bins: int) -> None:
+    """Print the times, and how far the routes are apart."""
+    sample = rust.read(path, (4,), n_bins)
+    ours = timed("estimate and both standard errors, solve_soft", lambda: rust.estimate(sample), 5)
+    args = (sample.bin, sample.replaced, sample.increment, n_bins, rust.MONTHLY)
+    plain = timed("estimate and BHHH standard errors, NumPy", lambda: rust_numpy.nfxp(*args), 20)
+    print(f"  RC {ours.theta[0]:.6f} and {plain.theta[0]:.6f}, theta11 {ours.theta[1]:.6f} and {plain.theta[1]:.6f}")
+    theta = jnp.asarray(ours.theta)
+    mdp = jax.jit(lambda theta: rust.bus_mdp(theta[:2], jnp.append(theta[2:], 1 - theta[2:].sum()), n_bins))(theta)
+    solve = jax.jit(lambda mdp: bm.solve_soft(mdp, bm.Discounted(rust.MONTHLY), 1.0))
+    plan = timed("one plan, solve_soft", lambda: jax.block_until_ready(solve(mdp)), 100)
+    print(f"  {plan.iterations} Newton steps, gap {plan.gap:.1e}")
+    timed(
+        "plan and scores, solve_soft", lambda: jax.block_until_ready(rust.with_scores(theta, n_bins, rust.MONTHLY)), 50
+    )
+    timed("plan and scores, NumPy", lambda: rust_numpy.log_probs(ours.theta, n_bins, rust.MONTHLY), 50)
+    draws = timed("posterior, NUTS (compiled at every call)", lambda: rust.infer(jax.random.key(0), sample))
+    for name, x in draws.items():
+        print(f"  {name}: {x.mean():.4f} +- {x.std():.4f}, effective sample size {effective_sample_size(x):.0f}")
+    prices = np.linspace(3.0, 16.0, 14)
+    some = {name: x.ravel()[:: x.size // 100] for name, x in draws.items()}
+    timed("demand, 14 prices x 100 draws", lambda: rust.demand(prices, some, sample.frequencies, n_bins))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path")
+    parser.add_argument("--bins", type=int, default=90)
+    options = parser.parse_args()
+    with jax.enable_x64(True):
+        main(options.path, options.bins)
