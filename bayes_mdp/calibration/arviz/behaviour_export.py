@@ -1,5 +1,6 @@
 """Parameters of persons for ArviZ: the groups of the InferenceData schema. Host-side."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import PRNGKeyArray
 import bayes_mdp
 from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, generation
+from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.mdp.validation import check_count, check_name
 
 UNITS = ("choice", "subject", "none")
@@ -22,47 +23,66 @@ Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
 
 def behaviour_groups(
-    posterior: BehaviourPosterior, *, num_draws: int, key: PRNGKeyArray, log_likelihood: str | None
+    posterior: BehaviourPosterior,
+    *,
+    num_draws: int,
+    key: PRNGKeyArray,
+    log_likelihood: str | None,
+    wanted: Sequence[str] = GROUPS,
 ) -> dict[str, xr.Dataset]:
-    """The groups of the posterior, thinned to `num_draws` in all; see `bayes_mdp.to_arviz`."""
+    """The `wanted` groups of the posterior, thinned to `num_draws` in all; see `bayes_mdp.to_arviz`.
+
+    There is no group `log_likelihood` where `log_likelihood` is "none".
+    """
     unit = "choice" if log_likelihood is None else log_likelihood
     check_name("log_likelihood", unit, UNITS)
     check_count("num_draws", num_draws)
     log, chains = posterior.log, posterior.mcmc.num_chains
     each = max(1, min(posterior.mcmc.num_samples, num_draws // chains))
     kept = np.linspace(0, posterior.mcmc.num_samples - 1, each).round().astype(int)
+    flat = _thinned(posterior, kept)
     person, time = np.nonzero(np.asarray(log.observed))
     key_prior, key_predict, key_subject = jax.random.split(key, 3)
-    thin = lambda x: np.asarray(x)[:, kept]  # noqa: E731
-    of_person = lambda x: ("subject",) if x.ndim == 3 else ()  # noqa: E731
-    # Parameters in their support, the sites on the line, and the mean of the group in the support.
+    by_draw = lambda x: x.reshape(chains, each, *x.shape[1:])  # noqa: E731
+
+    def predicted() -> Variables:
+        drawn = np.asarray(predict_choices(key_predict, flat, num_draws=chains * each))
+        return {"chosen_action": (("chain", "draw", "choice"), by_draw(drawn[:, person, time]))}
+
+    def likelihood() -> Variables:
+        if unit == "choice":
+            return {"chosen_action": (("chain", "draw", "choice"), by_draw(untied(_per_choice(flat)[:, person, time])))}
+        values = untied(subject_log_likelihood(key_subject, flat))
+        return {"subject_integrated": (("chain", "draw", "subject"), by_draw(values))}
+
+    makers: dict[str, Callable[[], Variables]] = {
+        "posterior": lambda: _draws(flat),
+        "observed_data": lambda: {"chosen_action": (("choice",), np.asarray(log.action)[person, time])},
+        "prior": lambda: _prior(key_prior, posterior, chains, each),
+        "posterior_predictive": predicted,
+        "log_likelihood": likelihood,
+        "sample_stats": lambda: _statistics(flat),
+    }
+    names = np.asarray([str(x) for x in log.subjects])
+    return {
+        name: _dataset(make(), names, person, time, posterior)
+        for name, make in makers.items()
+        if name in wanted and not (name == "log_likelihood" and unit == "none")
+    }
+
+
+def _draws(posterior: BehaviourPosterior) -> Variables:
+    """Parameters in their support, the mean of the group in the support, and the sites on the line."""
     group = {f"{name}_group": x for name, x in posterior.group().items()} if posterior.pooling == "partial" else {}
     everything = {**posterior.params, **group, **posterior.mcmc.draws}
-    shown: Variables = {name: (("chain", "draw", *of_person(np.asarray(x))), thin(x)) for name, x in everything.items()}
-    made = {"posterior": shown, "observed_data": {"chosen_action": (("choice",), np.asarray(log.action)[person, time])}}
-    made["prior"] = _prior(key_prior, posterior, chains, each)
-    flat = _thinned(posterior, kept)
-    drawn = np.asarray(predict_choices(key_predict, flat, num_draws=chains * each))
-    by_draw = lambda x: x.reshape(chains, each, *x.shape[1:])  # noqa: E731
-    made["posterior_predictive"] = {"chosen_action": (("chain", "draw", "choice"), by_draw(drawn[:, person, time]))}
-    if unit == "choice":
-        made["log_likelihood"] = {
-            "chosen_action": (("chain", "draw", "choice"), by_draw(_per_choice(flat)[:, person, time]))
-        }
-    elif unit == "subject":
-        values = subject_log_likelihood(key_subject, flat).astype(np.float64)
-        made["log_likelihood"] = {"subject_integrated": (("chain", "draw", "subject"), by_draw(values))}
+    of_person = {2: ("chain", "draw"), 3: ("chain", "draw", "subject")}
+    return {name: (of_person[x.ndim], x) for name, x in jax.tree.map(np.asarray, everything).items()}
+
+
+def _statistics(posterior: BehaviourPosterior) -> Variables:
+    """What the sampler says of each draw."""
     stats = {new: getattr(posterior.mcmc, old) for old, new in _STATS.items()}
-    made["sample_stats"] = {name: (("chain", "draw"), thin(x)) for name, x in stats.items() if x is not None}
-    names = np.asarray([str(x) for x in log.subjects])
-    return {name: _dataset(variables, names, person, time, posterior) for name, variables in made.items()}
-
-
-def behaviour_tree(groups: dict[str, xr.Dataset]) -> Tree:
-    """The groups as ArviZ takes them."""
-    if generation() >= 1:
-        return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
-    return arviz().InferenceData(**groups)
+    return {name: (("chain", "draw"), np.asarray(x)) for name, x in stats.items() if x is not None}
 
 
 def _thinned(posterior: BehaviourPosterior, kept: np.ndarray) -> BehaviourPosterior:

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from bayes_mdp.behaviour import BehaviourPosterior
-from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups, behaviour_tree
-from bayes_mdp.calibration.arviz.generation import arviz
+from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
+from bayes_mdp.calibration.arviz.generation import arviz, as_tree
 from bayes_mdp.mdp.validation import check_name, check_type
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def compare_behaviour(
             raise ValueError(f"posteriors[{name!r}] was fitted to another log, expected one log for all")
     trees = {}
     for name, posterior in posteriors.items():
-        groups = behaviour_groups(posterior, num_draws=num_draws, key=jax.random.key(0), log_likelihood=unit)
-        trees[name] = behaviour_tree({group: groups[group] for group in ("posterior", "log_likelihood")})
+        needed, key = ("posterior", "log_likelihood"), jax.random.key(0)
+        trees[name] = as_tree(
+            behaviour_groups(posterior, num_draws=num_draws, key=key, log_likelihood=unit, wanted=needed)
+        )
     with warnings.catch_warnings():
         # The table has a column for it; and what ArviZ asks of pandas is not the user's business.
         warnings.filterwarnings("ignore", "Estimated shape parameter", UserWarning)

@@ -1,13 +1,15 @@
 """A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side."""
 
+from collections.abc import Sequence
+
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
-from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups, behaviour_tree
+from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.contents import GROUPS, Contents, contents
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, generation
+from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.arviz.group_builder import GroupBuilder
 from bayes_mdp.calibration.belief.observed_data import Data
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, check_posterior, key_or_first
@@ -82,8 +84,10 @@ def to_arviz(
     observed ones, with coordinates `choice_subject` and `choice_trial`), each given the person's past and parameters;
     or, if `log_likelihood` is "subject", `subject_integrated` (subject): all choices of a person, with the person's
     parameters integrated out. `az.loo` of the one predicts further choices of the same persons, of the other new
-    persons: their numbers are not to be compared. A choice whose probability does not depend on the parameters (the
-    first, before anything is learnt) has a Pareto k of infinity in ArviZ, and no error.
+    persons: their numbers are not to be compared.
+
+    **The log-likelihood** of what does not depend on the parameters (a pair without data, a first choice before
+    anything is learnt) varies by 1e-10 over the draws: ArviZ cannot smooth equal weights.
 
     Args:
         posterior: as `infer` returns it, or a mixture; or as `bayes_mdp.behaviour.fit` returns it.
@@ -99,23 +103,27 @@ def to_arviz(
         TypeError: `data` of another type, no posterior of this package.
     """
     if isinstance(posterior, BehaviourPosterior):
-        return behaviour_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
+        return as_tree(_of_behaviour(posterior, num_draws, key, log_likelihood, data))
     check_posterior(posterior, num_draws)
     key = key_or_first(key)
     there = contents(posterior, data, log_likelihood)
     builder, wanted = _builder_that_fits(posterior, num_draws, key, there, log_likelihood)
     made = {name: getattr(builder, name)() for name in wanted}
-    if generation() >= 1:
-        return xr.DataTree.from_dict({f"/{name}": group for name, group in made.items()})
-    return arviz().InferenceData(**made)
+    return as_tree(made)
 
 
 def _of_behaviour(
-    posterior: BehaviourPosterior, num_draws: int, key: PRNGKeyArray | None, log_likelihood: str | None, data: Data
+    posterior: BehaviourPosterior,
+    num_draws: int,
+    key: PRNGKeyArray | None,
+    log_likelihood: str | None,
+    data: Data,
+    wanted: Sequence[str] = BEHAVIOUR_GROUPS,
 ) -> dict[str, xr.Dataset]:
     if data is not None:
         raise ValueError("data is given, expected None: the posterior of a behaviour model keeps its choices")
-    return behaviour_groups(posterior, num_draws=num_draws, key=key_or_first(key), log_likelihood=log_likelihood)
+    key = key_or_first(key)
+    return behaviour_groups(posterior, num_draws=num_draws, key=key, log_likelihood=log_likelihood, wanted=wanted)
 
 
 def _builder_that_fits(
@@ -163,7 +171,7 @@ def dataset(
     """
     if isinstance(posterior, BehaviourPosterior):
         check_name("group", group, BEHAVIOUR_GROUPS)
-        groups = _of_behaviour(posterior, num_draws, key, log_likelihood, data)
+        groups = _of_behaviour(posterior, num_draws, key, log_likelihood, data, (group,))
         if group not in groups:
             raise ValueError(f"group is {group!r}, expected another: log_likelihood is 'none'")
         return groups[group]

@@ -1,6 +1,7 @@
 """The differences between ArviZ 0.x (InferenceData) and 1.x (DataTree)."""
 
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -17,6 +18,12 @@ else:
     Tree = object  # ArviZ is imported when it is first needed
 
 
+TIED = 5
+"""Draws of the tail from which ArviZ fits a Pareto law."""
+TIES_SPREAD = 1e-10
+"""Far below the Monte Carlo error of any log-likelihood, far above its rounding."""
+
+
 def generation() -> int:
     """Major version of the installed ArviZ: 0 or 1."""
     return int(version("arviz").split(".")[0])
@@ -29,6 +36,28 @@ def arviz() -> ModuleType:
         warnings.simplefilter("ignore", FutureWarning)
         import arviz as module
     return module
+
+
+def as_tree(groups: Mapping[str, xr.Dataset]) -> Tree:
+    """Groups by name as the installed ArviZ takes them."""
+    if generation() >= 1:
+        return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    return arviz().InferenceData(**groups)
+
+
+def untied(log_likelihood: Float[np.ndarray, "N *T"]) -> Float[np.ndarray, "N *T"]:
+    """Log-likelihoods for `az.loo`, which cannot smooth equal weights: it raises (1.x), or reports a Pareto k of inf.
+
+    Terms whose five smallest values are equal (those that do not depend on the parameters) are spread evenly by
+    `TIES_SPREAD` over the draws; the others are what they were.
+    """
+    values = np.asarray(log_likelihood, np.float64)
+    if len(values) < TIED:
+        return values
+    smallest = np.partition(values, TIED - 1, axis=0)[:TIED]
+    tied = (smallest == smallest[:1]).all(0)
+    spread = np.linspace(-0.5 * TIES_SPREAD, 0.5 * TIES_SPREAD, len(values)).reshape(-1, *[1] * (values.ndim - 1))
+    return values + tied * spread
 
 
 def pareto_smoothed(

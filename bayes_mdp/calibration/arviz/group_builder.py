@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
 from bayes_mdp.calibration.arviz.contents import OF_DATA, Contents, known_mean
+from bayes_mdp.calibration.arviz.generation import untied
 from bayes_mdp.calibration.arviz.site_variables import SiteVariables
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.closed_form_sites import known_sites
@@ -156,8 +157,10 @@ class GroupBuilder:
     def log_likelihood(self) -> xr.Dataset:
         draws, rows = self._draws, self._contents.rows
         if self._contents.unit == "transition" and rows is not None:
-            return self._sampled({"observed_transition": predictive.log_likelihood_rows(draws, rows)}, draws.run)
-        return self._sampled({"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}, draws.run)
+            values = {"observed_transition": predictive.log_likelihood_rows(draws, rows)}
+        else:
+            values = {"observed_cell": predictive.log_likelihood_cells(draws, self._cells)}
+        return self._sampled({name: untied(x) for name, x in values.items()}, draws.run)
 
     def sample_stats(self) -> xr.Dataset:
         return self._sampled(dict(self._draws.run.stats), self._draws.run)

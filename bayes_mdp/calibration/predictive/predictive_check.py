@@ -137,11 +137,8 @@ def predictive_check(
     numbers = range(len(draws.transition_probs))
     replicates = [sample(n, made["observed_next_state"][n], again[n]) for n in numbers]
     observed = [sample(n, rows.outcome, rows.reward) for n in numbers]
-    found = {
-        name: compare_statistic(
-            *(stack_statistic(name, [function(x) for x in samples]) for samples in (observed, replicates)),
-            draws.run.markov_chains,
-        )
-        for name, function in statistics.items()
-    }
+    found = {}
+    for name, function in statistics.items():
+        seen, drawn = (stack_statistic(name, [function(x) for x in samples]) for samples in (observed, replicates))
+        found[name] = compare_statistic(seen, drawn, draws.run.markov_chains)
     return PredictiveCheck(found, group, missing.size, posterior.space)

@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from scipy import stats
 
-from bayes_mdp.calibration.arviz.generation import Tree, arviz, generation
+from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
 
@@ -136,13 +136,10 @@ class SBC:
 
         `InferenceData` (ArviZ 0.x) or `xarray.DataTree` (1.x: `arviz.plot_ecdf_pit` reads it).
         """
-        group = self.pit()
-        if generation() >= 1:
-            return xr.DataTree.from_dict({"/prior_sbc": group})
         with warnings.catch_warnings():
             # The schema of ArviZ 0.x has no such group.
             warnings.simplefilter("ignore", UserWarning)
-            return arviz().InferenceData(prior_sbc=group)
+            return as_tree({"prior_sbc": self.pit()})
 
     def pit(self) -> xr.Dataset:
         """One variable for each tested quantity, dims chain (one) and draw (the simulations)."""

@@ -221,22 +221,11 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
     """The latent sites of `model(data)`: {discrete site: whether it is to be enumerated}, the continuous ones, and the
     discrete ones that have one value only.
 
-    Traced abstractly: nothing is drawn.
-
     Raises:
         ValueError: two sites have one name, a discrete site has no finite list of values.
     """
-    found: list[Site] = []
-
-    def program(key: PRNGKeyArray) -> None:
-        drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
-        # Tracing under `eval_shape` runs the program on shapes: nothing is drawn or compiled.
-        found.extend(unique_trace(drawn, data).values())
-
-    jax.eval_shape(program, jax.random.key(0))
-    latents = [site for site in found if site["type"] == "sample" and not site["is_observed"]]
     discrete, continuous, fixed = {}, [], set()
-    for site in latents:
+    for site in traced_latents(model, data):
         if not site["fn"].support.is_discrete:
             continuous.append(site["name"])
             continue
@@ -250,6 +239,23 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
         if _num_values(site["fn"]) == 1:
             fixed.add(site["name"])
     return discrete, tuple(continuous), frozenset(fixed)
+
+
+@traced_alone
+def traced_latents(model: Model, data: PyTree) -> list[Site]:
+    """The latent sites of `model(data)`, traced on shapes: nothing is drawn or compiled.
+
+    Raises:
+        ValueError: two sites have one name.
+    """
+    found: list[Site] = []
+
+    def program(key: PRNGKeyArray) -> None:
+        drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
+        found.extend(unique_trace(drawn, data).values())
+
+    jax.eval_shape(program, jax.random.key(0))
+    return [site for site in found if site["type"] == "sample" and not site["is_observed"]]
 
 
 def _num_values(law: dist.Distribution) -> int | None:

@@ -25,12 +25,11 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from numpyro import handlers
 from numpyro.distributions import biject_to, transforms
-from numpyro.infer import init_to_sample
 from numpyro.infer.util import potential_energy
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 
-from bayes_mdp.inference.draws.chains import Model, Site, effective_size, unique_trace
+from bayes_mdp.inference.draws.chains import Model, effective_size, traced_latents
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_key
@@ -357,15 +356,7 @@ def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
     Raises:
         ValueError: names the first site whose evidence is no integral over real numbers; no latent site at all.
     """
-    found: list[Site] = []
-
-    def program(key: PRNGKeyArray) -> None:
-        drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
-        found.extend(unique_trace(drawn, data).values())
-
-    # Traced on shapes: nothing is drawn or compiled.
-    jax.eval_shape(program, jax.random.key(0))
-    latents = [site for site in found if site["type"] == "sample" and not site["is_observed"]]
+    latents = traced_latents(model, data)
     if not latents:
         raise ValueError("the program has no latent site, expected something to integrate over")
     for site in latents:

@@ -154,11 +154,12 @@ def test_a_collapsed_posterior_refitted(posterior_of, key):
     assert close(evidence(first.refit(key), key), PROBLEMS["coins"].truth())
 
 
-def cut(posterior, number):
-    """A collapsed posterior with the first draws of every chain alone."""
-    chosen = np.arange(posterior.num_components).reshape(4, -1)[:, :number].ravel()
+def cut(posterior, number, repeats=1):
+    """A collapsed posterior with the first draws of every chain alone, each `repeats` times in a row."""
+    kept = np.repeat(np.arange(number // repeats), repeats)
+    chosen = np.arange(posterior.num_components).reshape(4, -1)[:, kept].ravel()
     values, flat = jax.tree.map(lambda x: x[chosen], (posterior.values, posterior.hyperparameters))
-    chains = Chains({name: x[:, :number] for name, x in posterior.mcmc.draws.items()})
+    chains = Chains({name: x[:, kept] for name, x in posterior.mcmc.draws.items()})
     return replace(posterior, values=values, hyperparameters=flat, mcmc=chains, log_weights=np.zeros(4 * number))
 
 
@@ -171,7 +172,7 @@ def test_few_draws(posterior_of, key):
         "least 100 draws (whatever their number): NUTS(num_samples=50)"
     )
     with pytest.warns(SamplingWarning, match="evidence: "):
-        found = evidence(cut(posterior_of("coins"), 50))
+        found = evidence(cut(posterior_of("coins"), 50, repeats=5))
     assert found.problems and "unreliable: " in str(found)
     assert abs(found.log_evidence - PROBLEMS["coins"].truth()) <= 5 * found.standard_error
 
