@@ -31,7 +31,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective, PolicyLike
+from bayes_mdp.mdp import AverageReward, Discounted, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_key
@@ -161,12 +161,10 @@ def _split_draws(
         rows, mean, noise = draw_law(key, posterior)
         space = posterior.space
         by_outcome = mean.ndim == rows.ndim
-        probs, ends = (rows[..., :-1], rows[..., -1]) if space.ends else (rows, None)
-        reward = (rows * mean).sum(-1) if by_outcome else mean
-        mdp = MDP(probs, reward, end_probs=ends, legal=space.legal)
+        mdp = space.mdp(rows, (rows * mean).sum(-1) if by_outcome else mean)
         answer = evaluate(mdp, policy, objective)
         # Var(return | MDP) solves the recursion; then the chance of the first state is added.
-        local = one_step_variance(rows, mean, noise, next_values(answer.v, space.ends, objective))
+        local = one_step_variance(rows, mean, noise, next_values(answer.v, space, objective))
         chance = propagate(mdp, local + choice_variance(answer.q, policy), policy, objective).v
         first, scatter = (x[0] if x.ndim == 2 else x for x in (answer.v, chance))
         value = first @ start
@@ -175,23 +173,23 @@ def _split_draws(
     return jax.vmap(one)(keys)
 
 
-def next_values(values: Float[Array, "*H S"], ends: bool, objective: Objective) -> Float[AnyArray, "*H O"]:
+def next_values(values: Float[Array, "*H S"], space: StateActionSpace, objective: Objective) -> Float[AnyArray, "..."]:
     """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
     if values.ndim == 2:
         values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
-    return discount * (jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if ends else values)
+    return discount * space.outcome_values(values)
 
 
 def one_step_variance(
     rows: Float[Array, "*H S A O"],
     mean: Float[Array, "*cells"],
     noise: Float[Array, "*cells"],
-    values: Float[AnyArray, "*steps O"],
+    values: Float[AnyArray, "..."],
 ) -> Float[Array, "... S A"]:
     """Variance of reward + values(outcome) given the rows and the law of the rewards."""
     by_outcome = mean.ndim == rows.ndim
-    target = jnp.expand_dims(values, (-3, -2)) + (mean if by_outcome else 0.0)
+    target = values + (mean if by_outcome else 0.0)
     centred = target - (rows * target).sum(-1, keepdims=True)
     return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
 

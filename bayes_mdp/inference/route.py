@@ -341,14 +341,14 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
     with jax.enable_x64(True):
         probe = Probe(program)
         known = probe.known(probe.reward["mean"])
-    where, n_states = "data.reward", program.space.n_states
+    where = "data.reward"
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
         if data.reward is None:
             return
         seen, reward = data.reward_observed, np.asarray(data.reward, np.float64)
         # The known reward of each transition, by pair or by outcome.
-        index = (*data.cell(program.space), np.asarray(data.outcome(n_states)))
+        index = (*data.cell(program.space), np.asarray(data.outcome(program.space)))
         known = known[index if program.law.by_outcome else index[:-1]]
         looked = np.ones(reward.shape, bool) if seen is None else np.asarray(seen, bool)
     else:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.space import PLATE_NAMES
+from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.mdp.typing import AnyArray, Names, RealScalar
 from bayes_mdp.mdp.validation import described, is_concrete
 
@@ -197,7 +197,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
         "visits": moments.visits,
         "reward_mean": moments.reward,
         "reward_sd": np.sqrt(np.nan_to_num(moments.reward_variance, nan=np.inf, posinf=np.inf).clip(0.0)),
-        "likeliest": _objects((*space.outcome_names, None))[np.where(unique, best[..., 0], -1)],
+        "likeliest": _outcome_labels(space, best[..., 0], unique),
         "likeliest_prob": prob,
         "likeliest_sd": np.sqrt(np.take_along_axis(moments.probs_variance, best, -1)[..., 0].clip(0.0)),
         "row_sd": np.sqrt(moments.probs_variance.sum(-1).clip(0.0)),
@@ -229,6 +229,18 @@ def _relative(sd: np.ndarray) -> np.ndarray:
     finite = sd[np.isfinite(sd)]
     largest = finite.max(initial=0.0)
     return sd / largest if largest > 0 else np.where(np.isfinite(sd), 0.0, sd)
+
+
+def _outcome_labels(
+    space: StateActionSpace, outcome: Int[np.ndarray, "*H S A"], shown: Bool[np.ndarray, "*H S A"]
+) -> np.ndarray:
+    """The name of an outcome of every pair; None where it is not to be shown."""
+    if space.successors is not None:
+        outcome = np.take_along_axis(
+            np.broadcast_to(space.successors, (*outcome.shape, space.n_outcomes)), outcome[..., None], -1
+        )[..., 0]
+    names = (*space.state_names, *((END,) if space.ends else ()), None)
+    return _objects(names)[np.where(shown, outcome, -1)]
 
 
 def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:

@@ -101,11 +101,16 @@ class Transitions(eqx.Module):
         if self.reward is not None and is_concrete(self.reward, self.reward_observed):
             _check_squares(np.asarray(self.reward), self.reward_observed)
 
-    def outcome(self, n_states: int) -> Int[AnyArray, "*N"]:
-        """Index of the outcome in a row: the next state, or `n_states` ("end") where terminated."""
-        if self.terminated is None:
-            return self.next_state
-        return jnp.where(self.terminated, n_states, self.next_state)
+    def outcome(self, space: "StateActionSpace") -> Int[AnyArray, "*N"]:
+        """Index of the outcome in a row of `space`: the next state, or the number of states ("end") where terminated.
+
+        In a space with `successors` the place in the list of the pair; K (there is no such place) where it is not
+        listed.
+        """
+        reached = self.next_state
+        if self.terminated is not None:
+            reached = jnp.where(self.terminated, space.n_states, reached)
+        return reached if space.successors is None else space.place(self.cell(space), reached)
 
     def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
@@ -197,7 +202,7 @@ class Counts(eqx.Module):
             ValueError, TypeError: as `check_transitions`.
         """
         check_transitions(transitions, space, weight)
-        cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
+        cell, outcome = transitions.cell(space), transitions.outcome(space)
         weight = jnp.broadcast_to(jnp.asarray(weight, dtype=float), jnp.shape(transitions.state))
         n = jnp.zeros((*space.shape, space.n_outcomes)).at[(*cell, outcome)].add(weight)
         where = (*cell, outcome) if by_outcome else cell
@@ -272,10 +277,9 @@ def unmasked(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
 def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     check_index("transitions.state", transitions.state, space.n_states, "state")
     check_index("transitions.action", transitions.action, space.n_actions, "action")
-    with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
-        outcome = np.asarray(transitions.outcome(space.n_states))
-    ended = np.zeros(outcome.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
-    check_index("transitions.next_state", np.where(ended, 0, outcome), space.n_states, "state")
+    reached = np.asarray(transitions.next_state)
+    ended = np.zeros(reached.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
+    check_index("transitions.next_state", np.where(ended, 0, reached), space.n_states, "state")
     if not space.ends:
         row = first_index(ended)
         if row is not None:
@@ -289,22 +293,27 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
         observed = transitions.reward_observed
         reward = reward if observed is None else np.where(np.asarray(observed), reward, 0.0)
         check_finite("transitions.reward", reward)
-    _check_masks(transitions, space, outcome)
+    _check_masks(transitions, space, np.where(ended, space.n_states, reached))
 
 
-def _check_masks(transitions: Transitions, space: "StateActionSpace", outcome: np.ndarray) -> None:
+def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: np.ndarray) -> None:
     cell = tuple(np.asarray(i) for i in transitions.cell(space))
     if space.legal is not None:
         row = first_index(~space.legal[cell[-2:]])
         if row is not None:
             s, a = (int(i[row]) for i in cell[-2:])
             raise ValueError(f"transitions.action{list(row)} is {a}, expected a legal action of state {s}")
-    if space.support is not None:
+    if space.successors is not None:
+        with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
+            place = np.asarray(space.place(cell, reached))
+        row, among = first_index(place == space.n_outcomes), "a listed successor"
+    elif space.support is not None:
         where = cell if space.support.ndim == 4 else cell[-2:]
-        row = first_index(~space.support[(*where, outcome)])
-        if row is not None:
-            s, a = (int(i[row]) for i in cell[-2:])
-            raise ValueError(
-                f"transitions.next_state{list(row)} is {int(outcome[row])}, "
-                f"expected an outcome in the known support of state {s}, action {a}"
-            )
+        row, among = first_index(~space.support[(*where, reached)]), "an outcome in the known support"
+    else:
+        return
+    if row is not None:
+        s, a = (int(i[row]) for i in cell[-2:])
+        raise ValueError(
+            f"transitions.next_state{list(row)} is {int(reached[row])}, expected {among} of state {s}, action {a}"
+        )

@@ -4,9 +4,11 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.mdp.space import END, StateActionSpace
 
 OUTCOME = "next_state"
+PLACE = "successor"
+"""Of the axis of outcomes where successors are listed: which state a place means differs from pair to pair."""
 _KINDS: tuple[type | tuple[type, ...], ...] = ((int, np.integer), (float, np.floating), str)
 
 
@@ -20,12 +22,24 @@ def labels(names: Sequence[Hashable]) -> np.ndarray:
     return np.asarray(text if len(set(text)) == len(text) else [repr(name) for name in names])
 
 
+def outcome_axis(space: StateActionSpace) -> str:
+    """The name of the axis of outcomes: "next_state", or "successor" where they are listed."""
+    return OUTCOME if space.successors is None else PLACE
+
+
+def listed_names(space: StateActionSpace) -> np.ndarray:
+    """The label of each listed successor, [*H S A K] as text; empty where a list is shorter than the axis."""
+    names = np.asarray([*map(str, space.state_names), *([END] if space.ends else []), ""], dtype=str)
+    assert space.successors is not None
+    return names[np.broadcast_to(space.successors, (*space.shape, space.n_outcomes))]
+
+
 def coordinates(space: StateActionSpace) -> dict[str, np.ndarray]:
-    """Labels along `step` (where there is a horizon), `state`, `action` and `next_state`."""
+    """Labels along `step` (where there is a horizon), `state`, `action` and the outcomes."""
     axes = {"state": labels(space.state_names), "action": labels(space.action_names)}
     if space.horizon is not None:
         axes = {"step": np.arange(space.horizon), **axes}
-    return {**axes, OUTCOME: labels(space.outcome_names)}
+    return {**axes, outcome_axis(space): labels(space.outcome_names)}
 
 
 def pair_axes(shape: tuple[int, ...], space: StateActionSpace | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:

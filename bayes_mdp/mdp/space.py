@@ -6,12 +6,16 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.data import Log
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
+    as_indices,
     as_int,
     as_mask,
     as_names,
@@ -20,6 +24,7 @@ from bayes_mdp.mdp.validation import (
     check_names,
     check_shape,
     check_type,
+    is_concrete,
     require,
 )
 
@@ -34,6 +39,10 @@ def check_space(space: object, name: str = "space") -> None:
 
 def _mask(name: str, values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_mask(name, values))
+
+
+def _listed(values: object) -> np.ndarray | None:
+    return None if values is None else np.asarray(as_indices("successors", values, "state"), np.int32)
 
 
 def _bool(value: object) -> Any:
@@ -51,10 +60,14 @@ class StateActionSpace(eqx.Module):
         legal: Bool[S A], which actions exist in which state; None: all.
         support: Bool[S A O] (or [H S A O]), which outcomes (next states, then the end where `ends`) are possible;
             None: all.
+        successors: Int[S A K] (or [H S A K]), the few outcomes that are possible, for spaces too large for a mask: each
+            pair lists its next states, `n_states` for the end, each once, then -1 up to K. An outcome is then a *place*
+            in that list: every array of rows is [*H S A K] in place of [*H S A O]. Given in place of `support`.
 
     Raises:
         ValueError: a size below 1, names that repeat or do not fit, a state called "end" where episodes can end, masks
-            of another shape, a state without a legal action, a legal pair without a possible outcome.
+            of another shape, a state without a legal action, a legal pair without a possible outcome, a successor that
+            is listed twice or does not exist, both `support` and `successors`.
         TypeError: a size that is no integer, `ends` that is no bool, a name that cannot be hashed, a mask that does
             not consist of booleans.
     """
@@ -69,6 +82,8 @@ class StateActionSpace(eqx.Module):
     support: Bool[np.ndarray, "*H S A O"] | None = eqx.field(
         default=None, kw_only=True, converter=partial(_mask, "support")
     )
+
+    successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_listed)
 
     def __check_init__(self) -> None:
         for name in ("n_states", "n_actions", "horizon"):
@@ -88,6 +103,8 @@ class StateActionSpace(eqx.Module):
         self._check_masks()
 
     def _check_masks(self) -> None:
+        if self.support is not None and self.successors is not None:
+            raise ValueError("support and successors are both given, expected one of them")
         if self.legal is not None:
             check_shape("legal", self.legal, (self.n_states, self.n_actions), "state, action")
             require(~self.legal.any(-1), "legal", self.legal.any(-1), "at least one legal action in every state")
@@ -97,11 +114,43 @@ class StateActionSpace(eqx.Module):
             possible = self.support.any(-1)
             empty = ~possible if self.legal is None else ~possible & self.legal
             require(empty, "support", possible, "at least one possible outcome")
+        if self.successors is not None and is_concrete(self.successors):
+            self._check_successors(np.asarray(self.successors))
+
+    def _check_successors(self, listed: Int[np.ndarray, "*H S A K"]) -> None:
+        lead = self.shape if listed.ndim == 4 else self.shape[-2:]
+        if listed.ndim not in (3, len(self.shape) + 1) or listed.shape[:-1] != lead or not listed.shape[-1]:
+            raise ValueError(
+                f"successors has shape {listed.shape}, expected {lead} and one more axis of at least one successor"
+            )
+        most = self.n_states - 1 + self.ends
+        wrong = (listed < -1) | (listed > most)
+        # Sorted, an outcome that is listed twice has itself as neighbour; padding comes first.
+        ordered = np.sort(listed, axis=-1)
+        twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1)
+        words = f"a state from 0 to {self.n_states - 1}" + (f", {self.n_states} (the end)" if self.ends else "")
+        require(wrong, "successors", listed, f"{words}, or -1 (none)")
+        require(twice, "successors", ~twice, "every successor once")
+        empty = (listed < 0).all(-1)
+        empty = empty if self.legal is None else empty & self.legal
+        require(empty, "successors", ~empty, "at least one possible outcome")
 
     @property
     def n_outcomes(self) -> int:
-        """O: the number of outcomes of a row, S and, where episodes can end, the end."""
-        return self.n_states + self.ends
+        """O: the number of outcomes of a row, S and, where episodes can end, the end; K where successors are listed."""
+        return self.n_states + self.ends if self.successors is None else self.successors.shape[-1]
+
+    @property
+    def possible(self) -> Bool[np.ndarray, "*H S A O"] | None:
+        """Which outcomes are possible: `support`, or the places of `successors` that are filled; None: all."""
+        return self.support if self.successors is None else self.successors >= 0
+
+    @property
+    def stays(self) -> Bool[np.ndarray, "*#H S #A O"]:
+        """Which outcome is the state itself; broadcasts to the rows."""
+        if self.successors is not None:
+            return self.successors == np.arange(self.n_states)[:, None, None]
+        return np.eye(self.n_states, self.n_outcomes, dtype=bool)[:, None, :]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,7 +170,12 @@ class StateActionSpace(eqx.Module):
 
     @property
     def outcome_names(self) -> tuple[Hashable, ...]:
-        """The names of the outcomes of a row: the states and, where episodes can end, "end"."""
+        """The names of the outcomes of a row: the states and, where episodes can end, "end".
+
+        Where successors are listed the places 0, 1, ..., whose meaning differs from pair to pair.
+        """
+        if self.successors is not None:
+            return tuple(range(self.n_outcomes))
         return self.state_names + ((END,) if self.ends else ())
 
     @classmethod
@@ -157,6 +211,88 @@ class StateActionSpace(eqx.Module):
             legal=legal,
             support=support,
         )
+
+    def place(self, cell: Index, reached: Int[AnyArray, "*N"]) -> Int[AnyArray, "*N"]:
+        """The place of each reached outcome (a state, or `n_states`: the end) in the list of its cell; K: not listed.
+
+        Args:
+            cell: index of the (step,) state, action of each.
+            reached: as many.
+        """
+        listed = self._lists(cell)
+        if isinstance(listed, np.ndarray) and is_concrete(reached):
+            hit = listed == np.asarray(reached)[..., None]
+            return np.where(hit.any(-1), hit.argmax(-1), hit.shape[-1])
+        hit = listed == jnp.asarray(reached)[..., None]
+        return jnp.where(hit.any(-1), jnp.argmax(hit, axis=-1), hit.shape[-1])
+
+    def reached(self, cell: Index, outcome: Int[AnyArray, "*N"]) -> tuple[Int[AnyArray, "*N"], Bool[AnyArray, "*N"]]:
+        """(next state, whether the episode ended) for each index of an outcome; the inverse of `Transitions.outcome`.
+
+        Where it ended, the next state is the state that was left.
+        """
+        if self.successors is not None:
+            listed = self._lists(cell)
+            place: Any = outcome  # an index into the lists, of numpy or of JAX as they are
+            take = (
+                np.take_along_axis if isinstance(listed, np.ndarray) and is_concrete(outcome) else jnp.take_along_axis
+            )
+            outcome = take(listed, place[..., None], -1)[..., 0]
+        xp = np if is_concrete(cell, outcome) else jnp
+        ended = xp.asarray(outcome == self.n_states)
+        return xp.where(ended, cell[-2], outcome), ended
+
+    def _lists(self, cell: Index) -> Int[AnyArray, "*N K"]:
+        """The lists of cells: by numpy where everything is concrete (eager JAX would compile every operation)."""
+        assert self.successors is not None
+        if is_concrete(self.successors, cell):
+            listed, cell = np.asarray(self.successors), tuple(np.asarray(i) for i in cell)
+        else:
+            listed = jnp.asarray(self.successors)
+        return listed[cell if listed.ndim == 4 else cell[-2:]]
+
+    def outcome_values(self, values: Float[AnyArray, "*H S"]) -> Float[Array, "..."]:
+        """`values` of the states as values of outcomes, zero for the end, to be broadcast against rows [*H S A O]."""
+        values = self._with_end(values)
+        if self.successors is None:
+            return jnp.expand_dims(values, (-3, -2))
+        listed = jnp.asarray(self.successors)
+        if listed.ndim == 3:
+            return values[..., listed]  # at a place that is not filled (-1) any value: its probability is zero
+        return values[listed] if values.ndim == 1 else jax.vmap(lambda step, lists: step[lists])(values, listed)
+
+    def values_after(self, values: Float[AnyArray, " S"], step: IntScalar = 0) -> Float[Array, "*#S O"]:
+        """`values` of the states as values of the outcomes of one step: [O], or [S A K] where successors are listed."""
+        values = self._with_end(values)
+        if self.successors is None:
+            return values
+        listed = jnp.asarray(self.successors)
+        return values[listed if listed.ndim == 3 else listed[step]]
+
+    def _with_end(self, values: Float[AnyArray, "*H S"]) -> Float[Array, "*H O"]:
+        values = jnp.asarray(values)
+        return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.ends else values
+
+    def mdp(
+        self, rows: Float[AnyArray, "*H S A O"], reward: Float[AnyArray, "*H S A"], initial: ArrayLike | None = None
+    ) -> MDP | SparseMDP:
+        """The hypothesis with these probabilities of outcomes: an `MDP`, or a `SparseMDP` where successors are listed.
+
+        Args:
+            rows: [*H S A O].
+            reward: [*H S A], expected rewards.
+            initial: [S], distribution over the first state; None: none.
+        """
+        if self.successors is None:
+            # The last outcome is the end of the episode: it is no state of the MDP.
+            probs, ends = (rows[..., :-1], rows[..., -1]) if self.ends else (rows, None)
+            return MDP(probs, reward, end_probs=ends, legal=self.legal, initial=initial)
+        listed = jnp.broadcast_to(self.successors, jnp.shape(rows))
+        states = (listed >= 0) & (listed < self.n_states)
+        probs = jnp.where(states, rows, 0.0)
+        ends = jnp.where(listed == self.n_states, rows, 0.0).sum(-1) if self.ends else None
+        successor = jnp.where(states, listed, 0)
+        return SparseMDP(successor, probs, reward, end_probs=ends, legal=self.legal, initial=initial)
 
     @contextmanager
     def plates(self, *names: str) -> Iterator[None]:

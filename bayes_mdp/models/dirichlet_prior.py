@@ -56,12 +56,13 @@ def supported_dirichlet(
 def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Bool[np.ndarray, "*H S A O"]:
     """Which outcomes a row can have, after the support of the space and the zeros of a concrete concentration."""
     possible = np.ones(concentration.shape, bool)
-    if space.support is not None:
-        possible &= space.support
+    if space.possible is not None:
+        possible &= space.possible
     if is_concrete(concentration):
         allowed = np.where(possible, np.asarray(concentration), 0.0)
         legal = np.ones(space.shape, bool) if space.legal is None else np.broadcast_to(space.legal, space.shape)
         check_concentration("concentration", np.where(legal[..., None], allowed, 1.0))
         possible &= allowed > 0
-    stay = np.eye(space.n_states, space.n_outcomes, dtype=bool)[:, None, :]
+    # An illegal pair without any outcome is a known row: it stays where it is (of listed successors: the first place).
+    stay = space.stays if space.successors is None else np.arange(space.n_outcomes) == 0
     return possible | (~possible.any(-1, keepdims=True) & stay)

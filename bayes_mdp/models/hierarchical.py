@@ -75,7 +75,7 @@ def sticky(
 
     def program(space: StateActionSpace) -> MDPSpec:
         bonus = numpyro.sample("stickiness", stickiness)
-        stay = jnp.eye(space.n_states, space.n_outcomes)[:, None, :]
+        stay = space.stays.astype(float)
         return rewards(concentration=_own(concentration) + bonus * stay)(space)
 
     return program
@@ -253,7 +253,7 @@ def _own(values: ArrayLike) -> np.ndarray:
 
 def _softmax(logits: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Float[Array, "*H S A O"]:
     """Over the possible outcomes, positive for each; over all for an illegal pair that has none."""
-    support = np.True_ if space.support is None else space.support | ~space.support.any(-1, keepdims=True)
+    support = np.True_ if space.possible is None else space.possible | ~space.possible.any(-1, keepdims=True)
     probs = jax.nn.softmax(jnp.where(support, logits, -jnp.inf), axis=-1)
     return jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)
 

@@ -198,7 +198,7 @@ def _check_whole(law: dist.Distribution, transitions: Transitions) -> None:
 def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Transitions) -> None:
     """One observed reward per transition, for laws without sufficient statistics."""
     transitions = jax.tree.map(jnp.atleast_1d, transitions)
-    law = rewards.at(transitions.cell(space), transitions.outcome(space.n_states))
+    law = rewards.at(transitions.cell(space), transitions.outcome(space))
     assert isinstance(law, dist.Distribution) and law.support is not None  # known rewards are not observed
     reward = jnp.asarray(transitions.reward, dtype=int if law.is_discrete else float)  # some laws index by the value
     if transitions.reward_observed is not None:

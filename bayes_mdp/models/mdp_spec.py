@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Real
 from numpyro.distributions import constraints
 
-from bayes_mdp.mdp import MDP, StateActionSpace
+from bayes_mdp.mdp import MDP, RewardLaw, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.mdp.validation import (
@@ -93,6 +93,22 @@ class RewardTable(eqx.Module):
         return jnp.asarray(law.sample(plain_key(key) if unbounded else key), dtype=float)
 
 
+class ListedRewards(eqx.Module):
+    """The law of rewards by outcome where successors are listed, for an `Environment`: outcomes there are states."""
+
+    table: RewardTable
+    space: StateActionSpace
+
+    def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
+        """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
+        return self.table.sample(key, cell, self.space.place(cell, jnp.asarray(outcome)))
+
+
+def reward_law(table: RewardTable, space: StateActionSpace) -> RewardLaw:
+    """The law of an `Environment` whose rewards are those of the table."""
+    return ListedRewards(table, space) if table.by_outcome and space.successors is not None else table
+
+
 def check_spec(spec: object, space: StateActionSpace) -> None:
     """Refuse what is no `MDPSpec` of this space: one sentence. Values are looked into only where they are concrete.
 
@@ -148,7 +164,7 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
     return RewardTable(None, known, by_outcome)
 
 
-def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP:
+def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP | SparseMDP:
     """The hypothesis that `spec` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
 
     Raises:
@@ -157,8 +173,7 @@ def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = N
     rows, rewards = transition_table(spec, space), reward_table(spec, space)
     check_mean(rewards, space)
     mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
-    ends = rows[..., -1] if space.ends else None
-    return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal, initial=initial)
+    return space.mdp(rows, mean, initial)
 
 
 def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = False) -> None:

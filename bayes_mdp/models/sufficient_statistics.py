@@ -123,7 +123,7 @@ class Statistics(eqx.Module):
         log_base = jnp.zeros_like(counts.reward_count)
         if transitions.reward is None or law is None:
             return cls(counts, log_base)
-        index = transitions.cell(space) + ((transitions.outcome(space.n_states),) if by_outcome else ())
+        index = transitions.cell(space) + ((transitions.outcome(space),) if by_outcome else ())
         each = log_base_measure(law, jnp.asarray(transitions.reward, dtype=float))
         if transitions.reward_observed is not None:
             each = jnp.where(transitions.reward_observed, each, 0.0)
@@ -214,8 +214,8 @@ def check_counts(
         require(~(np.isfinite(values) & (values >= 0)), f"{name}.{field}", values, "a finite number, zero or greater")
     if space.legal is not None:
         require(~space.legal[..., None] & (n > 0), f"{name}.transitions", n, "0 (an illegal action)")
-    if space.support is not None:
-        require(~space.support & (n > 0), f"{name}.transitions", n, "0 (an outcome outside the known support)")
+    if space.possible is not None:
+        require(~space.possible & (n > 0), f"{name}.transitions", n, "0 (an outcome outside the known support)")
     _check_moments(counts, law, name)
 
 

@@ -11,7 +11,7 @@ from bayes_mdp.mdp import Environment, StateActionSpace
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_key, described
-from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_table, to_mdp
+from bayes_mdp.models.mdp_spec import MDPSpec, check_spec, reward_law, reward_table, to_mdp
 from bayes_mdp.models.tracing import traced_alone
 
 
@@ -30,7 +30,7 @@ def environment(
         TypeError, ValueError: not a `MDPSpec` of this space; `initial` is no distribution over states.
     """
     check_spec(spec, space)
-    law: Any = reward_table(spec, space)
+    law = reward_law(reward_table(spec, space), space)
     return Environment(to_mdp(spec, space, initial), law, name=name)
 
 

@@ -40,7 +40,7 @@ class BatchError(eqx.Module):
         learnt = self.posterior.update(transitions, weight)
         cells: Any = learnt.reward_cells
         data = jnp.asarray(cells.data)
-        leaf = cells.element(transitions.cell(self.space), transitions.outcome(self.space.n_states))
+        leaf = cells.element(transitions.cell(self.space), transitions.outcome(self.space))
         seen, reward = transitions.observed_rewards(jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(leaf)))
         sums, squares = (
             jnp.zeros(len(data), data.dtype).at[leaf].add((seen * x).astype(data.dtype), mode="drop")

@@ -209,7 +209,7 @@ class Oracle:
 def each(transitions, space):
     """(cell, outcome, reward or None) of every transition."""
     cells = np.stack([np.asarray(i) for i in transitions.cell(space)], axis=-1)
-    outcomes = np.asarray(transitions.outcome(space.n_states))
+    outcomes = np.asarray(transitions.outcome(space))
     for cell, outcome, reward, seen in zip(
         cells, outcomes, transitions.reward, transitions.reward_observed, strict=True
     ):

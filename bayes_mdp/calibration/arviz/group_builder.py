@@ -32,10 +32,10 @@ from bayes_mdp.calibration.belief.prior_draws import draw_prior
 from bayes_mdp.calibration.belief.program_run import ProgramRun, SiteFacts, run_program, site_facts, top_sites
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp.labels import OUTCOME, coordinates
+from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 
-Coordinate = np.ndarray | tuple[str, np.ndarray]  # values, or (dimension, values)
+Coordinate = np.ndarray | tuple[str | tuple[str, ...], np.ndarray]  # values, or (dimension, values)
 SAMPLE_DIMS = ("chain", "draw")
 STACKED = "sample"  # what ArviZ calls chain and draw together
 NO_SITES = ProgramRun({}, {})
@@ -59,9 +59,10 @@ class GroupBuilder:
         self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
-        reward = (*pair, OUTCOME) if rewards_by_outcome(self._reference) else pair
+        row = (*pair, outcome_axis(posterior.space))
+        reward = row if rewards_by_outcome(self._reference) else pair
         self._dims = {
-            **dict.fromkeys(("transition_probs", "transition_counts"), (*pair, OUTCOME)),
+            **dict.fromkeys(("transition_probs", "transition_counts"), row),
             **dict.fromkeys(("reward_mean", "reward_precision", "reward_total", "reward_count"), reward),
             **dict.fromkeys(("observed_next_state", "observed_reward", "observed_transition"), ("transition",)),
             "observed_cell": ("cell",),
@@ -212,6 +213,9 @@ class GroupBuilder:
         sizes = {dim: size for dims, x in arrays.values() for dim, size in zip(dims, x.shape, strict=True)}
         axes = {**{dim: np.arange(size) for dim, size in sizes.items()}, **self._axes}
         coords: dict[str, Coordinate] = {name: axis for name, axis in axes.items() if name in sizes}
+        if PLACE in sizes:
+            space = self._posterior.space
+            coords[OUTCOME] = ((*PLATE_NAMES[-len(space.shape) :], PLACE), listed_names(space))
         if "transition" in sizes and self._contents.rows is not None:
             coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
         if "cell" in sizes:

@@ -28,7 +28,7 @@ from bayes_mdp.calibration.belief.posterior_views import (
     sites_of,
 )
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
-from bayes_mdp.mdp import MDP, StateActionSpace
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.mdp.validation import check_functions
 from bayes_mdp.planning import solve
@@ -244,17 +244,12 @@ def _planned(mdp: MDP, objective: Objective) -> dict[str, Array]:
     return {**named, "gain": solution.gain} if isinstance(objective, AverageReward) else named
 
 
-def _mdps(draws: Draws, space: StateActionSpace) -> MDP:
+def _mdps(draws: Draws, space: StateActionSpace) -> MDP | SparseMDP:
     probs, reward = draws.transition_probs, draws.rewards.mean
     if draws.rewards.by_outcome:
         reward = (probs * reward).sum(-1)
     reward = np.broadcast_to(reward, probs.shape[:-1])
-    ends = probs[..., -1] if space.ends else None
-    mdps = MDP(probs[..., : space.n_states], reward, end_probs=ends)
-    if space.legal is None:
-        return mdps
-    legal = np.broadcast_to(space.legal, (len(probs), *np.shape(space.legal)))
-    return MDP(mdps.transition_probs, mdps.reward, end_probs=ends, legal=legal)
+    return jax.vmap(space.mdp)(probs, reward)
 
 
 def _labels(name: str, shape: tuple[int, ...], space: StateActionSpace) -> list[str]:

@@ -14,7 +14,7 @@ from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.conditioned_program import outcome_counts
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.labels import OUTCOME
+from bayes_mdp.mdp.labels import outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.mdp.validation import first_index
 from bayes_mdp.models.sufficient_statistics import Statistics, fit_counts
@@ -55,7 +55,7 @@ def _rows(data: Transitions, space: StateActionSpace) -> Rows:
     reward = np.full(cell[0].shape, np.nan) if data.reward is None else np.asarray(data.reward, np.float64)
     if data.reward_observed is not None:
         reward = np.where(np.asarray(data.reward_observed), reward, np.nan)
-    return Rows(cell, np.asarray(data.outcome(space.n_states)), reward)
+    return Rows(cell, np.asarray(data.outcome(space)), reward)
 
 
 def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool) -> Cells:
@@ -69,7 +69,7 @@ def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool
 
 
 def _axes(posterior: Reference) -> tuple[str, ...]:
-    return (*PLATE_NAMES[-len(posterior.space.shape) :], OUTCOME)
+    return (*PLATE_NAMES[-len(posterior.space.shape) :], outcome_axis(posterior.space))
 
 
 def _check_same_rewards(cells: Cells, posterior: Reference) -> None:

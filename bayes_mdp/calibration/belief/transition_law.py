@@ -15,7 +15,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
-from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.tracing import traced_alone
 
@@ -31,13 +31,12 @@ class Law(NamedTuple):
     rows: Float[Array, "*H S A O"]
     rewards: RewardTable
 
-    def mdp(self, space: StateActionSpace) -> MDP:
+    def mdp(self, space: StateActionSpace) -> MDP | SparseMDP:
         """Its rows and the mean of its rewards."""
         rows, mean = self.rows, self.rewards.mean
         if self.rewards.by_outcome:
             mean = (rows * mean).sum(-1)
-        ends = rows[..., -1] if space.ends else None
-        return MDP(rows[..., : space.n_states], mean, end_probs=ends, legal=space.legal)
+        return space.mdp(rows, mean)
 
     def noise(self) -> Float[Array, "*H S A"]:
         """Variance of one reward around the mean of its cell, averaged over outcomes; zero where rewards are known."""
@@ -47,7 +46,7 @@ class Law(NamedTuple):
 
     def log_likelihood(self, transitions: Transitions, space: StateActionSpace) -> Float[Array, ""]:
         """log p(next states, rewards | states, actions) of the transitions; a missing reward adds nothing."""
-        cell, outcome = transitions.cell(space), transitions.outcome(space.n_states)
+        cell, outcome = transitions.cell(space), transitions.outcome(space)
         total = jnp.log(self.rows[(*cell, outcome)]).sum()
         law = self.rewards.at(cell, outcome)
         if transitions.reward is None or not isinstance(law, dist.Distribution):

@@ -17,6 +17,7 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.transition_law import Law
 from bayes_mdp.calibration.simulation_based.ranks import Design, Truth, look_at_draws
 from bayes_mdp.mdp import Environment, StateActionSpace, Transitions
+from bayes_mdp.models.mdp_spec import reward_law
 
 
 def truths_near(
@@ -56,7 +57,7 @@ def _filled(log: Transitions, space: StateActionSpace) -> Transitions:
 def _again(key: PRNGKeyArray, law: Law, log: Transitions, space: StateActionSpace) -> Transitions:
     """A new outcome and reward from the pair of every transition."""
     initial = jnp.full(space.n_states, 1.0 / space.n_states)
-    environment = Environment(replace(law.mdp(space), initial=initial), law.rewards)
+    environment = Environment(replace(law.mdp(space), initial=initial), reward_law(law.rewards, space))
     step = jnp.zeros_like(log.state) if log.step is None else log.step
     keys = jax.random.split(key, len(log.state))
     next_state, reward, terminated = jax.vmap(environment.step)(keys, log.state, log.action, step)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.decisions.optimal_action_probability import shared_out
-from bayes_mdp.mdp import MDP, AverageReward, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, AverageReward, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
 
@@ -33,7 +33,7 @@ class Drawn:
         objective: of the values.
     """
 
-    mdp: MDP
+    mdp: MDP | SparseMDP
     reward_noise: Float[Array, "*H S A"]
     log_likelihood: Float[Array, ""]
     sites: dict[str, Array]
@@ -68,10 +68,11 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
     pair = np.argwhere(legal)[0]
     first = () if space.horizon is None else (0,)
     legal = np.broadcast_to(legal, space.shape)
-    rows = rng.normal(size=(*space.shape, space.n_states)) * legal[..., None]
+    width = space.n_states if space.successors is None else space.n_outcomes
+    rows = rng.normal(size=(*space.shape, width)) * legal[..., None]
     reward = rng.normal(size=space.shape)
     return {
-        "transition": lambda drawn: (rows * drawn.mdp.transition_probs).sum(),
+        "transition": lambda drawn: (rows * _probabilities(drawn.mdp)).sum(),
         "reward": lambda drawn: (reward * jnp.where(legal, drawn.mdp.reward, 0.0)).sum(),
         "reward_noise": lambda drawn: jnp.where(legal, drawn.reward_noise, 0.0).mean(),
         "log_likelihood": lambda drawn: drawn.log_likelihood,
@@ -79,6 +80,11 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
         "optimal_value": lambda drawn: _value(drawn.solution, first),
         "optimal_q": lambda drawn: drawn.solution.q[(*first, *pair)],
     }
+
+
+def _probabilities(mdp: MDP | SparseMDP) -> Float[Array, "*H S A O"]:
+    """Of the next states, or of the listed ones."""
+    return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
 
 
 def _value(answer: PolicyEvaluation | Solution, first: tuple[int, ...]) -> Float[Array, ""]:

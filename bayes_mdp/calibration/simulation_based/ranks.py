@@ -17,7 +17,7 @@ from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, d
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy, PolicyLike
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.to_environment import environment
@@ -25,7 +25,9 @@ from bayes_mdp.planning import policy_probs
 
 Sites = dict[str, Array]
 Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at random
-Parts = tuple[MDP, Float[Array, "*H S A"], Float[Array, ""]]  # an MDP, variance of its rewards, log-likelihood
+Parts = tuple[
+    MDP | SparseMDP, Float[Array, "*H S A"], Float[Array, ""]
+]  # an MDP, variance of its rewards, log-likelihood
 Kept = TypeVar("Kept")
 Indices = Int[Array, " N"]
 Walk = tuple[Int[Array, ""], Int[Array, ""]]  # state and step

@@ -32,7 +32,8 @@ class ActorChecks:
     def __init__(self, space: StateActionSpace) -> None:
         self._n_states, self._n_actions, self._ends = space.n_states, space.n_actions, space.ends
         self._by_step, self._legal, self._support = space.horizon is not None, space.legal, space.support
-        self._masked = space.legal is not None or space.support is not None
+        self._successors = space.successors
+        self._masked = any(x is not None for x in (space.legal, space.support, space.successors))
 
     def cell(self, step: int, state: int, action: int) -> int:
         """Position of a pair in a flat list of visits."""
@@ -91,6 +92,11 @@ class ActorChecks:
     def _check_masks(self, step: int, state: int, action: int, outcome: int) -> None:
         if self._legal is not None and not self._legal[state, action]:
             raise ValueError(f"action is {action}, expected a legal action of state {state}")
+        listed = self._successors
+        if listed is not None and outcome not in listed[(step, state, action)[-listed.ndim + 1 :]]:
+            raise ValueError(
+                f"next_observation is {outcome}, expected a listed successor of state {state}, action {action}"
+            )
         support = self._support
         if support is not None and not support[(step, state, action, outcome)[-support.ndim :]]:
             raise ValueError(

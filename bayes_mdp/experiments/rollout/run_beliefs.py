@@ -91,7 +91,7 @@ def thinned(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) ->
 
 def listed(belief: Belief, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Belief | CanList:
     """`belief` with counts for the outcomes of the simulator only, where it can: cheaper; its numbers stay the same."""
-    if not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
+    if space.successors is not None or not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
         return belief
     return belief.listed(np.broadcast_to(np.asarray(outcome), (*space.shape, outcome.shape[-1])))
 

@@ -242,7 +242,7 @@ class CollapsedPosterior(MixturePosterior):
 
     def _gain_of_one(self, transition: Transitions, weight: Float[Array, ""]) -> Float[Array, " K"]:
         rows, rewards = self.data_statistics.transition_probs, self.data_statistics.reward_cells
-        cell, outcome = transition.cell(self.space), transition.outcome(self.space.n_states)
+        cell, outcome = transition.cell(self.space), transition.outcome(self.space)
         row, column = rows.place(cell, outcome)
         prior = jnp.asarray(self.values[0])[:, jnp.asarray(self.index[0]).at[row].get(mode="clip")]
         concentration = prior + jnp.asarray(rows.counts).at[row].get(mode="clip")

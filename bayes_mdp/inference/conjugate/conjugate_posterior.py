@@ -19,7 +19,7 @@ from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
-from bayes_mdp.mdp import MDP, Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
@@ -112,16 +112,17 @@ class ConjugatePosterior(eqx.Module):
         with jax.ensure_compile_time_eval(), jax.enable_x64(True):
             return float(_compiled_evidence(jax.tree.map(_wide, self)))
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
         draw = self._draw
         for _ in sample_shape:
             draw = jax.vmap(draw)
         return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
-    def _draw(self, key: PRNGKeyArray) -> MDP:
+    def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_rows, key_rewards = jax.random.split(key)
-        return self._mdp(self.transition_probs.sample(key_rows), self.reward_cells.sample(key_rewards))
+        rows = self.transition_probs.sample(key_rows)
+        return self.space.mdp(rows, self._of_pairs(rows, self.reward_cells.sample(key_rewards)))
 
     def sample_next(
         self,
@@ -133,29 +134,32 @@ class ConjugatePosterior(eqx.Module):
     ) -> Float[Array, "S A"]:
         """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; shared rows are drawn as one."""
         step = None if self.space.horizon is None else layer
-        return self.transition_probs.sample_next(key, self._with_end(values), step, inflation, pseudo)
+        return self.transition_probs.sample_next(key, self.space.values_after(values, layer), step, inflation, pseudo)
 
-    def mean_mdp(self) -> MDP:
+    def mean_mdp(self) -> MDP | SparseMDP:
         """Posterior mean of the transition probabilities and of the expected rewards.
 
         Raises:
             ValueError: that of a reward does not exist (normal-gamma concentration <= 1/2); inside a trace it is nan.
         """
+        return self.space.mdp(*self.mean_rows())
+
+    def mean_rows(self) -> tuple[Float[Array, "*H S A O"], Pairs]:
+        """The posterior means of `mean_mdp`: probabilities of the outcomes, and expected rewards of the pairs."""
         # Outside a trace a mean that does not exist is refused, with the first cell; inside it stays nan.
         mean = self.reward_cells.mean()
         if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
             self._refuse(np.isnan(mean), MIN_CONCENTRATION, "expectation")
             mean = jnp.nan_to_num(mean)  # of illegal pairs, and of outcomes that cannot be
-        return self._mdp(self.transition_probs.mean(), mean)
+        rows = self.transition_probs.mean()
+        return rows, self._of_pairs(rows, mean)
 
-    def _mdp(self, rows: Float[Array, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> MDP:
-        # A cell matters only where its outcome has positive probability.
-        if self.reward_cells.by_outcome:
-            # An outcome of probability zero adds nothing, even where its reward has no mean.
-            reward = jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
-        # The last outcome is the end of the episode: it is no state of the MDP.
-        probs, ends = (rows[..., :-1], rows[..., -1]) if self.space.ends else (rows, None)
-        return MDP(probs, reward, end_probs=ends, legal=self.space.legal)
+    def _of_pairs(self, rows: Float[Array, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> Pairs:
+        """Expected rewards of the pairs. A cell matters only where its outcome has positive probability."""
+        if not self.reward_cells.by_outcome:
+            return jnp.asarray(reward)
+        # An outcome of probability zero adds nothing, even where its reward has no mean.
+        return jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
@@ -256,17 +260,14 @@ class ConjugatePosterior(eqx.Module):
         target = self._discounted(values, discount if self.rewards_by_outcome else 1.0)
         return variances.row_bound(self.transition_probs, self.reward_cells, target)
 
-    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[Array, "*steps 1 1 O"]:
+    def _discounted(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[Array, "..."]:
         """discount values, an end target nothing, to be broadcast against rows."""
         if is_concrete(values, discount):
             check_finite("values", values)
             gamma = np.asarray(discount)
             require(~((gamma >= 0) & (gamma <= 1)), "discount", gamma, "a number from 0 to 1")
         values = jnp.asarray(values, jnp.asarray(self.transition_probs.prior).dtype)
-        return jnp.expand_dims(discount * self._with_end(values), (-3, -2))
-
-    def _with_end(self, values: Float[AnyArray, "*H S"]) -> Float[AnyArray, "*H O"]:
-        return jnp.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, 1)]) if self.space.ends else values
+        return self.space.outcome_values(discount * values)
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor by which an unknown row enters the uncertainty Bellman equation.
@@ -313,7 +314,7 @@ class ConjugatePosterior(eqx.Module):
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
-        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
+        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         posterior = self._observe_outcomes(cell, outcome, weight)
         return (
@@ -335,7 +336,7 @@ class ConjugatePosterior(eqx.Module):
                 self._check_possible(kept)
 
     def _check_possible(self, transitions: Transitions) -> None:
-        outcome = np.asarray(transitions.outcome(self.space.n_states))
+        outcome = np.asarray(transitions.outcome(self.space))
         self.transition_probs.check(transitions.cell(self.space), outcome)
         if transitions.reward is not None:
             reward, seen = np.asarray(transitions.reward, float), transitions.reward_observed
@@ -393,8 +394,10 @@ class ConjugatePosterior(eqx.Module):
         """The same posterior, whose counts are kept for the outcomes `successor` [*H S A L] (S is the end) only.
 
         Exact, and cheaper to update and to draw from, for data of a simulator with listed
-        successors. Later counts outside the list are lost. Host side.
+        successors. Later counts outside the list are lost. Host side. Itself where the space lists them already.
         """
+        if self.space.successors is not None:
+            return self
         return eqx.tree_at(lambda p: p.transition_probs, self, self.transition_probs.listed(np.asarray(successor)))
 
     def unlisted(self) -> "ConjugatePosterior":

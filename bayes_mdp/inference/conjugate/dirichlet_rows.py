@@ -163,13 +163,16 @@ class DirichletRows(eqx.Module):
         listed = jax.tree.map(lambda x: jnp.asarray(x)[step], self.known_listed)
         return DirichletRows(prior, counts, row, column, known, successor, shape, self.unit_prior, True, (), listed)
 
-    def sample_expectation(self, key: PRNGKeyArray, values: Float[AnyArray, " O"]) -> Float[Array, "*H S A"]:
-        """One draw of sum_o P(o | s, a) values(o); listed counts never build the rows."""
+    def sample_expectation(self, key: PRNGKeyArray, values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:
+        """One draw of sum_o P(o | s, a) values(o); listed counts never build the rows.
+
+        `values` are [O], or [S A O] where an outcome is another one in every row.
+        """
         # Everything is known and sparse: a sum over the possible outcomes, nothing is drawn.
         if self.known_listed is not None:
             return self.expectation(values)
         if self.successor is None or self.row is not None or self.column is not None:
-            return self.sample(key) @ values
+            return _dot(self.sample(key), values)
         prior, counts, successor = (jnp.asarray(x) for x in (self.prior, self.counts, self.successor))
         # sum_i g_i v_i / sum_i g_i from gammas g: the rows themselves are never stored.
         drawn = dirichlet_expectation(key, prior, counts, successor, jnp.asarray(values), unit_prior=self.unit_prior)
@@ -178,7 +181,7 @@ class DirichletRows(eqx.Module):
     def sample_next(
         self,
         key: PRNGKeyArray,
-        values: Float[AnyArray, " O"],
+        values: Float[AnyArray, "*#S O"],
         step: IntScalar | None = None,
         inflation: RealScalar = 1.0,
         pseudo: tuple[RealScalar, RealScalar] | None = None,
@@ -192,11 +195,12 @@ class DirichletRows(eqx.Module):
         if pseudo is not None and self.known_listed is None:
             if plain and self.unit_prior and self.successor is not None and self.row is None and self.column is None:
                 return self._sample_beside(key, values, *pseudo)
-            rows, values = self._with_outcome(pseudo[0]), jnp.append(values, pseudo[1])
+            last = jnp.broadcast_to(pseudo[1], (*values.shape[:-1], 1)).astype(values.dtype)
+            rows, values = self._with_outcome(pseudo[0]), jnp.concatenate([values, last], -1)
         return (rows if plain else rows._inflated(inflation)).sample_expectation(key, values)
 
     def _sample_beside(
-        self, key: PRNGKeyArray, values: Float[AnyArray, " O"], count: RealScalar, value: RealScalar
+        self, key: PRNGKeyArray, values: Float[AnyArray, "*#S O"], count: RealScalar, value: RealScalar
     ) -> Float[Array, "S A"]:
         """As with `_with_outcome`, for listed counts on a prior of ones: it builds no rows.
 
@@ -229,13 +233,14 @@ class DirichletRows(eqx.Module):
         prior, counts = (jnp.asarray(x) / inflation for x in (self.prior, self.counts))
         return dataclasses.replace(self, prior=prior, counts=counts, unit_prior=False)
 
-    def expectation(self, values: Float[AnyArray, " O"]) -> Float[Array, "*H S A"]:
+    def expectation(self, values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:
         """sum_o E[P(o | s, a)] values(o); listed counts and listed known rows never build the rows."""
         if self.known_listed is not None:
             outcome, probability = (jnp.asarray(x) for x in self.known_listed)
-            return jnp.sum(probability * values[outcome], -1)
-        if self.row is not None or self.column is not None:
-            return self.mean() @ values
+            here = values[outcome] if values.ndim == 1 else jnp.take_along_axis(values, outcome, -1)
+            return jnp.sum(probability * here, -1)
+        if self.row is not None or self.column is not None or values.ndim > 1:
+            return _dot(self.mean(), values)
         prior, counts = jnp.asarray(self.prior), jnp.asarray(self.counts)
         # (prior . values + counts . values) / total, the two parts apart, since counts may be listed.
         before = jnp.sum(values) if self.unit_prior else prior @ values
@@ -340,6 +345,11 @@ class DirichletRows(eqx.Module):
     def unlisted(self) -> "DirichletRows":
         """The same belief with the counts of all columns."""
         return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
+
+
+def _dot(rows: Float[Array, "*H S A O"], values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:
+    """sum_o rows(o) values(o)."""
+    return rows @ values if values.ndim == 1 else (rows * values).sum(-1)
 
 
 def dirichlet_rows(

@@ -24,7 +24,7 @@ class LayeredPosterior(ConjugatePosterior):
         """
         key_rows, key_rewards = jax.random.split(key)
         rows, rewards = self.transition_probs.at_step(layer), self.reward_cells.at_step(layer)
-        value = self._with_end(values)
+        value = self.space.values_after(values, layer)
         reward = rewards.sample(key_rewards)
         if rewards.by_outcome:
             return (rows.sample(key_rows) * (reward + value)).sum(-1)
@@ -32,7 +32,7 @@ class LayeredPosterior(ConjugatePosterior):
 
     def expected_next(self, values: Float[AnyArray, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         """sum_s' E[P(s' | s, a)] values(s') at step `layer`; the value of an end is 0. Listed counts build no rows."""
-        return self.transition_probs.at_step(layer).expectation(self._with_end(values))
+        return self.transition_probs.at_step(layer).expectation(self.space.values_after(values, layer))
 
 
 def conjugate_posterior(

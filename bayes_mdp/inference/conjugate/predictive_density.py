@@ -58,7 +58,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     It is log E[likelihood^weight]: `log_predictive` for weight 1, zero for weight 0 (whatever the transition holds).
     """
     rows, rewards = posterior.transition_probs, posterior.reward_cells
-    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space.n_states)
+    cell, outcome = transition.cell(posterior.space), transition.outcome(posterior.space)
     weight = jnp.asarray(weight, float)
     # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
     concentration = rows.concentration[cell]
@@ -77,5 +77,5 @@ def _place(posterior: ConjugatePosterior, transitions: Transitions) -> Index:
     check_type("transitions", transitions, Transitions, "Transitions")
     if is_concrete(transitions):
         check_transitions(transitions, posterior.space)
-    outcome = transitions.outcome(posterior.space.n_states)
+    outcome = transitions.outcome(posterior.space)
     return (*transitions.cell(posterior.space), outcome)

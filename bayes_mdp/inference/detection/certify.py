@@ -53,6 +53,8 @@ Parts: TypeAlias = tuple[ArrayLike, ...]
 
 MANY = 2**17
 TOLERANCE = 1e-9
+LEAST = 1e-4
+"""Size of a number that is zero: 1e-13 of rounding is allowed for each."""
 SCALES = (1.0, 30.0)
 """Of the points: well inside the support of every site, and far out."""
 
@@ -164,7 +166,9 @@ class Term(NamedTuple):
 
 def _term(sites: Iterable[str], *parts: ArrayLike) -> Term:
     values = [np.asarray(part, np.float64) for part in parts]
-    return Term(tuple(sites), float(sum(x.sum() for x in values)), float(sum(np.abs(x).sum() for x in values)))
+    # A density of one is a difference of log gammas to NumPyro: what is zero here has their rounding there.
+    size = sum(np.abs(x).sum() + LEAST * x.size for x in values)
+    return Term(tuple(sites), float(sum(x.sum() for x in values)), float(size))
 
 
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
@@ -181,7 +185,7 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     # The likelihood of the outcomes: the law that the tables select from the rows.
     # (step,) state, action, outcome index the law.
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
-    outcome = np.asarray(transitions.outcome(posterior.space.n_states))
+    outcome = np.asarray(transitions.outcome(posterior.space))
     probs = _law(posterior.transition_probs, drawn_rows)[(*place, outcome)]
     terms.append(_term([OBSERVED_NEXT_STATE], np.log(probs)))
     rewards = posterior.reward_cells
@@ -280,12 +284,10 @@ def invent(detected: Detected, rng: np.random.Generator) -> Transitions:
     place = np.argwhere(possible)
     place = place[np.concatenate([np.arange(len(place)), rng.integers(len(place), size=len(place) // 3)])]
     *step, state, action, outcome = place.T
-    ended = outcome == space.n_states
+    next_state, ended = (np.asarray(x) for x in space.reached((*step, state, action), outcome))
     where = (*step, state, action, outcome) if posterior.reward_cells.by_outcome else (*step, state, action)
     reward = _possible_rewards(posterior.reward_cells, where, rng)
-    return Transitions(
-        state, action, reward, np.where(ended, state, outcome), terminated=ended, step=step[0] if step else None
-    )
+    return Transitions(state, action, reward, next_state, terminated=ended, step=step[0] if step else None)
 
 
 def _possible_rewards(

@@ -17,10 +17,11 @@ Pairs = Float[Array, "*H S A"]
 class WeightedSamples(eqx.Module):
     """What every posterior that is given by weighted hypotheses can do.
 
-    `mdps` is an MDP whose arrays have a leading axis N, `weights` are non-negative and sum to one.
+    `mdps` is an MDP whose arrays have a leading axis N (or a sparse one, with the same lists of successors in all
+    draws), `weights` are non-negative and sum to one.
     """
 
-    mdps: eqx.AbstractVar[MDP]
+    mdps: eqx.AbstractVar[MDP | SparseMDP]
     weights: eqx.AbstractVar[Float[AnyArray, " N"]]
 
     @property
@@ -38,23 +39,27 @@ class WeightedSamples(eqx.Module):
         """False: a draw holds the expected reward of a pair."""
         return False
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Hypotheses drawn from the sample by weight, with replacement."""
         # Multinomial draws of the index; the hypotheses are gathered, not recomputed.
         index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
 
-    def mean_mdp(self) -> MDP:
+    def mean_mdp(self) -> MDP | SparseMDP:
         """Weighted mean of probabilities and rewards; masks and initial distribution are those of the first draw."""
         mdps = self.mdps
         ends = None if mdps.end_probs is None else self._mean(mdps.end_probs)
         legal, initial = (None if x is None else jnp.asarray(x)[0] for x in (mdps.legal, mdps.initial))
-        rows = self._mean(mdps.transition_probs)
+        rows = self._mean(_rows(mdps))
         # Means of many draws in float32 add to one but for 1e-5 or so.
         total = rows.sum(-1) + (0.0 if ends is None else ends)
         total = jnp.where(total > 0, total, 1.0)
         ends = None if ends is None else ends / total
-        return MDP(rows / total[..., None], self._mean(mdps.reward), end_probs=ends, legal=legal, initial=initial)
+        rows, reward = rows / total[..., None], self._mean(mdps.reward)
+        if isinstance(mdps, SparseMDP):
+            listed = jnp.asarray(mdps.successor)[0]
+            return SparseMDP(listed, rows, reward, end_probs=ends, legal=legal, initial=initial)
+        return MDP(rows, reward, end_probs=ends, legal=legal, initial=initial)
 
     def reward_variance(self) -> Pairs:
         """Variance of the expected reward of one step over the draws."""
@@ -66,22 +71,32 @@ class WeightedSamples(eqx.Module):
 
     def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""
-        next_values = jnp.expand_dims(jnp.asarray(values), (-3, -2))
-        return self._variance(discount * (self.mdps.transition_probs * next_values).sum(-1))
+        return self._variance(discount * self._expected_next(values))
 
     def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |values| of the states that some draw can reach."""
         del discount
-        next_values = jnp.expand_dims(jnp.abs(jnp.asarray(values)), (-3, -2))
-        return jnp.where(self._mean(self.mdps.transition_probs) > 0, next_values, 0.0).max(-1)
+        return jnp.where(self._mean(_rows(self.mdps)) > 0, jnp.abs(self._next_values(values)), 0.0).max(-1)
 
     def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; the value of an end is 0.
 
         `values` [S] or [H S]: `values[h]` is the value of the states that step h leads to.
         """
-        next_values = jnp.expand_dims(jnp.asarray(values), (-3, -2))
-        return self._variance(self.mdps.reward + discount * (self.mdps.transition_probs * next_values).sum(-1))
+        return self._variance(self.mdps.reward + discount * self._expected_next(values))
+
+    def _expected_next(self, values: Float[AnyArray, "*steps S"]) -> Float[Array, "N *H S A"]:
+        return (_rows(self.mdps) * self._next_values(values)).sum(-1)
+
+    def _next_values(self, values: Float[AnyArray, "*steps S"]) -> Float[Array, "..."]:
+        """The values of the next states, to be broadcast against the rows of one draw."""
+        values = jnp.asarray(values)
+        if not isinstance(self.mdps, SparseMDP):
+            return jnp.expand_dims(values, (-3, -2))
+        listed = jnp.asarray(self.mdps.successor)[0]
+        if values.ndim == 1 or listed.ndim == 3:
+            return values[..., listed]
+        return jax.vmap(lambda step, lists: step[lists])(values, listed)
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
@@ -95,7 +110,7 @@ class WeightedSamples(eqx.Module):
         if form not in ("ratio", "printed"):
             raise ValueError(f'form is {form!r}, expected "ratio" or "printed": the others need Dirichlet rows')
         mdps = self.mdps
-        rows = mdps.transition_probs
+        rows = _rows(mdps)
         if mdps.end_probs is not None:
             rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
         # For |v| <= q_max: Var(p . v) <= q_max^2 sum_o Var(p_o) / E[p_o], by Cauchy-Schwarz with weights E[p_o].
@@ -112,6 +127,11 @@ class WeightedSamples(eqx.Module):
         return self._mean((values - self._mean(values)) ** 2)
 
 
+def _rows(mdps: MDP | SparseMDP) -> Float[Array, "N *H S A O"]:
+    """Probabilities of the next states, or of the listed ones."""
+    return mdps.probability if isinstance(mdps, SparseMDP) else mdps.transition_probs
+
+
 class PosteriorSamples(WeightedSamples):
     """A weighted sample of hypotheses as a posterior (built by `posterior_samples`).
 
@@ -120,7 +140,7 @@ class PosteriorSamples(WeightedSamples):
         weights: [N], non-negative, summing to one.
     """
 
-    mdps: MDP
+    mdps: MDP | SparseMDP
     weights: Float[AnyArray, " N"]
 
 
@@ -132,6 +152,11 @@ class CountedSamples(PosteriorSamples):
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
         return jnp.asarray(self.visits)
+
+
+def _same_lists(mdps: SparseMDP) -> bool:
+    """Whether all draws list the same successors; False where that cannot be looked into."""
+    return is_concrete(mdps.successor) and bool((mdps.successor == mdps.successor[:1]).all())
 
 
 def posterior_samples(
@@ -148,7 +173,7 @@ def posterior_samples(
         ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
     """
     check_mdp(mdps, "mdps")
-    size = jnp.shape(mdps.transition_probs if isinstance(mdps, MDP) else mdps.probability)
+    size = jnp.shape(_rows(mdps))
     # Three axes are rows of one MDP; so are four where the mask or the initial distribution has no axis of draws.
     single = len(size) == 3 or any(
         part is not None and jnp.ndim(part) == axes for part, axes in ((mdps.legal, 2), (mdps.initial, 1))
@@ -157,7 +182,7 @@ def posterior_samples(
         raise ValueError(
             f"mdps has rows of shape {size}, those of one MDP, expected an axis of draws before: sample(key, (N,))"
         )
-    if isinstance(mdps, SparseMDP):
+    if isinstance(mdps, SparseMDP) and not _same_lists(mdps):
         mdps = jax.vmap(SparseMDP.to_dense)(mdps)
     number, *pairs = mdps.reward.shape
     if weights is not None:

@@ -164,7 +164,7 @@ class FactorisedPosterior(ConjugatePosterior):
         flat = jax.tree.map(np.atleast_1d, kept)
         seen = np.ones(flat.state.shape) if flat.reward_observed is None else np.asarray(flat.reward_observed, float)
         reward = np.where(seen > 0, np.asarray(flat.reward, float), 0.0)
-        densities = _densities(self.rewards, flat.cell(self.space), flat.outcome(self.space.n_states), reward, seen)
+        densities = _densities(self.rewards, flat.cell(self.space), flat.outcome(self.space), reward, seen)
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))
         if index is not None:
             raise ValueError(

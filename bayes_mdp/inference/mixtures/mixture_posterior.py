@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
 from bayes_mdp.inference.summary import PairMoments
-from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -64,14 +64,14 @@ class MixturePosterior(eqx.Module):
         first = self.component(0)
         return None if first.independent_rows else first.shared_parameters
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
         draw = self._draw
         for _ in sample_shape:
             draw = jax.vmap(draw)
         return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
-    def _draw(self, key: PRNGKeyArray) -> MDP:
+    def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_component, key_mdp = jax.random.split(key)
         return self.draw_component(key_component).sample(key_mdp)
 
@@ -79,18 +79,20 @@ class MixturePosterior(eqx.Module):
         """A component, by weight."""
         return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
 
-    def mean_mdp(self) -> MDP:
+    def mean_mdp(self) -> MDP | SparseMDP:
         """Posterior mean of the transition probabilities and of the expected rewards.
 
         Raises:
             ValueError: that of a reward does not exist in a component (normal-gamma concentration <= 1/2); inside a
                 trace it is nan.
         """
-        mdp = self.average(lambda component: component.mean_mdp())
+        # Probabilities and rewards are averaged; which states are listed is the same in all components.
+        rows, reward = self.average(lambda component: component.mean_rows())
+        mdp = self.space.mdp(rows, reward)
         if is_concrete(self, mdp.reward) and np.isnan(np.asarray(mdp.reward)).any():
             for k in range(self.num_components):
                 self.component(k).mean_mdp()
-        return eqx.tree_at(lambda m: m.legal, mdp, self.space.legal, is_leaf=lambda x: x is None)
+        return mdp
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
@@ -112,8 +114,8 @@ class MixturePosterior(eqx.Module):
         self._refuse_infinite()
 
         def expected(component: ConjugatePosterior) -> Pairs:
-            mdp = component.mean_mdp()
-            return mdp.reward + discount * (mdp.transition_probs * jnp.expand_dims(values, (-3, -2))).sum(-1)
+            rows, reward = component.mean_rows()
+            return reward + discount * (rows * component.space.outcome_values(values)).sum(-1)
 
         # Law of total variance: E_k[Var(x | k)] + Var_k(E[x | k]), where x is the Bellman backup.
         values = jnp.asarray(values)

@@ -137,7 +137,7 @@ def add_data(
     Args:
         law: type of the reward law; None: rewards are known, or `data_statistics` holds rows.
     """
-    where = (*transitions.cell(space), transitions.outcome(space.n_states))
+    where = (*transitions.cell(space), transitions.outcome(space))
     if isinstance(data_statistics, Rows):
         number = _added(data_statistics.transitions, where, weight)
         data_statistics = replace(data_statistics, transitions=number)

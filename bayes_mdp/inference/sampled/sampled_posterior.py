@@ -25,7 +25,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
-from bayes_mdp.mdp import MDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
@@ -89,7 +89,7 @@ class SampledPosterior(WeightedSamples):
         return jax.nn.softmax(jnp.asarray(self.log_weights))
 
     @property
-    def mdps(self) -> MDP:  # type: ignore[override]
+    def mdps(self) -> MDP | SparseMDP:  # type: ignore[override]
         """The hypothesis of every draw, with a leading axis N on every array.
 
         Raises:
@@ -98,11 +98,11 @@ class SampledPosterior(WeightedSamples):
         check_mean(self.rewards, self.space, draws=True)
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
-    def _mdp(self, rows: Float[AnyArray, "*H S A O"], rewards: RewardTable) -> MDP:
+    def _mdp(self, rows: Float[AnyArray, "*H S A O"], rewards: RewardTable) -> MDP | SparseMDP:
         reward = (rows * rewards.mean).sum(-1) if rewards.by_outcome else rewards.mean
         return to_mdp(MDPSpec(rows, reward), self.space)
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Hypotheses drawn from the draws by weight, with replacement.
 
         Raises:
@@ -222,7 +222,7 @@ class SampledPosterior(WeightedSamples):
 
     def _log_likelihoods(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> Float[Array, "N *K"]:
         """Weight times log density of each transition under each draw; 0 where the weight is 0."""
-        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space.n_states)
+        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space)
         kept = weight != 0
 
         def one(rows: Float[Array, "*H S A O"], rewards: RewardTable) -> Float[Array, "*K"]:

@@ -86,7 +86,7 @@ def test_with_the_transitions_groups_are_per_transition(cases, name):
     observed, replicated = made["observed_data"], made["posterior_predictive"]
     assert observed.observed_next_state.dims == ("transition",)
     assert replicated.observed_next_state.dims == ("chain", "draw", "transition")
-    np.testing.assert_array_equal(observed.observed_next_state, case.data.outcome(case.space.n_states))
+    np.testing.assert_array_equal(observed.observed_next_state, case.data.outcome(case.space))
     assert ("observed_reward" in observed) == (case.name != "known")
     names = labels(case.space.state_names)
     np.testing.assert_array_equal(observed.transition_state, names[case.data.state])

@@ -68,7 +68,7 @@ def test_ties_are_broken_at_random():
 def test_the_likelihood_of_a_drawn_law(case):
     """Against SciPy, transition by transition, for every kind of posterior."""
     law = jax.jit(lambda key: sample_law(key, case.posterior, case.space))(jax.random.key(2))
-    cell, outcome = case.data.cell(case.space), np.asarray(case.data.outcome(case.space.n_states))
+    cell, outcome = case.data.cell(case.space), np.asarray(case.data.outcome(case.space))
     expected = np.log(np.asarray(law.rows)[(*cell, outcome)]).sum()
     rewards = law.rewards
     if rewards.law is not None:

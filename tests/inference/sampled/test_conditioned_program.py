@@ -79,7 +79,15 @@ def test_rows_keep_what_was_observed(x64):
     assert len(kept) == 7 and int(seen.used) == seen.capacity == 7
     np.testing.assert_array_equal(seen.reward, data().reward[kept])
     np.testing.assert_array_equal(seen.weight, 0.5)
-    where = np.stack([data().step, data().state, data().action, np.asarray(data().outcome(2))], -1)
+    where = np.stack(
+        [
+            data().step,
+            data().state,
+            data().action,
+            np.asarray(data().outcome(StateActionSpace(2, 2, horizon=2, ends=True))),
+        ],
+        -1,
+    )
     np.testing.assert_array_equal(seen.where, where[kept])
     np.testing.assert_allclose(seen.transitions, in_a_block(zeros(True), data(), weight).counts.transitions)
     full = one_by_one(seen, data(), weight)
