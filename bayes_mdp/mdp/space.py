@@ -145,6 +145,19 @@ class StateActionSpace(eqx.Module):
         """Which outcomes are possible: `support`, or the places of `successors` that are filled; None: all."""
         return self.support if self.successors is None else self.successors >= 0
 
+    def support_mask(self) -> Bool[AnyArray, "*H S A O"] | None:
+        """The possible outcomes as a mask over all states (and the end), also where they are listed; None: all.
+
+        S numbers a row: for algorithms that are dense anyway.
+        """
+        if self.successors is None:
+            return self.support
+        listed = jnp.asarray(self.successors)
+        width = self.n_states + self.ends
+        cell = jnp.indices(listed.shape, sparse=True)[:-1]
+        # Places that are not filled are written beyond the last outcome, which drops them.
+        return jnp.zeros((*listed.shape[:-1], width), bool).at[(*cell, jnp.where(listed < 0, width, listed))].set(True)
+
     @property
     def stays(self) -> Bool[np.ndarray, "*#H S #A O"]:
         """Which outcome is the state itself; broadcasts to the rows."""

@@ -160,9 +160,11 @@ class BOLT(NeedsConcentrations):
         share = imagined_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
         if isinstance(objective, Episodic):
             model = eqx.tree_at(lambda m: m.reward, mean_model(belief, objective, "BOLT"), reward)
-            return Greedy(episodic_values(model, share, support=space.support, ends=space.ends), space.legal), None
+            return Greedy(
+                episodic_values(model, share, support=space.support_mask(), ends=space.ends), space.legal
+            ), None
         mean = eqx.tree_at(lambda m: m.reward, belief.mean_mdp(), reward)
-        solution = discounted_plan(mean, share, discount_of(objective), support=space.support, start=state)
+        solution = discounted_plan(mean, share, discount_of(objective), support=space.support_mask(), start=state)
         return Greedy(solution.q, space.legal, best=solution.policy), solution
 
     def _reward(self, belief: CountedBelief, reward: Pairs, eta: RealScalar) -> Pairs:

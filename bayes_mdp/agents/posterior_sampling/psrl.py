@@ -78,11 +78,11 @@ class BayesianDP(PSRL):
         """No plan yet, as in `PSRL`.
 
         Raises:
-            ValueError: the space has no `support`.
+            ValueError: the space has no `support` and no `successors`.
         """
-        if problem.space.support is None:
+        if problem.space.possible is None:
             raise ValueError(
-                "space.support is None, expected the possible successors of every pair (Bool[S A O]) for BayesianDP; "
-                "PSRL needs none"
+                "space.support is None, expected the possible successors of every pair (Bool[S A O], or a space with "
+                "successors) for BayesianDP; PSRL needs none"
             )
         return super().init(key, problem)
