@@ -88,11 +88,11 @@ class MixturePosterior(eqx.Module):
         """
         # Probabilities and rewards are averaged; which states are listed is the same in all components.
         rows, reward = self.average(lambda component: component.mean_rows())
-        mdp = self.space.mdp(rows, reward)
-        if is_concrete(self, mdp.reward) and np.isnan(np.asarray(mdp.reward)).any():
+        if is_concrete(self, reward) and np.isnan(np.asarray(reward)).any():
             for k in range(self.num_components):
                 self.component(k).mean_mdp()
-        return mdp
+            reward = jnp.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
+        return self.space.mdp(rows, reward)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
