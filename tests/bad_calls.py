@@ -1416,6 +1416,31 @@ CALLS += [
         {"key": TYPED_KEY, "posterior": POSTERIOR, "num_draws": MAYBE_COUNT, "num_proposals": COUNT},
     ),
     Call(
+        "calibration.sbc_behaviour",
+        {
+            "key": key,
+            "model": behaviour_model,
+            "environment": value(bm.behaviour.TwoStepTask()),
+            "num_simulations": value(1),
+            "num_choices": value(4),
+            "num_draws": value(2),
+        },
+        {
+            "key": TYPED_KEY,
+            "model": _MODEL,
+            "environment": _TASK,
+            "num_subjects": COUNT,
+            "num_choices": COUNT,
+            "num_simulations": COUNT,
+            "num_draws": COUNT,
+            "pooling": WORD,
+            "horizon": MAYBE_COUNT,
+            "sampler": [3, "nuts", bm.NUTS(1, 1, 1)],
+            "quantities": [3, "rate", {"rate": 3}],
+            "path": PATH,
+        },
+    ),
+    Call(
         "calibration.check_choices",
         _FITTED,
         {
@@ -1456,7 +1481,7 @@ EXEMPT = {
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
     "inference.SampledPosterior inference.Evidence inference.BayesFactors "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "calibration.SBC calibration.Check calibration.Diagnosis calibration.Loo calibration.LooPit "
+    "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",

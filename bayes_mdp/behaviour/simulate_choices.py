@@ -111,25 +111,33 @@ def simulate(
         check_count("horizon", horizon)
     if num_persons is not None:
         check_count("num_persons", num_persons)
-    if isinstance(environment, Environment):
-        task, ends = cast(Task, _EnvironmentTask(environment, horizon)), environment.mdp.end_probs is not None
-    elif isinstance(environment, Task) and not isinstance(environment, type):
-        task, ends = environment, True
-    else:
-        raise TypeError(f"environment is {described(environment)}, expected an Environment or a Task")
+    task, ends = as_task(environment, horizon)
     sizes = {np.shape(x)[0] for x in params.values() if np.ndim(x)}
     persons = num_persons or max(sizes, default=1)
     each = person_params(model, params, persons)
     keys = jax.random.split(key, persons)
-    columns = _simulated(keys, model, each, task, num_choices, horizon)
+    columns = simulated_records(keys, model, each, task, num_choices, horizon)
     state, action, reward, following, ended = (np.asarray(x) for x in columns)
     flags = ended if ends else None
     labels: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": subjects}
     return ChoiceLog(state, action, reward, following, flags, **labels)
 
 
+def as_task(environment: Environment | Task, horizon: int | None) -> tuple[Task, bool]:
+    """The environment as a task, and whether its episodes can end.
+
+    Raises:
+        TypeError: it is neither an `Environment` nor a `Task`.
+    """
+    if isinstance(environment, Environment):
+        return cast(Task, _EnvironmentTask(environment, horizon)), environment.mdp.end_probs is not None
+    if isinstance(environment, Task) and not isinstance(environment, type):
+        return environment, True
+    raise TypeError(f"environment is {described(environment)}, expected an Environment or a Task")
+
+
 @eqx.filter_jit
-def _simulated(
+def simulated_records(
     keys: Key[Array, " P"],
     model: BehaviourModel,
     params: dict[str, Float[Array, " P"]],
@@ -137,6 +145,8 @@ def _simulated(
     num_choices: int,
     horizon: int | None,
 ) -> Records:
+    """The columns of `simulate`, [P T] each. Traceable."""
+
     def person(key: PRNGKeyArray, params: dict[str, Float[Array, ""]]) -> Records:
         key_task, key_first, key_rest = jax.random.split(key, 3)
         start = task.reset(key_task)

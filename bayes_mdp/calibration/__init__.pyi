@@ -20,5 +20,7 @@ from .predictive.loo_pit import LooPit as LooPit
 from .predictive.loo_pit import loo_pit as loo_pit
 from .predictive.predictive_check import PredictiveCheck as PredictiveCheck
 from .predictive.predictive_check import predictive_check as predictive_check
+from .simulation_based.behaviour_sbc import DrawnBehaviour as DrawnBehaviour
+from .simulation_based.behaviour_sbc import sbc_behaviour as sbc_behaviour
 from .simulation_based.prior_sbc import sbc as sbc
 from .simulation_based.sbc_result import SBC as SBC

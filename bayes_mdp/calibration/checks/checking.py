@@ -16,9 +16,10 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.calibration.checks.check_result import FORMAT, Check
 from bayes_mdp.calibration.checks.check_scores import Simulated, numbers
 from bayes_mdp.calibration.simulation_based.posterior_sbc import truths_near
-from bayes_mdp.calibration.simulation_based.prior_sbc import identity_of, options_of, run_simulations, sampler
+from bayes_mdp.calibration.simulation_based.prior_sbc import options_of, run_simulations, sampler
 from bayes_mdp.calibration.simulation_based.quantities import Quantity, optimal_actions, values
 from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design
+from bayes_mdp.calibration.simulation_based.simulation_runs import identity_of
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import Method

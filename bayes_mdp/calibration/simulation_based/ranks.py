@@ -105,7 +105,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites))(*everything)
         ties = jax.random.split(key_ties, len(values))
         # JAX sorts the names of a dict; it keeps the order of an OrderedDict.
-        return OrderedDict((name, _rank(tie, values[name])) for tie, name in zip(ties, values, strict=True))
+        return OrderedDict((name, rank_of_truth(tie, values[name])) for tie, name in zip(ties, values, strict=True))
 
     return one
 
@@ -243,7 +243,7 @@ def _values(design: Design, transitions: Transitions, parts: Parts, sites: Sites
     return values
 
 
-def _rank(key: PRNGKeyArray, values: Float[Array, " points"]) -> Rank:
+def rank_of_truth(key: PRNGKeyArray, values: Float[Array, " points"]) -> Rank:
     """Rank of the first value among the others. If it equals k of them, each of k + 1 ranks is equally likely."""
     truth, draws = values[0], values[1:]
     below, equal = (draws < truth).sum(), (draws == truth).sum()

@@ -116,7 +116,7 @@ class SBC:
         data, faults = self.dataset.attrs, self.detectable
         lines = [
             f"Simulation-based calibration of the method {data['method']!r}: {self.num_simulations} simulations of "
-            f"{data['num_transitions']} transitions, {self.num_draws} draws each",
+            f"{data.get('data') or data['num_transitions'] + ' transitions'}, {self.num_draws} draws each",
             f"  {'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
             f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
             f"  seen in one quantity with probability {POWER:.0%}: draws narrower than {faults.narrow:.2f} or wider "

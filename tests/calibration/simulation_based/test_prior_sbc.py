@@ -9,11 +9,13 @@ import pytest
 import xarray as xr
 
 from bayes_mdp.calibration.belief.transition_law import Law
-from bayes_mdp.calibration.simulation_based import prior_sbc as module
-from bayes_mdp.calibration.simulation_based.prior_sbc import _dataset, sampler, sbc
+from bayes_mdp.calibration.simulation_based import prior_sbc
+from bayes_mdp.calibration.simulation_based import simulation_runs as module
+from bayes_mdp.calibration.simulation_based.prior_sbc import sampler, sbc
 from bayes_mdp.calibration.simulation_based.quantities import default_quantities
 from bayes_mdp.calibration.simulation_based.ranks import Design, Truth, simulation
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
+from bayes_mdp.calibration.simulation_based.simulation_runs import dataset_of
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import fit_for
@@ -52,7 +54,7 @@ def verdicts():
     keys = jax.random.split(jax.random.key(5), NUM)
     attributes = {"method": "exact", "num_draws": str(DRAWS), "num_transitions": str(STEPS)}
     return {
-        name: SBC(_dataset(run(keys, number, mdps, data), 0, attributes)) for number, name in enumerate(twins.FAULTS)
+        name: SBC(dataset_of(run(keys, number, mdps, data), 0, attributes)) for number, name in enumerate(twins.FAULTS)
     }
 
 
@@ -133,7 +135,7 @@ def test_finished_simulations_are_resumed(tmp_path, monkeypatch):
     path = tmp_path / "sbc.nc"
     _sbc(8, path)
     fits = []
-    monkeypatch.setattr(module, "_dataset", lambda *args, real=module._dataset: fits.append(args[1]) or real(*args))
+    monkeypatch.setattr(module, "dataset_of", lambda *args, real=module.dataset_of: fits.append(args[1]) or real(*args))
     resumed = _sbc(14, path)
     assert fits == [8]
     np.testing.assert_array_equal(resumed.dataset["rank"], whole.dataset["rank"])
@@ -149,12 +151,12 @@ def test_an_interrupted_run_keeps_its_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
     monkeypatch.setattr(module, "WRITE_EVERY", 0.0)
 
-    def stop(ranks, start, attributes, real=module._dataset):
+    def stop(ranks, start, attributes, real=module.dataset_of):
         if start == 8:
             raise KeyboardInterrupt
         return real(ranks, start, attributes)
 
-    monkeypatch.setattr(module, "_dataset", stop)
+    monkeypatch.setattr(module, "dataset_of", stop)
     path = tmp_path / "sbc.nc"
     with pytest.raises(KeyboardInterrupt):
         _sbc(16, path)
@@ -211,4 +213,4 @@ def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**12)
     design = Design(unused, StateActionSpace(3, 2), 100, 50, None, None, Discounted(0.9))
     with pytest.raises(ValueError, match=r"^num_draws is 100, about .* MiB of memory, expected at most .* fewer draws"):
-        module._chunk(design)
+        prior_sbc._chunk(design)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from bayes_mdp.calibration.belief.transition_law import sample_law
 from bayes_mdp.calibration.simulation_based.prior_sbc import sbc
-from bayes_mdp.calibration.simulation_based.ranks import _rank, simulate, uniform_policy
+from bayes_mdp.calibration.simulation_based.ranks import rank_of_truth, simulate, uniform_policy
 from bayes_mdp.mdp import MDP, Environment, StateActionSpace, check_transitions
 from bayes_mdp.mdp.environment import NormalReward
 from bayes_mdp.models.priors import dirichlet_bernoulli
@@ -58,7 +58,7 @@ def test_a_followed_policy_is_a_trajectory(simulated):
 def test_ties_are_broken_at_random():
     """A truth that equals two of four draws, with one below, has the ranks 1, 2 and 3 equally often."""
     values = jnp.array([2.0, 1.0, 2.0, 2.0, 5.0])
-    ranks = jax.jit(jax.vmap(lambda key: _rank(key, values).rank))(jax.random.split(jax.random.key(0), 3000))
+    ranks = jax.jit(jax.vmap(lambda key: rank_of_truth(key, values).rank))(jax.random.split(jax.random.key(0), 3000))
     counts = np.bincount(np.asarray(ranks), minlength=5)
     assert counts[0] == counts[4] == 0
     assert stats.chisquare(counts[1:4]).pvalue > 1e-6
