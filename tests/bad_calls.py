@@ -1481,7 +1481,8 @@ EXEMPT = {
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
     "inference.SampledPosterior inference.Evidence inference.BayesFactors "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
-    "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo calibration.LooPit "
+    "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
+    "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
     "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",

@@ -55,10 +55,11 @@ def test_noise_of_a_plan_is_refused_with_the_option_that_draws_at_every_step(nam
     [
         (SoftQ(0.5, replan=Doubling()), bm.Episodic(3)),
         (SarsaLambda(epsilon=0.3, trial_steps=40), bm.Discounted(0.9)),
+        (SarsaLambda(epsilon=0.3, trial_steps=4), bm.Discounted(0.9)),
         (BoltzmannQ(0.5, replan="episode"), bm.FirstExit()),
         (EpsilonGreedyQ(replan=4), bm.Episodic(3)),
     ],
-    ids=["doubling", "trials", "episode", "period"],
+    ids=["doubling", "trials", "cut trials", "episode", "period"],
 )
 def test_ends_and_rules_of_replanning_are_followed(agent, objective, x64):
     found = own_choices(agent, space=ENDING, objective=objective, num_choices=30)

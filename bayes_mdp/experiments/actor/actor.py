@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents import ChecksLearnt, Learner
-from bayes_mdp.agents.common.replan import period_of
+from bayes_mdp.agents.common.replan import EveryLearnedEpisode, EverySteps, period_of
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.actor.actor_programs import ActorCore
 from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
@@ -193,6 +193,9 @@ class Actor:
         self._horizon = objective.horizon if isinstance(objective, Episodic) else None
         self._key = plain_key(key)
         rule = rule_of(agent, objective)
+        # Always due, as in a run: a trial may be cut at any step. (Under Episodic a trial is an episode.)
+        if isinstance(rule, EveryLearnedEpisode) and not isinstance(objective, Episodic):
+            rule = EverySteps(1)
         self._belief: CanUpdate | None = None
         if not isinstance(agent, Learner):
             key = jax.random.fold_in(self._key, len(RngKeys._fields))

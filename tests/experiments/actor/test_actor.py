@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import PSRL, Boltzmann, EpsilonGreedy, EpsilonGreedyQ, EverySteps, GaussianThompson, Greedy
+from bayes_mdp.agents import (
+    PSRL,
+    Boltzmann,
+    EpsilonGreedy,
+    EpsilonGreedyQ,
+    EverySteps,
+    GaussianThompson,
+    Greedy,
+    SarsaLambda,
+)
 from bayes_mdp.agents.common.replan import as_rule
 from bayes_mdp.experiments.actor import actor_programs
 from bayes_mdp.experiments.actor.actor import Actor
@@ -232,6 +241,22 @@ def test_model_free_agents_learn_in_their_own_state():
     actor.observe(0, 1, 1.0, 1, True, False)
     q[0, 0, 1] += 0.5 * (1.0 - q[0, 0, 1])  # terminated: does not
     np.testing.assert_allclose(actor.belief, q)
+
+
+@pytest.mark.parametrize("trial_steps", [3, 100])
+def test_a_trial_that_is_cut_changes_the_policy_at_once(trial_steps):
+    """As in a compiled run, whose rule is always due. No episode ends: the values of the plan are those of the table."""
+    agent = SarsaLambda(0.5, learning_rate=0.5, trial_steps=trial_steps)
+    actor = Actor(agent, StateActionSpace(3, 2), objective=Discounted(0.9), key=KEY)
+    changed: list[bool] = []
+    actor.reset(0)
+    for _ in range(9):
+        action = actor.act(0)
+        assert isinstance(actor.policy, EpsilonGreedy)
+        np.testing.assert_array_equal(actor.policy.q, actor.belief.tables.q)
+        changed.append(bool(np.any(actor.policy.q)))
+        actor.observe(0, action, 1.0, 0, False, False)
+    assert changed == [step >= trial_steps for step in range(9)]
 
 
 def test_terminated_is_the_end_and_truncated_is_not():
