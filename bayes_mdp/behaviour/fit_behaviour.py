@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, check_model
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.group_model import POOLINGS, Pooling, numpyro_model
+from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.likelihood import check_possible, chosen_log_probs
 from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains, split_r_hat, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
@@ -136,6 +137,9 @@ def fit(
     The program is `numpyro_model`; chains run side by side, in JAX's default width, compiled once for a model and the
     shape of a log. A `SamplingWarning` says what is wrong with the draws.
 
+    NUTS follows gradients. A parameter in which the likelihood may jump (the learning rate of an epsilon-greedy
+    learner) is refused, as its data flow shows (`bayes_mdp.behaviour.jumps`); a kernel of your own takes any.
+
     Args:
         key: a typed key.
         model: how persons choose and learn.
@@ -146,7 +150,7 @@ def fit(
 
     Raises:
         ValueError, TypeError: as `log_likelihood`; a model without parameters; a choice of probability 0 at the centre
-            of the prior (named).
+            of the prior (named); a parameter in which the likelihood may jump (named), unless `sampler` has a kernel.
     """
     check_key("key", key)
     check_model(model)
@@ -158,6 +162,8 @@ def fit(
         raise ValueError("model has no parameters, expected at least one to infer")
     centre = {name: jnp.full(log.num_subjects, p.constrain(0.0)) for name, p in model.parameters.items()}
     check_possible(chosen_log_probs(model, centre, log), log)
+    if sampler.kernel is None:
+        refuse_jumps(model, ends=log.terminated is not None)
     mcmc = jax.tree.map(np.asarray, _sampled(key, model, log, pooling, sampler))
     values: dict[str, AnyArray] = {
         name: np.asarray(p.constrain(_lines(mcmc, name, pooling))) for name, p in model.parameters.items()

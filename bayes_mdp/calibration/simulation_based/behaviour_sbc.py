@@ -19,6 +19,7 @@ from numpyro import handlers
 from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Task, numpyro_model
 from bayes_mdp.behaviour.behaviour_model import check_model
 from bayes_mdp.behaviour.group_model import POOLINGS, Pooling
+from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.likelihood import chosen_log_probs
 from bayes_mdp.behaviour.simulate_choices import as_task, simulated_records
 from bayes_mdp.calibration.simulation_based.prior_sbc import options_of
@@ -109,8 +110,8 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
 
     Raises:
-        ValueError: a number out of range; a model without parameters; fewer draws in the chains than `num_draws`; a
-            file of other simulations.
+        ValueError: a number out of range; a model without parameters, or one that `behaviour.fit` refuses; fewer draws
+            in the chains than `num_draws`; a file of other simulations.
         TypeError: an argument of another type.
     """
     check_key("key", key)
@@ -135,6 +136,8 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
     available = options.num_chains * options.num_samples
     if available < num_draws:
         raise ValueError(f"sampler makes {available} draws, expected at least num_draws, {num_draws}")
+    if options.kernel is None:
+        refuse_jumps(model, ends=as_task(environment, horizon)[1])
     design = BehaviourDesign(
         model, model, environment, num_subjects, num_choices, num_draws, pooling, horizon, options, quantities
     )

@@ -245,7 +245,7 @@ def test_model_free_agents_learn_in_their_own_state():
 
 @pytest.mark.parametrize("trial_steps", [3, 100])
 def test_a_trial_that_is_cut_changes_the_policy_at_once(trial_steps):
-    """As in a compiled run, whose rule is always due. No episode ends: the values of the plan are those of the table."""
+    """As in a compiled run, whose rule is always due. No episode ends: the plan has the values of the table."""
     agent = SarsaLambda(0.5, learning_rate=0.5, trial_steps=trial_steps)
     actor = Actor(agent, StateActionSpace(3, 2), objective=Discounted(0.9), key=KEY)
     changed: list[bool] = []
