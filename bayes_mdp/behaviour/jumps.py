@@ -335,7 +335,7 @@ class _Reader:
         return frozenset().union(*(self._jumps.get(atom, NONE) for atom in atoms))
 
     def _exact(self, predicate: int) -> bool:
-        """Whether a truth value is a guard, or an equality with a constant: true at single points, which weigh nothing."""
+        """Whether a truth value is a guard, or an equality with a constant, which holds at single points."""
         name, _, children, _ = self._made_of[predicate]
         if name in ("and", "or", "not"):
             return all(self._exact(child) for child in children)

@@ -28,8 +28,8 @@ def test_parameters_are_recovered(name):
 
     Truths come from the prior, uniform on the points of the grid, the other parameters are known: the transforms,
     randomised over the grid point, are exactly uniform. Kolmogorov-Smirnov, false alarm 1e-6 over all parameters: sees
-    transforms whose distribution function is off by .4. Mean squared error and mean variance agree (tower property): six standard errors. Mean
-    variance over that of the prior: below .97, found .1 to .93; the exception, where it is 1, has a name.
+    transforms whose distribution function is off by .4. Mean squared error and mean variance agree (tower property):
+    six standard errors. Mean variance over that of the prior: below .97, found .01 to .92; the exception has a name.
     """
     found = recovered(name, **SMALLER.get(name, {}))
     for parameter, x in found.items():

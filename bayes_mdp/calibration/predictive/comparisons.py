@@ -2,7 +2,11 @@
 
 The p-value of a statistic T is P(T(replicate, draw) >= T(data, draw)) over draws and replicates, ties counted half
 (Gelman, Meng and Stern 1996). It is close to 1/2 if the model fits, close to 0 or 1 if it does not. Under a true model
-it is not uniform but concentrated around 1/2: a check by it is conservative.
+it is not uniform but concentrated around 1/2: a check by it is conservative, if replicates are free as the data were.
+
+The overall p-value counts the data among the replicates, (1 + hits) / (1 + N) (Phipson and Smyth 2010, *Permutation
+p-values should never be zero*): of data that are exchangeable with their replicates it is below any level with at most
+that probability, whatever N.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -44,7 +48,7 @@ class Comparison(NamedTuple):
         """Index of the cell with the largest standardised deviation; () for a number."""
         if self.p.ndim == 0:
             return ()
-        far = np.abs(_standardised(self.observed, self.replicated)).mean(0)
+        far = np.abs(_standardised(self.observed, self.observed, self.replicated)).mean(0)
         return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(far)), far.shape))
 
 
@@ -118,15 +122,20 @@ def compare_statistic(observed: np.ndarray, replicated: np.ndarray, num_chains: 
     p = np.where(exists, _exceeds(replicated, observed).mean(0), np.nan)
     if p.ndim == 0:
         hits = _exceeds(replicated, observed)
-        overall = 2.0 * min(hits.mean(), 1.0 - hits.mean())
+        overall = min(1.0, 2.0 * min(_with_data(hits), _with_data(1.0 - hits)))
         return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
     # Several cells: the largest deviation from the mean of the replicates, in their standard deviations.
     largest, of_data = (
-        np.nan_to_num(np.abs(_standardised(x, replicated))).reshape(len(x), -1).max(1, initial=0.0)
+        np.nan_to_num(np.abs(_standardised(x, observed, replicated))).reshape(len(x), -1).max(1, initial=0.0)
         for x in (replicated, observed)
     )
     hits = _exceeds(largest, of_data)
-    return Comparison(observed, replicated, p, float(hits.mean()), _error(hits, num_chains))
+    return Comparison(observed, replicated, p, _with_data(hits), _error(hits, num_chains))
+
+
+def _with_data(hits: Float[np.ndarray, " N"]) -> float:
+    """The share of hits, the data themselves counted as one."""
+    return float((1.0 + hits.sum()) / (1.0 + len(hits)))
 
 
 def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"]:
@@ -135,9 +144,15 @@ def _exceeds(one: np.ndarray, other: np.ndarray) -> Float[np.ndarray, "N *cells"
     return np.where(close, 0.5, one > other)
 
 
-def _standardised(values: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
-    """In standard deviations of the replicates from their mean; infinite if the replicates never vary."""
-    mean, sd = replicated.mean(0), replicated.std(0)
+def _standardised(values: np.ndarray, observed: np.ndarray, replicated: np.ndarray) -> Float[np.ndarray, "N *cells"]:
+    """In standard deviations from the mean of the replicates and, if it does not depend on the draw, the data.
+
+    With the data, these are treated as the replicates are: an event that is rare in a cell has the same deviation
+    wherever it comes up. nan where nothing varies.
+    """
+    fixed = bool(np.all((observed == observed[:1]) | np.isnan(observed)))
+    every = np.concatenate([replicated, observed[:1]]) if fixed else replicated
+    mean, sd = every.mean(0), every.std(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return (values - mean) / sd
 
