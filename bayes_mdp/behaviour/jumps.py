@@ -197,7 +197,7 @@ class _Reader:
             return self._while(params, inputs, kinds)
         if name == "cond":
             branches = [self.read(branch, inputs[1:]) for branch in params["branches"]]
-            outs = [_joined(*each) if len(each) > 1 else each[0] for each in zip(*branches, strict=True)]
+            outs = [self.renamed(_joined(*each)) for each in zip(*branches, strict=True)]
             return [self._switched(inputs[0].switch, x, kind) for x, kind in zip(outs, kinds, strict=True)]
         inner = [x for x in params.values() if isinstance(x, ClosedJaxpr | Jaxpr)]
         inner = [] if name.startswith("scatter") else [x if isinstance(x, Jaxpr) else x.jaxpr for x in inner]
@@ -211,11 +211,11 @@ class _Reader:
         return self._primitive(name, params, inputs, kinds)
 
     def _primitive(self, name: str, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
-        smooth, switch, jump = (frozenset().union(*(x[i] for x in inputs)) for i in (1, 2, 3))
+        smooth, switch, jump = _unions(inputs)
         terms = tuple(x.term for x in inputs)
         plain = {k: v for k, v in params.items() if k not in ("sharding", "out_sharding")}
         made = [self.term(name if i == 0 else f"{name} {i}", plain, terms, kind) for i, kind in enumerate(kinds)]
-        literal = self._made_of[terms[0]][0] == "literal" if terms else False
+        literal = self._made_of[terms[0]][0] == "literal" if len(inputs) else False
         if name in ("broadcast_in_dim", "copy") and literal:
             made = [terms[0]]
         if name == "convert_element_type" and kinds[0] == _kind_of(self._made_of[terms[0]]):
@@ -273,7 +273,7 @@ class _Reader:
 
     def _own_derivative(self, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         """A rule of derivatives is taken at its word: it covers what was stopped on its way in."""
-        live = lambda items: frozenset(x for x in items if not x[1])  # noqa: E731
+        live = lambda items: frozenset((who, False, -1) for who, stopped, _ in items if not stopped)  # noqa: E731
         every = frozenset((who, False, -1) for x in inputs for who, *_ in x.every)
         jump = frozenset().union(*(live(x.jump | x.switch) for x in inputs))
         return [
@@ -312,6 +312,7 @@ class _Reader:
                 return self._exact(predicate)
             low, high = ({a: x[crossing] for a, x in at.items()} for at in (one, two))
             side = sides[0][crossing]
+            before = [np.broadcast_to(self._value(term, at, {}), side.shape) for at in (low, high)]
             for halving in range(_HALVINGS):
                 if halving == _EARLY:
                     before = [np.broadcast_to(self._value(term, at, {}), side.shape) for at in (low, high)]
@@ -397,9 +398,15 @@ def _selected(which: Any, *cases: Any) -> Any:
     return np.select([index == i for i in range(len(cases))], cases)
 
 
+def _unions(flows: Sequence[Flow]) -> tuple[Items, Items, Items]:
+    """What several arrays depend on: smoothly, as a switch, with a jump."""
+    parts = ([x.smooth for x in flows], [x.switch for x in flows], [x.jump for x in flows])
+    smooth, switch, jump = (frozenset().union(*each) for each in parts)
+    return smooth, switch, jump
+
+
 def _joined(*flows: Flow) -> Flow:
-    smooth, switch, jump = (frozenset().union(*(x[i] for x in flows)) for i in (1, 2, 3))
-    return Flow(flows[0].term, smooth, switch, jump)
+    return Flow(flows[0].term, *_unions(flows))
 
 
 def _kind(dtype: Any) -> str:

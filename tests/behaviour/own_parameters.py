@@ -35,7 +35,10 @@ EPSILON = (0.05, 0.9)
 Q = {"learning_rate": RATE, "initial_q": START_VALUE}
 OWN: dict[str, Own] = {
     "epsilon_greedy_q": Own({**Q, "epsilon": EPSILON}),
-    "bql": Own({"loc": (-1.0, 2.0), "pseudo_count": (0.5, 10.0), "concentration": (1.5, 8.0), "rate": (0.3, 8.0)}, {"update": "moment"}),
+    "bql": Own(
+        {"loc": (-1.0, 2.0), "pseudo_count": (0.5, 10.0), "concentration": (1.5, 8.0), "rate": (0.3, 8.0)},
+        {"update": "moment"},
+    ),
     "ube": Own({"scale": (0.1, 4.0), "q_max": (0.3, 6.0)}, {"noise": "per_step"}),
     "moment_matching": Own({"scale": (0.1, 4.0)}, {"noise": "per_step"}),
     "count_bonus": Own({"scale": (0.02, 2.0), "unvisited": (0.0, 3.0)}, greedy=True),

@@ -1,6 +1,5 @@
 """The own parameters of every agent that can be replayed are recovered from choices, by a posterior on a grid."""
 
-import jax
 import numpy as np
 import pytest
 from scipy import stats
@@ -55,4 +54,3 @@ def test_a_traced_parameter_is_that_of_the_agent(name, x64):
     if own.greedy:
         expected = np.log((1 - LAPSE) * np.exp(expected) + LAPSE / 2)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
-    assert jax.config.jax_enable_x64
