@@ -34,12 +34,15 @@ from .experiments import RunOptions as RunOptions
 from .experiments import compare as compare
 from .experiments import describe_compare as describe_compare
 from .experiments import load_result as load_result
+from .experiments import load_sweep as load_sweep
 from .experiments import plot_compare as plot_compare
 from .experiments import plot_env as plot_env
 from .experiments import plot_posterior as plot_posterior
 from .experiments import plot_regret as plot_regret
 from .experiments import plot_trajectory as plot_trajectory
 from .experiments import plot_values as plot_values
+from .experiments import sweep as sweep
+from .experiments import sweep_status as sweep_status
 from .experiments.run import run as run
 from .experiments.training import Evaluation as Evaluation
 from .experiments.training import Training as Training

@@ -1,4 +1,5 @@
-"""The command `bayes-mdp`: demo, fit, behaviour, explain, calibrate, run, compare, train, evaluate, list.
+"""The command `bayes-mdp`: demo, fit, behaviour, explain, calibrate, run, compare, sweep, status, results, train,
+evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -26,7 +27,8 @@ MOVED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `bayes-mdp`; returns the exit code.
 
-    0; 1 for a posterior that `calibrate` or `fit --check` finds not calibrated; 2 for wrong input (one sentence on
+    0; 1 for a posterior that `calibrate` or `fit --check` finds not calibrated, and for a sweep with cells that are not
+    finished; 2 for wrong input (one sentence on
     stderr); 130 after Ctrl-C. With `argv` None the arguments are those of the process, which Ctrl-C ends here.
     """
     return run_command(build_parser(), argv)
@@ -73,7 +75,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import behaviour, calibrate, compare, explain, fit, listing, run, train
+    from bayes_mdp.cli import behaviour, calibrate, compare, explain, fit, listing, run, sweep, train
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
@@ -85,6 +87,9 @@ def build_parser() -> argparse.ArgumentParser:
     calibrate.add_calibrate(commands)
     run.add_run(commands)
     compare.add_compare(commands)
+    sweep.add_sweep(commands)
+    sweep.add_status(commands)
+    sweep.add_results(commands)
     train.add_train(commands)
     train.add_evaluate(commands)
     listing.add_list(commands)

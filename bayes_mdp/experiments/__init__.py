@@ -12,6 +12,8 @@ from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
+from bayes_mdp.experiments.sweeps.sweep import sweep
+from bayes_mdp.experiments.sweeps.sweep_results import load_sweep, sweep_status
 
 __all__ = [
     "Actor",
@@ -25,6 +27,7 @@ __all__ = [
     "interquartile_mean",
     "leaderboard",
     "load_result",
+    "load_sweep",
     "plot_compare",
     "plot_env",
     "plot_learning_curve",
@@ -35,4 +38,6 @@ __all__ = [
     "plot_values",
     "run",
     "save_result",
+    "sweep",
+    "sweep_status",
 ]

@@ -25,7 +25,9 @@ COMPARE_FORMAT = "bayes_mdp compare 1"
 TRAIN_FORMAT = "bayes_mdp train 1"
 EVALUATION_FORMAT = "bayes_mdp evaluation 1"
 SCORECARD_FORMAT = "bayes_mdp scorecard 1"
+SWEEP_FORMAT = "bayes_mdp sweep 1"
 _FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT, SCORECARD_FORMAT)
+_FORMATS += (SWEEP_FORMAT,)
 
 
 def to_dataset(
@@ -90,7 +92,9 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read a result of `run`, `compare`, `train`, `evaluate_agent`, a reproduction or a scorecard, as it was written.
+    """Read a result of `run`, `compare`, `sweep`, `train`, `evaluate_agent`, a reproduction or a scorecard.
+
+    It is as it was written.
 
     Raises:
         ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.

@@ -155,10 +155,13 @@ def read_sealed(path: AnyPath, expected: str) -> bytes:
     return content
 
 
-def check_sealed(path: AnyPath, expected: str) -> None:
+def check_sealed(path: AnyPath, expected: str) -> str:
     """Check the last line of a sealed file that may be large: it is read block by block.
 
     Args, Raises: as of `read_sealed`.
+
+    Returns:
+        The checksum.
     """
     _check_readable(path, expected)
     digest, left = hashlib.sha256(), max(os.path.getsize(path) - _SEAL_LENGTH, 0)
@@ -170,6 +173,7 @@ def check_sealed(path: AnyPath, expected: str) -> None:
     if seal != _SEAL + digest.hexdigest().encode() + b"\n":
         what = "whose checksum does not fit" if seal.startswith(_SEAL) else "which has no checksum"
         raise ValueError(f"path is {str(path)!r}, {what}, expected {expected}")
+    return digest.hexdigest()
 
 
 def write_json(path: AnyPath, values: Mapping[str, object]) -> None:

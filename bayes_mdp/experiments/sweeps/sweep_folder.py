@@ -1,0 +1,252 @@
+"""The folder of a sweep: a manifest, one file for every finished cell, one note for every failed cell, a lock.
+
+* `manifest.json`: configuration, versions, key and cells of the sweep; when it is over, the checksum of every cell and
+  the sentence of every failure. A sweep of another configuration is refused.
+* `cells/NAME.npz`: the arrays of a finished cell and its description, written beside and renamed, with a checksum.
+  Writing it twice writes the same: a cell may be computed twice, by a worker that was given up, or by two sweeps.
+* `cells/NAME.json`: why a cell failed, until it is finished.
+* `lock`: held by the process that runs the sweep; the system releases it when the process ends, however it does.
+"""
+
+import errno
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from bayes_mdp.experiments.describe import Json
+from bayes_mdp.experiments.resume import Values, read_arrays, refuse_another, write_arrays
+from bayes_mdp.mdp.files import check_folder, check_sealed, read_json, write_json
+
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows: two sweeps on one folder write the same files there
+    fcntl = None
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+MANIFEST, LOCK, CELLS, RESULTS = "manifest.json", "lock", "cells", "results.nc"
+FORMAT = "bayes_mdp sweep 1"
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Seconds between two tries to write where no space is left on the device: two minutes in all."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+_TRIES = 3
+_IDENTITY = ("configuration", "versions", "key")
+_CELL = "cell"
+_EXPECTED_CELL = "a whole cell of this sweep"
+_EXPECTED_MANIFEST = "the manifest of a sweep, as this version writes it"
+
+
+class SweepFolder:
+    """The files of one sweep.
+
+    Args:
+        folder: it exists.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def results(self) -> Path:
+        """Where the Dataset is written."""
+        return self.folder / RESULTS
+
+    # ------------------------------------------------------------------------------------------------ manifest
+    def read_manifest(self) -> dict[str, Json]:
+        """What `begin` and `finish` wrote.
+
+        Raises:
+            FileNotFoundError: there is none. ValueError: it is altered, or of another format.
+        """
+        place = self.folder / MANIFEST
+        if not place.is_file():
+            raise FileNotFoundError(f"{str(self.folder)!r} holds no sweep (there is no {MANIFEST})")
+        manifest = read_json(place, _EXPECTED_MANIFEST)
+        if manifest.get("format") != FORMAT:
+            raise ValueError(f"path is {str(place)!r} of format {manifest.get('format')!r}, expected {FORMAT!r}")
+        return manifest
+
+    def begin(self, manifest: Mapping[str, Json]) -> None:
+        """Write the manifest of a new sweep; of one that is resumed compare it.
+
+        Raises:
+            ValueError: the folder holds a sweep of another configuration, or other files.
+        """
+        wanted = json.loads(json.dumps({"format": FORMAT, **manifest}))
+        place = self.folder / MANIFEST
+        if place.exists():
+            there = self.read_manifest()
+            before, now = ({name: one[name] for name in _IDENTITY} for one in (there, wanted))
+            refuse_another(before, now, self.folder, "another sweep")
+            return
+        strange = sorted(file.name for file in self.folder.iterdir() if file.name not in (LOCK, CELLS))
+        if strange:
+            raise ValueError(
+                f"path is {str(self.folder)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "
+                "empty folder, or that of a sweep"
+            )
+        (self.folder / CELLS).mkdir(exist_ok=True)
+        patiently(lambda: write_json(place, wanted))
+
+    def finish(self, checksums: Mapping[str, str], failed: Mapping[str, str]) -> None:
+        """Note in the manifest that the sweep is over: checksums of the finished cells, sentences of the failed."""
+        manifest = self.read_manifest() | {"checksums": dict(checksums), "failed": dict(failed)}
+        patiently(lambda: write_json(self.folder / MANIFEST, manifest))
+
+    # --------------------------------------------------------------------------------------------------- cells
+    def cell_path(self, name: str) -> Path:
+        """Of a finished cell."""
+        return self.folder / CELLS / f"{name}.npz"
+
+    def failure_path(self, name: str) -> Path:
+        """Of the note of a failed cell."""
+        return self.folder / CELLS / f"{name}.json"
+
+    def keep(self, name: str, description: Mapping[str, Json], values: Values) -> None:
+        """Write a finished cell, and forget that it failed.
+
+        Raises:
+            OSError: it cannot be written; where no space is left on the device, after two minutes.
+        """
+        arrays = values | {_CELL: np.array(json.dumps(dict(description)))}
+        patiently(lambda: write_arrays(self.cell_path(name), arrays))
+        self.failure_path(name).unlink(missing_ok=True)
+
+    def keep_failure(self, name: str, error: str, attempts: int) -> None:
+        """Write why a cell failed."""
+        patiently(lambda: write_json(self.failure_path(name), {"error": error, "attempts": attempts}))
+
+    def read(self, name: str, description: Mapping[str, Json]) -> Values:
+        """The arrays of a finished cell.
+
+        Raises:
+            ValueError: the file is altered, or of another cell. FileNotFoundError: there is none.
+        """
+        place = self.cell_path(name)
+        values = read_arrays(place, _EXPECTED_CELL)
+        cell = values.pop(_CELL, None)
+        if cell is None or json.loads(str(cell)) != json.loads(json.dumps(dict(description))):
+            raise ValueError(f"path is {str(place)!r}, which holds another cell, expected {_EXPECTED_CELL}")
+        return values
+
+    def checksum(self, name: str) -> str:
+        """Of the file of a finished cell."""
+        return check_sealed(self.cell_path(name), _EXPECTED_CELL)
+
+    def is_finished(self, name: str, description: Mapping[str, Json]) -> bool:
+        """Whether a cell is there, whole; of a damaged file a warning is logged."""
+        if not self.cell_path(name).exists():
+            return False
+        try:
+            self.read(name, description)
+        except ValueError as error:
+            _LOG.warning("%s; the cell is run again", error)
+            return False
+        return True
+
+    def failure(self, name: str) -> str:
+        """Why a cell failed; empty: it did not, as far as is known."""
+        try:
+            return str(read_json(self.failure_path(name), "the note of a failed cell")["error"])
+        except FileNotFoundError:
+            return ""
+        except (ValueError, KeyError):
+            return "the note of its failure is damaged"
+
+    def counts(self, names: Sequence[str]) -> tuple[int, list[str]]:
+        """(number of finished cells, names of the failed ones), by the names of their files alone."""
+        files = {file.name for file in (self.folder / CELLS).glob("*.*")}
+        finished = sum(f"{name}.npz" in files for name in names)
+        return finished, [name for name in names if f"{name}.json" in files and f"{name}.npz" not in files]
+
+    # ---------------------------------------------------------------------------------------------------- lock
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder: one sweep at a time.
+
+        Where the file system has no locks, two sweeps write the same files.
+
+        Raises:
+            ValueError: another sweep runs in it.
+        """
+        place = self.folder / LOCK
+        with place.open("a+", encoding="utf-8") as file:
+            held = _lock(file.fileno())
+            for _ in range(_TRIES):  # `is_running` of another process holds it for an instant
+                if held is not False:
+                    break
+                time.sleep(0.05)
+                held = _lock(file.fileno())
+            if held is False:
+                file.seek(0)
+                raise ValueError(
+                    f"path is {str(self.folder)!r}, in which another sweep runs ({file.read().strip() or 'unknown'}), "
+                    "expected a folder that no other sweep writes"
+                )
+            if held:
+                file.truncate(0)
+                file.write(f"process {os.getpid()} on {platform.node()}\n")
+                file.flush()
+                for half in (self.folder / CELLS).glob(".*"):  # of a process that was killed while it wrote
+                    half.unlink(missing_ok=True)
+            yield
+
+    def is_running(self) -> bool:
+        """Whether a process holds the folder."""
+        try:
+            with (self.folder / LOCK).open("r", encoding="utf-8") as file:
+                return _lock(file.fileno()) is False
+        except OSError:
+            return False
+
+
+def make_folder(path: str | Path) -> SweepFolder:
+    """The folder under `path`, made where it does not exist.
+
+    Raises:
+        ValueError: there is something else. PermissionError: nothing can be written there. TypeError: no path.
+    """
+    place = check_folder(path)
+    place.mkdir(parents=True, exist_ok=True)
+    return SweepFolder(place)
+
+
+def patiently(write: Callable[[], T]) -> T:
+    """`write`, again and again where no space is left on the device.
+
+    Raises:
+        OSError: it is still so after all of `PAUSES`; anything else that `write` raises, at once.
+    """
+    for pause in PAUSES:
+        try:
+            return write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            _LOG.warning("%s; trying again in %g s", error, pause)
+            time.sleep(pause)
+    return write()
+
+
+def _lock(file: int) -> bool | None:
+    """Whether the lock was taken; None: there are no locks here."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return True
