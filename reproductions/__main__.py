@@ -36,6 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--games", metavar="GAME,GAME", help="of Atari (ube-table1)")
     parser.add_argument("--agents", metavar="AGENT,AGENT", help="agents to train (ube-table1, ube-fig5)")
     parser.add_argument("--frames", type=count, help="frames of each training (ube-table1, ube-fig5)")
+    parser.add_argument(
+        "--executor", metavar="WHERE", help="for the parts: processes:N, dask:N, or the address of a Dask scheduler"
+    )
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     parser.set_defaults(command=_run, resumes=True)
     return parser
@@ -56,7 +59,9 @@ def _run(arguments: argparse.Namespace) -> int:
     path = arguments.out / f"{arguments.name}-{scale}.nc"
     options, key = _changed(arguments), jax.random.key(arguments.seed)
     with new_folder(arguments.out, "--out"):
-        result, _ = reproduce(arguments.name, scale=scale, key=key, path=path, options=options)
+        result, _ = reproduce(
+            arguments.name, scale=scale, key=key, path=path, options=options, executor=arguments.executor
+        )
     print(f"result: {path}")
     print(f"figure: {figure_path(path)}")
     print(f"manifest: {manifest_path(path)}")

@@ -14,7 +14,8 @@ from bayes_mdp.experiments.describe import describe, describe_key, versions
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.mdp.files import check_file, check_folder, write_beside, write_json
-from bayes_mdp.mdp.validation import check_key, check_name, check_type
+from bayes_mdp.mdp.validation import check_key, check_name, check_type, described
+from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from reproductions.reproduction import SCALES, Reproduction, Row, Scale
 from reproductions.verdicts import expected_verdicts, table, unexpected
 
@@ -64,6 +65,7 @@ def reproduce(
     key: PRNGKeyArray | None = None,
     path: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
+    executor: ExecutorLike = None,
 ) -> "tuple[xr.Dataset, Figure]":
     """Run a published experiment and print a table: published value, ours, its interval, verdict. Host side.
 
@@ -85,19 +87,25 @@ def reproduce(
             neither.
         options: arguments of the experiment that differ from the scale's: {"games": ("pong",), "frames": 10**6} of
             "ube-table1".
+        executor: where the parts of an experiment of many parts are computed (see `ExecutorLike`): the same numbers
+            everywhere. Snapshots within a part are not kept then.
 
     Returns:
         The Dataset (`load_result` reads its file; the attributes hold configuration, versions, key and verdicts as
         JSON), and the figure.
 
     Raises:
-        ValueError: no such experiment, scale or option. TypeError: `key` is no typed key.
+        ValueError: no such experiment, scale or option; an executor for an experiment of one part.
+        TypeError: `key` is no typed key.
         FileNotFoundError: `path` lies in no folder that exists.
     """
     reproduction = find_reproduction(name)
     check_name("scale", scale, SCALES)
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
+    check_executor(executor)
+    if executor is not None and not reproduction.in_cells:
+        raise ValueError(f"executor is {described(executor)}, expected None: {name} is one part")
     if path is not None:
         check_file(path)
         for place in (figure_path(path), manifest_path(path)):
@@ -107,7 +115,7 @@ def reproduce(
     print(f"{name} ({reproduction.source}), {scale} scale: about {seconds:.0f} s on two cores", flush=True)
     options = _options(name, reproduction, scale, {} if options is None else options)
     configuration = {"name": name, "source": reproduction.source, "scale": scale, "options": describe(options)}
-    cells = _cells(path, configuration, key) if reproduction.in_cells else None
+    cells = _cells(path, configuration, key, executor) if reproduction.in_cells else None
     result = reproduction.run(key=key, **options, **({} if cells is None else {"cells": cells}))
     rows = reproduction.rows(result)
     surprises = unexpected(rows, expected_verdicts(name), scale)
@@ -126,10 +134,11 @@ def reproduce(
     return result, figure
 
 
-def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any) -> Cells:
+def _cells(path: str | Path | None, configuration: dict[str, Any], key: Any, executor: ExecutorLike) -> Cells:
     if path is None:
-        return Cells()
-    return Cells(folder_of(path), {"configuration": configuration, "versions": versions(), "key": describe_key(key)})
+        return Cells(executor=executor)
+    described_all = {"configuration": configuration, "versions": versions(), "key": describe_key(key)}
+    return Cells(folder_of(path), described_all, executor)
 
 
 def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mapping[str, Any]) -> dict[str, Any]:

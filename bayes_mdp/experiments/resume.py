@@ -14,10 +14,12 @@ folder with the newest two states of a training. Arrays are npz files without pi
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +31,13 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.mdp.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.parallel.executors import ExecutorLike, check_executor
+from bayes_mdp.parallel.tasks import Task, run_tasks
 
 Values = dict[str, np.ndarray]
 Tree = TypeVar("Tree")
+ComputeCell: TypeAlias = Callable[[Path | None], Mapping[str, ArrayLike]]
+"""(path beside which it may keep snapshots, or None) -> arrays by name."""
 _NOTE = "configuration.json"
 _KEPT = 2  # checkpoints
 
@@ -238,21 +244,35 @@ def _on_host(arrays: Mapping[str, ArrayLike]) -> Values:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
+def _compute_cell(compute: ComputeCell) -> Values:
+    """In a worker: snapshots within a cell are not kept there."""
+    return _on_host(compute(None))
+
+
 class Cells:
     """The finished parts of a long experiment, by name: an npz file each, in a folder with the configuration.
 
     Args:
         folder: it is made where it does not exist; None: nothing is kept.
         configuration: JSON values, of everything that the cells depend on.
+        executor: where `get_all` computes cells; the same numbers everywhere.
 
     Raises:
         ValueError: the folder holds cells of another configuration, or is none; a damaged cell (of `get`).
     """
 
-    def __init__(self, folder: str | Path | None = None, configuration: Mapping[str, Json] | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        configuration: Mapping[str, Json] | None = None,
+        executor: ExecutorLike = None,
+    ) -> None:
+        check_executor(executor)
+        self._executor = executor
         self._folder = None if folder is None else check_folder(folder)
         self._bar: Progress | None = None
         self._done = 0
+        self._lock = Lock()
         if self._folder is not None:
             self._folder.mkdir(exist_ok=True)
             note = f"the note of finished cells; remove {self._folder}"
@@ -275,7 +295,7 @@ class Cells:
         self._bar.__exit__(kind, error, trace)
         self._bar = None
 
-    def get(self, name: str, compute: Callable[[Path | None], Mapping[str, ArrayLike]]) -> Values:
+    def get(self, name: str, compute: ComputeCell) -> Values:
         """The result of `compute` for this name, from this run or from an earlier one.
 
         Args:
@@ -292,10 +312,49 @@ class Cells:
                 write_arrays(file, _on_host(compute(file)))
             # Read back also what was just written: both ways give the same.
             values = read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
-        self._done += 1
-        if self._bar is not None:
-            self._bar.advance(self._done)
+        self._advance()
         return values
+
+    def get_all(
+        self, computes: Mapping[str, ComputeCell], groups: Sequence[Sequence[str]] | None = None
+    ) -> dict[str, Values]:
+        """The results of all `computes`, as `get` has each; with an executor side by side.
+
+        Args:
+            computes: by the name of the cell.
+            groups: names that share a compiled program: without an executor two groups are computed at a time, in two
+                threads. None: one cell after the other.
+
+        Raises:
+            RuntimeError: cells that failed on the executor, after all others are finished. Others: as `computes` raise.
+        """
+        if self._executor is not None:
+            return self._get_on_executor(computes)
+        if groups is None:
+            return {name: self.get(name, compute) for name, compute in computes.items()}
+        with ThreadPoolExecutor(2) as pool:  # most of the time is compilation, which leaves other threads alone
+            parts = list(pool.map(lambda names: {name: self.get(name, computes[name]) for name in names}, groups))
+        found = {name: values for part in parts for name, values in part.items()}
+        return {name: found[name] for name in computes}
+
+    def _get_on_executor(self, computes: Mapping[str, ComputeCell]) -> dict[str, Values]:
+        there = {name for name in computes if self._folder is not None and (self._folder / f"{name}.npz").exists()}
+        tasks = [Task(name, (compute,)) for name, compute in computes.items() if name not in there]
+        found, failed = {name: self.get(name, computes[name]) for name in there}, []
+        for one in run_tasks(_compute_cell, tasks, self._executor):
+            if one.value is None:
+                failed.append(f"{one.name} ({one.error})")
+            else:
+                found[one.name] = self.get(one.name, lambda path, values=one.value: values)
+        if failed:
+            raise RuntimeError(f"{len(failed)} of {len(computes)} cells failed, the others are finished: {failed[0]}")
+        return {name: found[name] for name in computes}
+
+    def _advance(self) -> None:
+        with self._lock:
+            self._done += 1
+            if self._bar is not None:
+                self._bar.advance(self._done)
 
     def remove(self) -> None:
         """Remove the folder, once the whole result is written."""

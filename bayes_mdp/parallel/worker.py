@@ -1,8 +1,8 @@
 """The program of a worker process (see `worker_processes`): tasks come in on stdin, answers leave on stdout.
 
 A message is its length in eight bytes, then its bytes. A task is a pickled (function, arguments); an answer is a
-pickled (True, value) or (False, exception). What a task prints goes to stderr. When the parent ends, however it does, stdin
-ends, and the worker exits in the middle of what it computes.
+pickled (True, value) or (False, exception). What a task prints goes to stderr. When the parent ends, however it does,
+stdin ends, and the worker exits in the middle of what it computes.
 """
 
 import os

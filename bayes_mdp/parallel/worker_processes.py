@@ -1,9 +1,9 @@
 """`ProcessExecutor`: new processes as a `concurrent.futures.Executor` that outlives the death of any of them.
 
 `ProcessPoolExecutor` cannot be used again once a process of it dies, and does not say which task that was; its
-processes stay when their parent is killed. Here every process has a thread of this process and a pipe of its own: the task of a
-dead process fails, alone, with `WorkerDiedError`, and a new process takes the next one. Processes are started from the
-command line of Python, not from the script that runs: no `if __name__ == "__main__"` is needed.
+processes stay when their parent is killed. Here every process has a thread of this process and a pipe of its own: the
+task of a dead process fails, alone, with `WorkerDiedError`, and a new process takes the next one. Processes are started
+from the command line of Python, not from the script that runs: no `if __name__ == "__main__"` is needed.
 """
 
 import json

@@ -10,7 +10,6 @@ ours by quadrature; of actions of equal value it takes one at random, ours the f
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import BQL, PSRL, UBE, EpsilonGreedyQ, MomentMatching
 from bayes_mdp.agents.common.replan import EverySteps
-from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.resume import Cells, ComputeCell
 from bayes_mdp.experiments.rollout.execute import Oracle, Prepared, prepare
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions, check_case
@@ -149,23 +148,18 @@ def summary(
     priors: dict[int, Any] = {}
     if any(METHODS[name].error is not None for name in methods):
         priors = {size: _posterior(task, key) for size, task in tasks.items()}
-    found: dict[tuple[str, int], Any] = {}
-
-    def group(kept: Cells, names: Sequence[str]) -> None:
-        for name in names:
-            for size, task in tasks.items():
-                found[name, size] = kept.get(
-                    f"{name}-{size}",
-                    lambda path, name=name, task=task, size=size: _play(
-                        name, task, priors.get(size), key, num_seeds, watch=size == watched
-                    ),
-                )
-
-    with (cells or Cells()).expect((len(methods) + 1) * len(tasks)) as kept:
-        for size, task in tasks.items():
-            found["oracle", size] = kept.get(f"oracle-{size}", lambda path, task=task: _oracle(task, key, num_seeds))
-        with ThreadPoolExecutor(2) as pool:  # most of the time is compilation, which leaves other threads alone
-            list(pool.map(lambda names: group(kept, names), _families(methods)))
+    computes: dict[str, ComputeCell] = {}
+    for size, task in tasks.items():
+        computes[f"oracle-{size}"] = lambda path, task=task: _oracle(task, key, num_seeds)
+        for name in methods:
+            computes[f"{name}-{size}"] = lambda path, name=name, task=task, size=size: _play(
+                name, task, priors.get(size), key, num_seeds, watch=size == watched
+            )
+    families = [["oracle"], *_families(methods)]
+    groups = [[f"{name}-{size}" for name in names for size in tasks] for names in families]
+    with (cells or Cells()).expect(len(computes)) as kept:
+        played = kept.get_all(computes, groups)
+    found = {(name, size): played[f"{name}-{size}"] for name in ("oracle", *methods) for size in tasks}
     return _dataset(found, tasks, methods, size_name, watched)
 
 

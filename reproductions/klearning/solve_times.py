@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.resume import Cells, ComputeCell
 from bayes_mdp.experiments.rollout.time_to_solve import play_until_solved
 from bayes_mdp.mdp.validation import check_count, check_key, check_name
 from reproductions.klearning.deep_sea_methods import METHODS, case
@@ -102,15 +102,18 @@ def solving_times(
     found = {name: np.full((*shape, num_seeds), np.nan) for name in ("literal", "sustained", "first_visit")}
     found |= {name: np.zeros(shape, int) for name in ("budget", "played")}
     todo = [(i, name, depth, most) for i, name in enumerate(plan) for depth, most in plan[name].items()]
+    computes: dict[str, ComputeCell] = {}
+    for _, name, depth, most in todo:
+        check_count("budget", most)
+        trial = case(name, depth, key, most, num_seeds)
+        computes[f"{name}-{depth}"] = lambda path, trial=trial: play_until_solved(trial, path)._asdict()
     with (cells or Cells()).expect(len(todo)) as kept:
-        for i, name, depth, most in todo:
-            check_count("budget", most)
-            trial = case(name, depth, key, most, num_seeds)
-            values = kept.get(f"{name}-{depth}", lambda path, trial=trial: play_until_solved(trial, path)._asdict())
-            at = (i, depths.index(depth))
-            found["budget"][at], found["played"][at] = most, values["episodes"]
-            for rule in ("literal", "sustained", "first_visit"):
-                found[rule][at] = values[rule]
+        played = kept.get_all(computes)
+    for i, name, depth, most in todo:
+        values, at = played[f"{name}-{depth}"], (i, depths.index(depth))
+        found["budget"][at], found["played"][at] = most, values["episodes"]
+        for rule in ("literal", "sustained", "first_visit"):
+            found[rule][at] = values[rule]
     by_cell = ("agent", "depth")
     return xr.Dataset(
         {

@@ -12,7 +12,6 @@ reconstructed, and of OIM with constants that were not tuned are shown without a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -198,17 +197,15 @@ def play(
     kinds: dict[str, list[str]] = {}
     for name in methods:
         kinds.setdefault(METHODS[name].kind, []).append(name)
-    found: dict[str, np.ndarray] = {}
-
-    def group(kept: Cells, names: Sequence[str]) -> None:
-        for name in names:
-            settings = METHODS[name].kind, constants[name]
-            found[name] = kept.get(name, lambda _, s=settings: {"reward": rewards(task, s, key, num_runs)})["reward"]
-
     _ = task.scales, task.given
-    with (cells or Cells()).expect(len(methods)) as kept, ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda names: group(kept, names), _slowest_first(kinds)))
-    return _dataset(task, constants, {name: found[name] for name in methods})
+    settings = {name: (METHODS[name].kind, constants[name]) for name in methods}
+    computes = {
+        name: lambda _, chosen=chosen: {"reward": rewards(task, chosen, key, num_runs)}
+        for name, chosen in settings.items()
+    }
+    with (cells or Cells()).expect(len(methods)) as kept:
+        found = kept.get_all(computes, _slowest_first(kinds))
+    return _dataset(task, constants, {name: values["reward"] for name, values in found.items()})
 
 
 def _slowest_first(kinds: Mapping[str, list[str]]) -> list[list[str]]:

@@ -132,13 +132,12 @@ def play(
     check_count("num_steps", num_steps)
     for name in methods:
         check_name("method", name, task.methods)
-    found = []
+    computes = {
+        name: lambda _, name=name: {"total": totals(task, name, task.methods[name].constants, key, num_runs, num_steps)}
+        for name in methods
+    }
     with (cells or Cells()).expect(len(methods)) as kept:
-        for name in methods:
-            compute = lambda _, name=name: {  # noqa: E731
-                "total": totals(task, name, task.methods[name].constants, key, num_runs, num_steps)
-            }
-            found.append(kept.get(name, compute)["total"])
+        found = [values["total"] for values in kept.get_all(computes).values()]
     note = {"long_name": f"total reward of {num_steps} steps"}
     coords = {"method": list(methods), "run": np.arange(num_runs)}
     return xr.Dataset({"total": (("method", "run"), np.stack(found), note)}, coords=coords)

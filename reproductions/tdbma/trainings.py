@@ -18,7 +18,7 @@ from bayes_mdp.agents.model_free.trial_learning import TDBMA, EpisodeLearner, Sa
 from bayes_mdp.envs.papers.mail_robot import mail_robot
 from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.experiments.intervals import half_width
-from bayes_mdp.experiments.resume import Cells
+from bayes_mdp.experiments.resume import Cells, ComputeCell
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted, FirstExit, Objective
@@ -133,24 +133,28 @@ def train(*, key: PRNGKeyArray, plan: Mapping[str, Training], cells: Cells | Non
         for alpha in alphas
         for batch in range(-(-training.num_seeds // DOMAINS[name].batch))
     ]
+    computes: dict[str, ComputeCell] = {}
+    places = {}
+    for name, agent, alpha, batch in batches:
+        at = {"domain": name, "agent": agent, "alpha": alpha}
+        first = batch * DOMAINS[name].batch
+        number = min(DOMAINS[name].batch, plan[name].num_seeds - first)
+        cell = f"{name}-{agent}-{alpha}-{batch}"
+        places[cell] = at, slice(first, first + number - 1)
+        computes[cell] = lambda path, at=at, batch=batch, number=number: _play(
+            **at,
+            key=jax.random.fold_in(key, batch),
+            num_trials=plan[at["domain"]].num_trials,
+            num_seeds=number,
+            path=path,
+        )
     with (cells or Cells()).expect(len(batches)) as kept:
-        for name, agent, alpha, batch in batches:
-            at = {"domain": name, "agent": agent, "alpha": alpha}
-            first = batch * DOMAINS[name].batch
-            number = min(DOMAINS[name].batch, plan[name].num_seeds - first)
-            values = kept.get(
-                f"{name}-{agent}-{alpha}-{batch}",
-                lambda path, at=at, batch=batch, number=number: _play(
-                    **at,
-                    key=jax.random.fold_in(key, batch),
-                    num_trials=plan[at["domain"]].num_trials,
-                    num_seeds=number,
-                    path=path,
-                ),
-            )
-            for measure in MEASURES:
-                result[measure].loc[at | {"seed": slice(first, first + number - 1)}] = values[measure]
-            result["overflow"].loc[at] = max(float(values["overflow"]), float(result["overflow"].sel(at).fillna(-1.0)))
+        played = kept.get_all(computes)
+    for cell, (at, seeds) in places.items():
+        values = played[cell]
+        for measure in MEASURES:
+            result[measure].loc[at | {"seed": seeds}] = values[measure]
+        result["overflow"].loc[at] = max(float(values["overflow"]), float(result["overflow"].sel(at).fillna(-1.0)))
     return result
 
 

@@ -79,13 +79,13 @@ def play_games(
     import xarray as xr
 
     pairs = [(agent, game) for game in games for agent in agents]
-    found = {}
+    computes = {}
+    for number, (agent, game) in enumerate(pairs):
+        own = jax.random.fold_in(key, number)
+        computes[f"{game}-{agent}"] = lambda path, a=agent, g=game, k=own: _train(k, a, g, protocol, path)
     with cells.expect(len(pairs)) as kept:
-        for number, (agent, game) in enumerate(pairs):
-            own = jax.random.fold_in(key, number)
-            found[agent, game] = kept.get(
-                f"{game}-{agent}", lambda path, a=agent, g=game, k=own: _train(k, a, g, protocol, path)
-            )
+        played = kept.get_all(computes)
+    found = {(agent, game): played[f"{game}-{agent}"] for agent, game in pairs}
     grid = [[found[agent, game] for game in games] for agent in agents]
     first = grid[0][0]
     dims = ("agent", "game", "evaluation")

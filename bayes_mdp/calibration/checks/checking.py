@@ -30,6 +30,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 
 PER_PAIR = 10
 
@@ -58,6 +59,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     behaviour: Behaviour = None,
     false_alarm: float = 0.01,
     path: str | Path | None = None,
+    executor: ExecutorLike = None,
 ) -> Check:
     """Simulation-based calibration of decisions: coverage, contraction, z-scores and a verdict; `print` shows it.
 
@@ -96,6 +98,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         false_alarm: probability that a calibrated posterior is called not calibrated.
         path: NetCDF file for the dataset (`load_check` reads it). Finished chunks are kept beside it: the same call
             resumes from them.
+        executor: where the simulations are computed, as for `sbc`.
 
     Raises:
         ValueError, TypeError: an argument that cannot be used (as `infer`, `sbc`); a quantity that is not finite in
@@ -107,6 +110,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         check_count(name, count, 10)
     check_number("false_alarm", false_alarm, lambda x: 0 < x < 1, "a probability between 0 and 1")
     check_space(space)
+    check_executor(executor)
     check_functions("quantities", quantities)
     if objective is not None:
         check_objective(objective)
@@ -123,7 +127,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
     program = identity_of((prior, space, quantities, behaviour, objective, method, source.log))
     shared = _shared(attributes, method) | {"program": program}
-    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept)
+    simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, executor)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))
     dataset = numbers(rng, _split(simulated, list(asked), list(events)))
     answer = Check(dataset.assign_attrs(attributes, false_alarm=false_alarm))

@@ -7,6 +7,7 @@ is right. Likelihood, simulation and sampler are tested together.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -149,8 +150,8 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
         "data": f"{num_choices} choices of {num_subjects} subjects (pooling {pooling})",
         "num_draws": str(num_draws),
     }
-    one = simulation_of_behaviour(design)
-    return SBC(run_in_chunks(key, one, num_simulations, _chunk(design), attributes, file, parts=_PARTS))
+    make = partial(simulation_of_behaviour, design)
+    return SBC(run_in_chunks(key, make, num_simulations, _chunk(design), attributes, file, parts=_PARTS))
 
 
 def _chunk(design: BehaviourDesign) -> int:

@@ -7,6 +7,7 @@ is right.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_count, check_functions, check_key
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 
 
 def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
@@ -41,6 +43,7 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
     behaviour: Behaviour = None,
     objective: Objective | None = None,
     path: str | Path | None = None,
+    executor: ExecutorLike = None,
 ) -> SBC:
     """Ranks of truths among posterior draws, and what they show of the posterior; `print` it for a verdict in words.
 
@@ -62,6 +65,8 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
             its trajectory from a uniform first state. The values of the quantities are of this policy (None: uniform).
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
+        executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
+            everywhere. Every worker compiles the program.
 
     Raises:
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
@@ -79,12 +84,13 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         objective = Discounted(0.9) if space.horizon is None else Episodic(space.horizon)
     if isinstance(objective, AverageReward) and space.ends:
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
+    check_executor(executor)
     file = None if path is None else check_file(path)
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(num_draws))
     design = Design(prior, space, num_draws, num_transitions, quantities, behaviour, objective)
     asked = (prior, space, quantities, behaviour, objective, method)
     attributes = {"method": fit.method, "options": options_of(method), "program": identity_of(asked)}
-    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file))
+    return SBC(run_simulations(key, design, fit, num_simulations, attributes, file, executor))
 
 
 def options_of(method: str | Method | Fit) -> str:
@@ -98,7 +104,13 @@ def sampler(num_draws: int) -> NUTS:
 
 
 def run_simulations(
-    key: PRNGKeyArray, design: Design, fit: Fit, num: int, attributes: dict[str, str], path: Path | None
+    key: PRNGKeyArray,
+    design: Design,
+    fit: Fit,
+    num: int,
+    attributes: dict[str, str],
+    path: Path | None,
+    executor: ExecutorLike = None,
 ) -> xr.Dataset:
     """`run_in_chunks` of `simulation(design, fit)`: ranks of truths in posteriors of MDPs.
 
@@ -106,14 +118,16 @@ def run_simulations(
         key, num, attributes, path: as there.
         design: what is simulated and examined.
         fit: the inference.
+        executor: where the chunks are computed.
 
     Raises:
-        ValueError: as `sbc`.
+        ValueError: as `sbc`. RuntimeError: a chunk failed on the executor.
     """
     attributes = {**attributes, "num_draws": str(design.num_draws), "num_transitions": str(design.num_transitions)}
     # Chains take long: their bar is shown from the start.
     delay = DELAY if fit.method == "exact" else 0.0
-    return run_in_chunks(key, simulation(design, fit), num, _chunk(design), attributes, path, delay=delay)
+    make, chunk = partial(simulation, design, fit), _chunk(design)
+    return run_in_chunks(key, make, num, chunk, attributes, path, delay=delay, executor=executor)
 
 
 def _chunk(design: Design) -> int:

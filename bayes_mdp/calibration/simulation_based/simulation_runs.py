@@ -1,11 +1,12 @@
 """Simulations of simulation-based calibration, whatever is simulated: in chunks, with progress, resumed from a file.
 
-Host-side; `run_in_chunks` compiles the simulation that it is given, once.
+Host-side; the simulation that `run_in_chunks` is given is compiled once in every process that runs chunks.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -16,6 +17,11 @@ from bayes_mdp.calibration.simulation_based.ranks import Rank
 from bayes_mdp.mdp.identity import UnidentifiedError, identity
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
+from bayes_mdp.parallel.executors import ExecutorLike
+from bayes_mdp.parallel.tasks import Task, run_tasks
+
+Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]]
+"""key -> ranks of one simulation; traceable."""
 
 CHUNK = 64
 MAX_NUMBERS = 2**25
@@ -44,7 +50,7 @@ def chunk_of(numbers: int, num_draws: int) -> int:
 
 def run_in_chunks(
     key: PRNGKeyArray,
-    one: Callable[[PRNGKeyArray], dict[str, Rank]],
+    make: Callable[[], Simulation],
     num: int,
     chunk: int,
     attributes: dict[str, str],
@@ -52,35 +58,38 @@ def run_in_chunks(
     *,
     delay: float = 0.0,
     parts: str = PARTS_OF_MDPS,
+    executor: ExecutorLike = None,
 ) -> xr.Dataset:
     """`Rank` of every quantity as variables, with dims simulation, (draw,) quantity.
 
     Args:
         key: of all simulations; simulation i has the key `fold_in(key, i)`.
-        one: key -> ranks of one simulation; traceable.
+        make: makes the simulation; it is what travels to other processes.
         num: number of simulations.
         chunk: how many run side by side at most.
         attributes: of the dataset, `program` (see `identity_of`) among them; a file must have the same to be resumed.
         path: of the file that is resumed; None: none.
         delay: seconds before a bar of progress is shown.
         parts: what `program` identifies, in words.
+        executor: where the chunks are computed; None: in this process.
 
     Raises:
-        ValueError: the file holds simulations of another call, or this cannot be decided.
+        ValueError: the file holds simulations of another call, or this cannot be decided. RuntimeError: a chunk failed
+            on the executor.
     """
     from tqdm import tqdm
 
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
-    block = jax.jit(lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size)))
-    found = None if path is None or not path.exists() else _resume(path, key, one, attributes, parts)
+    block = SimulationBlock(key, make, size)
+    found = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
     done = [] if found is None else [found]
     count = 0 if found is None else found.sizes["simulation"]
     written = time.monotonic()
     # disable=None: silent if the output is no terminal.
     with tqdm(total=num, initial=min(count, num), unit=" simulations", delay=delay, disable=None) as bar:
-        while count < num:
-            done.append(dataset_of(block(count), count, attributes))
+        for ranks in _in_order(block, range(count, num, size), executor):
+            done.append(dataset_of(ranks, count, attributes))
             count += size
             bar.update(min(size, num - bar.n))
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
@@ -88,6 +97,51 @@ def run_in_chunks(
                 write_netcdf(done[0], path)
                 written = time.monotonic()
     return _joined(done).isel(simulation=slice(num))
+
+
+class SimulationBlock:
+    """(first simulation) -> `Rank` of every quantity for `size` simulations. It compiles once in every process.
+
+    Args:
+        key: of all simulations.
+        make: makes one simulation.
+        size: number of simulations.
+    """
+
+    def __init__(self, key: PRNGKeyArray, make: Callable[[], Simulation], size: int) -> None:
+        self._parts = key, make, size
+        self._compiled: Callable[[int], dict[str, Rank]] | None = None
+
+    def __call__(self, start: int) -> dict[str, Rank]:
+        """Simulations `start` to `start + size - 1`."""
+        if self._compiled is None:
+            key, make, size = self._parts
+            one = make()
+            self._compiled = jax.jit(
+                lambda start: jax.vmap(lambda i: one(jax.random.fold_in(key, i)))(start + np.arange(size))
+            )
+        return self._compiled(start)
+
+
+def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> Iterator[dict[str, Rank]]:
+    """The blocks from all `starts`, in their order, which is not that in which an executor finishes them.
+
+    Raises:
+        RuntimeError: one failed on the executor.
+    """
+    if executor is None:
+        yield from map(block, starts)
+        return
+    early: dict[int, dict[str, Rank]] = {}
+    left = iter(starts)
+    awaited = next(left, None)
+    for one in run_tasks(block, [Task(str(start), (start,)) for start in starts], executor):
+        if one.value is None:
+            raise RuntimeError(f"the simulations from {one.name} on failed: {one.error}")
+        early[int(one.name)] = one.value
+        while awaited in early:
+            yield early.pop(awaited)
+            awaited = next(left, None)
 
 
 def dataset_of(ranks: dict[str, Rank], start: int, attributes: dict[str, str]) -> xr.Dataset:
@@ -111,7 +165,7 @@ def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
 def _resume(
     path: Path,
     key: PRNGKeyArray,
-    one: Callable[[PRNGKeyArray], dict[str, Rank]],
+    one: Simulation,
     attributes: dict[str, str],
     parts: str,
 ) -> xr.Dataset:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -38,6 +39,7 @@ from bayes_mdp.mdp.files import check_file, check_folder
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
+from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 
 if TYPE_CHECKING:
@@ -203,6 +205,7 @@ def compare(
     length: int | None = None,
     prior: PriorLike = None,
     path: str | Path | None = None,
+    executor: ExecutorLike = None,
     options: RunOptions = RunOptions(),
 ) -> "xr.Dataset":
     """Run every agent on every problem, and rank the agents by normalised scores. Host side.
@@ -231,6 +234,7 @@ def compare(
         length: episodes under `Episodic`, else steps, of environments without a task; for a `Task` it replaces its own.
         prior: as in `run`, of environments without a task.
         path: of the NetCDF file, in a folder that exists.
+        executor: where the pairs are run (see `ExecutorLike`): the same numbers everywhere, but for `seconds`.
         options: as in `run`.
 
     Returns:
@@ -251,10 +255,11 @@ def compare(
         check_file(path)
         check_folder(folder_of(path))
     check_type("options", options, RunOptions, "RunOptions")
+    check_executor(executor)
     options = replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
-    cells = Cells(None if path is None else folder_of(path), attributes)
+    cells = Cells(None if path is None else folder_of(path), attributes, executor)
     played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
     result = _to_dataset(players, tasks, levels, played)
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
@@ -357,15 +362,17 @@ def _play_all(
     """
     num_seeds, options, key = how
     keys = {name: jax.random.fold_in(key, crc32(name.encode())) for name in tasks}
-    played = {}
-    with cells.expect(len(players) * len(tasks)) as kept:
-        for agent, env in product(players, tasks):
-            # "average" costs nothing, but needs the optimal gain.
-            regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
-            case = RunConfig(players[agent], *_run_arguments(tasks[env], keys[env]), num_seeds, regret, options)
-            # The number, because names may hold what a file name may not.
-            name = f"{len(played)}-{_plain(agent)}-{_plain(env)}"
-            played[agent, env] = kept.get(name, lambda path, case=case: _play(case, path))
+    names, computes = {}, {}
+    for agent, env in product(players, tasks):
+        # "average" costs nothing, but needs the optimal gain.
+        regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
+        case = RunConfig(players[agent], *_run_arguments(tasks[env], keys[env]), num_seeds, regret, options)
+        # The number, because names may hold what a file name may not.
+        name = names[agent, env] = f"{len(names)}-{_plain(agent)}-{_plain(env)}"
+        computes[name] = partial(_play, case)
+    with cells.expect(len(computes)) as kept:
+        found = kept.get_all(computes)
+    played = {pair: found[name] for pair, name in names.items()}
     refused = [str(values["refused"]) for values in played.values()]
     if all(refused):
         raise ValueError(f"every agent was refused on every problem, the first: {refused[0]}")
