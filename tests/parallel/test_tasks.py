@@ -106,7 +106,7 @@ def test_executors_that_take_no_more():
     closed.shutdown()
     with pytest.raises(ConnectionError, match="takes no more tasks"):
         list(run_tasks(_double, [Task("a", (1,))], closed))
-    with pytest.raises(ConnectionError, match="the executor is broken .* expected 'processes'"):
+    with pytest.raises(ConnectionError, match=r"the executor is broken .* expected 'processes'"):
         list(run_tasks(_double, [Task("a", (1,))], Broken()))
 
 

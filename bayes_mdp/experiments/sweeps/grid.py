@@ -72,8 +72,10 @@ class Variant:
         if self.given is not None:
             return {"name": self.name, "given": describe(self.given, f"{self.kind}[{self.name!r}]")}
         own: dict[str, Json] = {"name": self.name, "arguments": dict(self.arguments)}
-        # A factory of the package is known by the version of the package, one of the user by its code.
-        return own | ({"factory": describe(_imported(self.kind, self.name), self.name)} if ":" in self.name else {})
+        # What comes with the package is known by its version, a function of the user by its code.
+        if self.name in _FACTORIES[self.kind] or (self.kind != "priors" and _factory(self.kind, self.name) is None):
+            return own
+        return own | {"factory": describe(_imported(self.kind, self.name), self.name)}
 
     def build(self) -> Any:
         """The agent, the environment or the prior.

@@ -19,6 +19,7 @@ from bayes_mdp.experiments.sweeps.grid import Cell, PartsLike, make_cells
 from bayes_mdp.experiments.sweeps.sweep_folder import SweepFolder, make_folder, patiently
 from bayes_mdp.experiments.sweeps.sweep_results import load_sweep
 from bayes_mdp.mdp import Objective
+from bayes_mdp.mdp.files import check_folder
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
@@ -99,6 +100,8 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
     _check_run(objective, num_steps, num_episodes, regret)
     check_type("options", options, RunOptions, "RunOptions")
     check_executor(executor)
+    if path is not None:
+        check_folder(path)
     settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, options)
     with _folder(path) as folder, folder.locked():
         cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
