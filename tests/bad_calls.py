@@ -113,6 +113,7 @@ DATA = [3, "log", [1, 2]]
 INITIAL = [[1.0], [0.7, 0.7], [-1.0, 2.0], [NAN, 1.0], "first", 0, RAGGED, [1j, 0]]
 REPLAN = [0, -1, 2.5, True, "nosuch", [1]]
 PATH = [3, 2.5, "no/such/folder/file.nc"]
+EXECUTOR = [3, "process", "processes:0", "dask:x", ""]
 LEGAL = ["no", NAN, RAGGED, [[1, 1]], [[2, 1], [1, 1]], [[0.5, 1], [1, 1]], [[0, 0], [1, 1]]]
 DRAWS = [0, -1, 1, 2.5, True, "3", None, NAN, 10**12, 10**20]
 
@@ -942,6 +943,7 @@ CALLS = [
             "quantities": [3, "mean", {"a": 3}],
             "objective": optional(OBJECTIVE),
             "path": PATH,
+            "executor": EXECUTOR,
         },
     ),
     Call(
@@ -960,6 +962,7 @@ CALLS = [
             "false_alarm": INSIDE,
             "quantities": [3, "mean", {"a": 3}],
             "path": PATH,
+            "executor": EXECUTOR,
         },
     ),
     Call("plot_check", {"check": value(None)}, {"check": [3, None, "check"]}),
@@ -1024,10 +1027,39 @@ CALLS = [
             "objective": OBJECTIVE,
             "length": COUNT,
             "path": PATH,
+            "executor": EXECUTOR,
             "options": [3, None],
         },
         {"agents": "agent", "envs": "env"},
     ),
+    Call(
+        "sweep",
+        {
+            "agents": value(["epsilon_greedy_q"]),
+            "envs": value({"deep_sea": {"size": 3}}),
+            "key": key,
+            "num_episodes": value(3),
+        },
+        {
+            "agents": [3, None, [], {}, [3], "nosuch", {"psrl": 3}, {"psrl": {"nosuch": 1}}, {"psrl": {"replan": []}}],
+            "envs": [3, None, [], {}, [3], "nosuch", {"deep_sea": {"size": None}}, {"deep_sea": {"size": "x"}}],
+            "priors": [3, "nosuch", {"dirichlet_normal": {"nosuch": 1}}],
+            "key": TYPED_KEY,
+            "objective": optional(OBJECTIVE),
+            "num_steps": [3, *MAYBE_COUNT],
+            "num_episodes": COUNT,
+            "num_seeds": COUNT,
+            "num_blocks": [*COUNT, 10**7],
+            "regret": optional(WORD),
+            "path": [3, 2.5],
+            "executor": EXECUTOR,
+            "retries": [x for x in COUNT if x != 0],
+            "options": [3, None],
+        },
+        {"priors": "prior", "num_blocks": "num_blocks|blocks"},
+    ),
+    Call("load_sweep", {"path": value(".")}, {"path": [3, None, "no/such/folder"]}, {"path": "path|holds no sweep"}),
+    Call("sweep_status", {"path": value(".")}, {"path": [3, None, "no/such/folder"]}, {"path": "path|holds no sweep"}),
     Call(
         "Actor",
         {"agent": agent, "space": space, "objective": discounted, "key": key, "prior": prior},
@@ -1044,7 +1076,14 @@ CALLS = [
     Call(
         "reproductions.reproduce.reproduce",
         {"name": value("ube-fig2")},
-        {"name": WORD, "scale": WORD, "key": optional(TYPED_KEY), "path": PATH, "options": [3, "x", {"nosuch": 1}]},
+        {
+            "name": WORD,
+            "scale": WORD,
+            "key": optional(TYPED_KEY),
+            "path": PATH,
+            "options": [3, "x", {"nosuch": 1}],
+            "executor": EXECUTOR,
+        },
     ),
     Call("load_result", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
     Call("calibration.load_check", {"path": value("x.nc")}, {"path": ["no/such/file.nc"]}, {"path": "file"}),
@@ -1588,9 +1627,17 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
             "--constants": ["nosuch"],
         },
     ),
+    (["sweep", "no/such/file.toml"], {"--retries": ["x", "1e12"]}),
+    (["results", "no/such/folder"], {"--out": [_NO_FOLDER]}),
     (
         ["reproductions", "ube-fig2"],
-        {"--seed": _BAD_SEED, "--frames": ["1", *_BAD_COUNT], "--games": ["pong"], "--agents": ["nosuch"]},
+        {
+            "--executor": ["serial", "nosuch"],
+            "--seed": _BAD_SEED,
+            "--frames": ["1", *_BAD_COUNT],
+            "--games": ["pong"],
+            "--agents": ["nosuch"],
+        },
     ),
     (["validation", "scorecard"], {"--seed": _BAD_SEED, "--out": [_NO_FOLDER], "--figure": [_NO_FOLDER]}),
     (["demo"], {"--seed": _BAD_SEED}),

@@ -107,7 +107,7 @@ def test_two_workers(undisturbed, tmp_path, executor):
     assert third.wait(300) == 2
     assert b"in which another sweep runs" in (third.communicate()[1] or b"")
     said = second.communicate(timeout=500)[1]
-    assert second.returncode == 0
+    assert second.returncode == 0, said.decode()
     assert b"the cell is run again" in said
     assert (folder / "results.nc").read_bytes() == expected
 

@@ -1,0 +1,85 @@
+"""`bayes-mdp sweep`, `status`, `results`: a small sweep of made-up runs from its file to its Dataset."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import bayes_mdp as bm
+from bayes_mdp.cli import main
+from bayes_mdp.experiments.sweeps import cell_runs
+
+CONFIG = """
+num_episodes = 3
+num_seeds = 2
+[agents]
+epsilon_greedy_q = {epsilon = [0.1, 0.2]}
+[envs]
+deep_sea = {size = 3}
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A file; of its two runs the second fails while `sick` is not empty."""
+
+    def run(agent, env, *, num_seeds, **others):
+        if float(agent.epsilon) == 0.2 and sick:
+            raise OSError("out of order")
+        rewards = np.ones((num_seeds, 3)) * float(agent.epsilon)
+        return xr.Dataset({name: (("seed", "episode"), rewards) for name in ("reward", "regret")})
+
+    sick = [True]
+    monkeypatch.setattr(cell_runs, "run", run)
+    (tmp_path / "grid.toml").write_text(CONFIG)
+    return tmp_path / "grid.toml", sick
+
+
+def test_from_the_file_to_the_result(config, tmp_path, capsys):
+    path, sick = config
+    assert main(["sweep", str(path), "--retries", "0"]) == 1
+    said = capsys.readouterr()
+    assert "epsilon_greedy_q deep_sea block=0 agent_epsilon=0.2: failed OSError: out of order" in said.out
+    assert main(["status", str(tmp_path / "grid")]) == 1
+    assert "1 of 2 cells finished, 1 failed, 0 left, not running" in capsys.readouterr().out
+    assert main(["results", str(tmp_path / "grid"), "--out", str(tmp_path / "part.nc")]) == 1
+    assert bm.load_result(tmp_path / "part.nc")["status"].values.tolist() == ["finished", "failed"]
+    sick.clear()
+    capsys.readouterr()
+    assert main(["sweep", str(path)]) == 0
+    said = capsys.readouterr()
+    assert "agent_epsilon=0.2: reward 0.6, regret 0.2" in said.out and not said.err
+    assert f"result: {tmp_path / 'grid' / 'results.nc'}" in said.out
+    assert main(["status", str(tmp_path / "grid")]) == main(["results", str(tmp_path / "grid")]) == 0
+    assert main(["sweep", str(path), "--out", str(tmp_path / "other"), "--executor", "serial"]) == 0
+    results = [bm.load_result(tmp_path / name / "results.nc") for name in ("grid", "other")]
+    assert results[0].identical(results[1])
+
+
+def test_wrong_input(config, tmp_path, capsys):
+    """Exit code 2 and one sentence."""
+    path, _ = config
+    calls = [
+        (["sweep", str(tmp_path / "no.toml")], "does not exist"),
+        (["sweep", str(path), "--executor", "process"], "did you mean 'processes'"),
+        (["sweep", str(path), "--retries", "-1"], "retries is -1"),
+        (["sweep", str(path), "--out", str(path)], "a file, expected a folder"),
+        (["status", str(tmp_path)], "holds no sweep"),
+        (["results", str(tmp_path)], "holds no sweep"),
+        (["results", str(tmp_path), "--out", str(tmp_path / "no" / "x.nc")], "a folder that exists"),
+    ]
+    for words, says in calls:
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert says in error and len(error.splitlines()) == 1
+    (tmp_path / "plain").write_text(CONFIG)
+    assert main(["sweep", str(tmp_path / "plain")]) == 2
+    assert "--out is missing" in capsys.readouterr().err
+
+
+def test_many_cells_are_not_all_listed(monkeypatch):
+    from bayes_mdp.cli import sweep
+
+    monkeypatch.setattr(sweep, "_MOST_LINES", 1)
+    missing = {"status": ("cell", ["missing"] * 3), "error": ("cell", [""] * 3)}
+    result = xr.Dataset(missing, {"cell": range(3), "agent": ("cell", ["a", "b", "c"]), "seed": [0]})
+    assert sweep.summary_of_sweep(result).splitlines() == ["3 cells, 1 seeds each", "  a: missing", "  ... and 2 more"]
