@@ -10,7 +10,7 @@ from bayes_mdp.mdp.validation import check_name, described
 from bayes_mdp.parallel.worker_processes import ProcessExecutor
 
 if TYPE_CHECKING:
-    from distributed import Client  # pyright: ignore[reportMissingImports] - of the extra `cluster`
+    from distributed import Client, LocalCluster  # pyright: ignore[reportMissingImports] - of the extra `cluster`
 
 T = TypeVar("T")
 ExecutorLike: TypeAlias = "str | Executor | Client | None"
@@ -135,8 +135,18 @@ def _dask(executor: Any) -> "Iterator[Client]":
         return
     # Processes with one thread each: a task that ends its process takes no other with it. No dashboard: no open port.
     options: dict[str, Any] = {"n_workers": _number(executor), "threads_per_worker": 1, "processes": True}
-    with LocalCluster(**options, dashboard_address=None) as cluster, Client(cluster) as client:
+    with _started(LocalCluster, options | {"dashboard_address": None}) as cluster, Client(cluster) as client:
         yield client
+
+
+def _started(cluster: "type[LocalCluster]", options: dict[str, Any]) -> "LocalCluster":
+    try:
+        return cluster(**options)
+    except (OSError, RuntimeError) as error:
+        raise ConnectionError(
+            f"no Dask cluster could be started on this machine ({_first_line(error)}); a script that starts one needs "
+            'if __name__ == "__main__":'
+        ) from error
 
 
 def _connected(client: "type[Client]", address: str) -> "Client":

@@ -35,7 +35,7 @@ def _client(config, folder, executor, **options):
     program = "import sys; from bayes_mdp.cli import main; sys.exit(main(sys.argv[1:]))"
     if executor.startswith("dask"):  # its processes import the script of their parent
         program = f"if __name__ == '__main__':\n    {program}\n"
-    script = config.with_suffix(".py")
+    script = config.with_name(f"client_of_{executor.partition(':')[0]}.py")
     script.write_text(program)
     words = [sys.executable, str(script), "sweep", str(config), "--out", str(folder), "--executor", executor]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_COMPILATION_CACHE_DIR": ""}
