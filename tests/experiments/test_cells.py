@@ -1,5 +1,7 @@
 """Cells: computed once, kept, refused where the configuration is another or the file is damaged."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -41,3 +43,41 @@ def test_cells_without_a_folder_keep_nothing():
     with Cells().expect(1) as cells:
         assert cells.get("x", lambda path: {"given": path is None})["given"]
     cells.remove()
+
+
+def test_all_cells_at_once(tmp_path):
+    """One after the other, in two threads, on an executor: the same, in the order that was asked for."""
+    computes = {name: lambda path, name=name: {"length": len(name)} for name in ("one", "three", "eleven")}
+    found = []
+    with ThreadPoolExecutor(2) as pool:
+        for folder, groups, executor in (
+            (None, None, None),
+            ("a", [["eleven", "one"], ["three"]], None),
+            ("b", None, pool),
+            (None, None, pool),
+        ):
+            place = None if folder is None else tmp_path / folder
+            with Cells(place, {}, executor).expect(3) as cells:
+                found.append({name: int(values["length"]) for name, values in cells.get_all(computes, groups).items()})
+    assert all(list(one.items()) == [("one", 3), ("three", 5), ("eleven", 6)] for one in found)
+    assert sorted(file.name for file in (tmp_path / "b").glob("*.npz")) == ["eleven.npz", "one.npz", "three.npz"]
+
+
+def test_a_cell_that_fails_on_an_executor(tmp_path):
+    """The others are kept, and not computed again."""
+    computed = []
+
+    def compute(path, name):
+        if name == "sick":
+            raise ValueError("it cannot be")
+        return {"x": 1}
+
+    computes = {name: lambda path, name=name: compute(path, name) for name in ("first", "sick", "last")}
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(RuntimeError, match=r"1 of 3 cells failed, the others are finished: sick .it cannot be"):
+            Cells(tmp_path / "a", {}, pool).get_all(computes)
+        healthy = {name: lambda path, name=name: computed.append(name) or {"x": 1} for name in computes}
+        Cells(tmp_path / "a", {}).get_all(healthy)
+    assert computed == ["sick"]
+    with pytest.raises(ValueError, match="did you mean 'processes'"):
+        Cells(executor="process")

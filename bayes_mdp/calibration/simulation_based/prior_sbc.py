@@ -66,7 +66,8 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         objective: of the values. None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
         path: a NetCDF file for the finished chunks, written every five seconds: the same call resumes from it.
         executor: where the chunks of up to 64 simulations are computed (see `ExecutorLike`): the same numbers
-            everywhere. Every worker compiles the program.
+            everywhere (under `jax.enable_x64` to rounding: there the last bits depend on what the process compiled
+            before). Every worker compiles the program.
 
     Raises:
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
