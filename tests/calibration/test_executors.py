@@ -6,6 +6,7 @@ Functions whose annotations are checked cannot be pickled: the tests run in a pr
 import os
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,7 +34,7 @@ def test_in_a_process_without_checks():
 @unchecked
 def test_sbc_bit_for_bit(tmp_path):
     """Also where the first chunk is there already; under x64 the last bits depend on what a process traced before."""
-    options = {"num_draws": 10, "num_transitions": 10}
+    options: dict[str, Any] = {"num_draws": 10, "num_transitions": 10}
     here = bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options)
     path = tmp_path / "x.nc"
     bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=64, path=path, **options)
@@ -43,9 +44,10 @@ def test_sbc_bit_for_bit(tmp_path):
     assert bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=128, **options).dataset.identical(
         here.dataset
     )
+    changed: dict[str, Any] = {"num_simulations": 10}
     with jax.enable_x64(True):
         wide = [
-            bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, num_simulations=10, **options | {"executor": one}).dataset
+            bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, **(options | changed | {"executor": one})).dataset
             for one in (None, "processes:1")
         ]
     assert wide[1]["truth"].dtype == np.float64
@@ -58,7 +60,7 @@ def test_check_bit_for_bit():
     """Around a log too: the program is then a function of a posterior."""
     log = bm.Transitions([0, 1, 0], [1, 0, 0], [0.5, 0.1, 0.2], [1, 0, 0])
     for data in (None, log):
-        options = {"num_simulations": 70, "num_draws": 10, "data": data}
+        options: dict[str, Any] = {"num_simulations": 70, "num_draws": 10, "data": data}
         found = [
             bm.check(KEY, bm.models.dirichlet_normal(), SPACE, executor=one, **options).dataset.drop_attrs()
             for one in (None, "processes:2")
@@ -75,6 +77,6 @@ def test_compare_bit_for_bit():
         "q": bm.agents.EpsilonGreedyQ(),
         "bolt": bm.agents.BOLT(eta=1.0, max_reward=1.0),
     }
-    options = {"key": KEY, "num_seeds": 2, "length": 10}
+    options: dict[str, Any] = {"key": KEY, "num_seeds": 2, "length": 10}
     found = [bm.compare(agents, ["chain", "garnet"], executor=one, **options) for one in (None, "processes:2")]
     assert found[0].drop_vars("seconds").identical(found[1].drop_vars("seconds"))

@@ -4,6 +4,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,8 @@ def _double(i):
 
 
 def _values(executor):
-    return sorted(one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], executor))
+    found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], executor)]
+    return sorted(found)
 
 
 def test_dask_by_name_and_address(fake_dask):

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from bayes_mdp.parallel import tasks as home
 from bayes_mdp.parallel.tasks import Task, run_tasks
 
 
-def _work(i, folder=None):
+def _work(i, folder):
     """Task 1 kills its process, 2 fails once, 3 always, 4 is refused, 5 exits; the others give numbers."""
     if i == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -34,7 +35,7 @@ def _work(i, folder=None):
     return {"x": jnp.linspace(0.0, 1.0, 5) ** i, "process": os.getpid()}
 
 
-def _run(numbers, executor, folder, **options):
+def _run(numbers, executor, folder, **options) -> dict[str, Any]:
     given = [Task(f"task {i}", (i, str(folder))) for i in numbers]
     return {one.name: one for one in run_tasks(_work, given, executor, **options)}
 
@@ -130,7 +131,7 @@ def test_other_versions_are_refused(monkeypatch):
 @pytest.mark.slow
 def test_a_pool_of_the_standard_library():
     with ProcessPoolExecutor(1, mp_context=__import__("multiprocessing").get_context("spawn")) as pool:
-        found = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], pool)]
+        found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], pool)]
     assert sorted(found) == [0, 2, 4]
 
 

@@ -88,7 +88,9 @@ class SweepFolder:
             before, now = ({name: one[name] for name in _IDENTITY} for one in (there, wanted))
             refuse_another(before, now, self.folder, "another sweep")
             return
-        strange = sorted(file.name for file in self.folder.iterdir() if file.name not in (LOCK, CELLS))
+        # Where there are no locks, another process may be writing the same manifest just now.
+        names = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
+        strange = sorted(name for name in names if name not in (LOCK, CELLS, MANIFEST))
         if strange:
             raise ValueError(
                 f"path is {str(self.folder)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "

@@ -7,9 +7,11 @@ import errno
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
@@ -59,7 +61,13 @@ def quick(monkeypatch):
 
 
 def sweep(path=None, **options):
-    arguments = {"key": jax.random.key(3), "priors": PRIORS, "num_episodes": 5, "num_seeds": 2, "num_blocks": 2}
+    arguments: dict[str, Any] = {
+        "key": jax.random.key(3),
+        "priors": PRIORS,
+        "num_episodes": 5,
+        "num_seeds": 2,
+        "num_blocks": 2,
+    }
     return bm.sweep(AGENTS, ENVS, path=path, **{"options": OPTIONS, **arguments, **options})
 
 
@@ -108,7 +116,7 @@ def test_the_manifest(quick, tmp_path):
     manifest = read_json(tmp_path / "a" / "manifest.json", "x")
     assert len(manifest["cells"]) == NUM_CELLS == len(manifest["checksums"]) and manifest["failed"] == {}
     entry = manifest["cells"][3]
-    key = jax.random.wrap_key_data(np.asarray(entry["key"], np.uint32))
+    key = jax.random.wrap_key_data(jnp.asarray(entry["key"], jnp.uint32))
     alone = fake_run(EpsilonGreedyQ(epsilon=0.1), None, objective=Episodic(4), key=key, num_seeds=2, num_episodes=5)
     assert np.array_equal(alone["reward"], result["reward"][3])
     for changed in ({"num_seeds": 3}, {"key": jax.random.key(4)}, {"num_episodes": 6}, {"priors": "dirichlet_normal"}):
@@ -252,7 +260,7 @@ def test_objects_and_imported_names(quick, tmp_path):
     agents = {"mine": Doubtful(0.25), f"{__name__}:doubtful": {"epsilon": [0.5, 0.75]}}
     envs = {"lake": bm.envs.deep_sea(3), "deep_sea:4": {}}
     priors = {"own": bm.models.dirichlet_normal()}
-    options = {"key": jax.random.key(0), "num_episodes": 3, "num_seeds": 2, "options": OPTIONS}
+    options: dict[str, Any] = {"key": jax.random.key(0), "num_episodes": 3, "num_seeds": 2, "options": OPTIONS}
     result = bm.sweep(agents, envs, priors=priors, path=tmp_path / "a", **options)
     assert result.sizes["cell"] == 6 and set(result["env"].values) == {"lake", "deep_sea:4"}
     gained = result["reward"].sel(seed=0, episode=0).values - np.array([0.25, 0.25, 0.5, 0.5, 0.75, 0.75])
@@ -291,7 +299,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("changed", "says"), WRONG)
 def test_wrong_input(quick, changed, says):
-    arguments = {"agents": {"psrl": {}}, "envs": ENVS, "priors": PRIORS, "key": jax.random.key(0), "num_episodes": 3}
+    arguments: dict[str, Any] = {
+        "agents": {"psrl": {}},
+        "envs": ENVS,
+        "priors": PRIORS,
+        "key": jax.random.key(0),
+        "num_episodes": 3,
+    }
     with pytest.raises((ValueError, TypeError), match=says):
         bm.sweep(**{**arguments, **changed})
     assert not quick
@@ -302,15 +316,21 @@ def test_no_sweep(tmp_path):
         with pytest.raises(FileNotFoundError, match="holds no sweep"):
             read(tmp_path)
         with pytest.raises(TypeError, match="path is 3"):
-            read(3)
+            read(cast(str, 3))
 
 
 def test_real_runs_on_two_threads(tmp_path):
     """Q-learning, as `run` runs it."""
-    options = {"key": jax.random.key(0), "num_episodes": 6, "num_seeds": 2, "options": OPTIONS, "regret": "average"}
+    options: dict[str, Any] = {
+        "key": jax.random.key(0),
+        "num_episodes": 6,
+        "num_seeds": 2,
+        "options": OPTIONS,
+        "regret": "average",
+    }
     with ThreadPoolExecutor(2) as pool:
         result = bm.sweep({"epsilon_greedy_q": {"epsilon": [0.0, 0.5]}}, "deep_sea:3", executor=pool, **options)
-    key = jax.random.wrap_key_data(np.asarray(_key_of("deep_sea:3"), np.uint32))
+    key = jax.random.wrap_key_data(jnp.asarray(_key_of("deep_sea:3")))
     alone = bm.run(EpsilonGreedyQ(epsilon=0.5), bm.envs.deep_sea(3), objective=Episodic(3), **options | {"key": key})
     for name in ("reward", "regret"):
         assert np.array_equal(alone[name], result[name][1])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ size = [3, 4]
 NUM_CELLS = 200
 
 
-def _client(config, folder, executor, **options):
+def _client(config, folder, executor, **options) -> "subprocess.Popen[Any]":
     program = "import sys; from bayes_mdp.cli import main; sys.exit(main(sys.argv[1:]))"
     if executor.startswith("dask"):  # its processes import the script of their parent
         program = f"if __name__ == '__main__':\n    {program}\n"
