@@ -47,7 +47,7 @@ def test_sbc_bit_for_bit(tmp_path):
     changed: dict[str, Any] = {"num_simulations": 10}
     with jax.enable_x64(True):
         wide = [
-            bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, **(options | changed | {"executor": one})).dataset
+            bm.sbc(KEY, bm.models.dirichlet_normal(), SPACE, **{**options, **changed, "executor": one}).dataset
             for one in (None, "processes:1")
         ]
     assert wide[1]["truth"].dtype == np.float64
