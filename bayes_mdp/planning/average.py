@@ -9,7 +9,7 @@ from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_chain import action_values
-from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.rounding import Rounding, row_sums
 from bayes_mdp.planning.solution import Solution, best_action
 
 _CAP = 2000
@@ -63,7 +63,7 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
     min (T v - v) <= optimal gain <= max (T v - v) for every v (Puterman 1994, theorem 8.5.5), for rows that sum to one.
     """
     # Rows that sum to 1 + d shift T v by d max |v|.
-    mass = mdp.expected_next(jnp.ones_like(values))
+    mass = row_sums(mdp)
     deviation = jnp.abs(mass - 1) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mass - 1), 0.0)
     excess = (jnp.max(deviation) + rounding.factor) * jnp.max(jnp.abs(values))
     allowance = 2 * rounding.of_sweep(values) + excess

@@ -6,9 +6,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.planning.linear.systems import solve_chain
+from bayes_mdp.planning.gauss_seidel import OrderedSweeps
+from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
+from bayes_mdp.planning.policy_sweeps import PolicySweeps
 from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
 from bayes_mdp.planning.solution import Solution, best_action
@@ -18,12 +20,21 @@ Iterate = tuple[
 ]
 """Values, q, policy, residual, iterations, status (1: stop, 2: converged)."""
 
-Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
-"""q, values, span of T v - v, whether sweeps still cut it well."""
+Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""]]
+"""q, values, span of T v - v, iterations, status (1: it is no longer cut well, 2: converged)."""
 
-_CAP = 200
+Evaluation = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""]]
+"""Values, span of the last change, sweeps."""
+
+Ahead = tuple[Float[Array, " S"], Float[Array, "S A"], Bool[Array, ""]]
+"""Values, q, whether to sweep."""
+
+_CAP = 500
 _SWEEPS = 128
 _FAST = 0.7
+_WORTH = 0.01
+_IN_ORDER = 2
+_DENSE_PATIENCE = 8  # policy iterations
 
 
 def solve_discounted(
@@ -31,9 +42,9 @@ def solve_discounted(
 ) -> Solution:
     """Optimal discounted values of a stationary MDP.
 
-    Dense with at most 8 states: policy iteration by elimination, from the policy of `start`. Otherwise value iteration
-    from the values of `start` while it is fast, then policy iteration, its evaluations by LU or BiCGSTAB, and by sweeps
-    where both fail.
+    Dense with at most 8 states: policy iteration by elimination, from the policy of `start`. Otherwise modified policy
+    iteration from the values of `start` while it is fast, then policy iteration with sweeps in the order of the states
+    between improvements, its evaluations by elimination or preconditioned BiCGSTAB, and by sweeps where both fail.
     """
     discount = jnp.asarray(discount, mdp.reward.dtype)
     if isinstance(mdp, MDP) and mdp.n_states <= TINY:
@@ -41,7 +52,7 @@ def solve_discounted(
         values, _, count, done = tiny_policy_iteration(mdp.transition_probs, mdp.reward, mdp.legal, discount, policy)
     else:
         values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
-        values, count, done = _policy_iteration(mdp, discount, jnp.where(jnp.isfinite(values), values, 0.0))
+        values, count, done = _values(mdp, discount, jnp.where(jnp.isfinite(values), values, 0.0))
     # Whatever produced the values: the answer and its bounds come from one sweep over them.
     q, gap = bounded(mdp, discount, rounding, values)
     gain = jnp.full((), jnp.nan, q.dtype)
@@ -87,71 +98,145 @@ def _later(k: Float[Array, ""], rounding: Rounding) -> Float[Array, ""]:
     return jnp.where(k < 1, k / jnp.where(k < 1, 1 - k, 1.0), jnp.inf)
 
 
-def _policy_iteration(
+def _values(
     mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
-    """Values, iterations, and whether the policy is stable with a residual near rounding.
+    """Values, iterations, and whether the policy is stable with a residual near rounding."""
+    q, values, count, done = _sweep_while_fast(mdp, discount, values)
+    # What fast sweeps solve is never laid out for anything else.
+    iterate = lambda: _policy_iteration(mdp, discount, values, q, count)  # noqa: E731
+    return jax.lax.cond(done, lambda: (values, count, done), iterate)
 
+
+def _policy_iteration(
+    mdp: MDP | SparseMDP,
+    discount: RealScalar,
+    values: Float[Array, " S"],
+    q: Float[Array, "S A"],
+    count: Int[Array, ""],
+) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
+    """Howard 1960, with sweeps in the order of the states between improvements.
+
+    An improvement moves news of a reward by as many states as one transition: in a long chain sweeps carry it on.
     The residual of T v - v, not the policy alone, decides: evaluations may be inexact.
     """
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
-    q, values = _sweep_while_fast(mdp, discount, values)
+    # Evaluating a policy needs no order; a dense problem of ordinary size is solved before sweeps would pay.
+    patience = _CAP if mdp.n_actions == 1 else 0 if isinstance(mdp, SparseMDP) else _DENSE_PATIENCE
+    ordered = OrderedSweeps.of(mdp, discount) if patience < _CAP else None
+
+    def look_ahead(
+        values: Float[Array, " S"], q: Float[Array, "S A"], count: Int[Array, ""]
+    ) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
+        """After sweeps in order, and one more for the policy; a loop of no or one turn."""
+        if ordered is None:
+            return values, q
+
+        def turn(loop: Ahead) -> Ahead:
+            swept = ordered(loop[0], _IN_ORDER)
+            return swept, action_values(mdp, swept, discount), jnp.array(False)
+
+        return jax.lax.while_loop(lambda loop: loop[-1], turn, (values, q, count >= patience))[:2]
 
     def body(carry: Iterate) -> Iterate:
         values, q, policy, residual, count, _ = carry
+        swept, ahead = look_ahead(values, q, count)
+        # An action that is worse by rounding alone is kept: otherwise equal actions alternate for ever. Not after
+        # sweeps in order: the news of a far reward comes as values below the rounding of others.
+        unit = eps * jnp.max(jnp.abs(swept)) * (count < patience)
+        policy = _improved(ahead, policy, unit)
         chain = follow(mdp, policy)
-        # Howard 1960: evaluate the policy, improve it; the last values are the guess of an iterative solver.
-        values = evaluate_chain(chain, discount, at_policy(q, policy), residual)
+        # The last values are the guess of an iterative solver; evaluations need be no better than the policy is.
+        values = evaluate_chain(chain, discount, at_policy(ahead, policy), residual, rounds=1)
         q = action_values(mdp, values, discount)
         best = jnp.max(q, -1)
         scale = jnp.max(jnp.abs(best)) + jnp.max(jnp.abs(chain.reward))
-        # An action that is worse by rounding alone is kept: otherwise equal actions alternate for ever.
         keep = best - at_policy(q, policy) <= 4 * eps * scale
         error = jnp.max(jnp.abs(best - values))
-        settled = jnp.all(keep) & ((error <= 8 * eps * scale) | (error > 0.95 * residual))
-        close = settled & (error <= 64 * eps * scale)
+        # A residual at rounding is the end, whatever equal actions do; near it, or with a stable policy, no progress.
+        near = error <= 64 * eps * scale
+        settled = (error <= 8 * eps * scale) | ((near | jnp.all(keep)) & (error > 0.95 * residual))
+        close = settled & near
         status = jnp.where(close, 2, jnp.where(settled | ~jnp.isfinite(error), 1, 0)).astype(jnp.int32)
-        return values, q, jnp.where(keep, policy, best_action(q)), error, count + 1, status
+        return values, q, policy, error, count + 1, status
 
-    first = (values, q, best_action(q), jnp.full((), jnp.inf, q.dtype), jnp.int32(0), jnp.int32(0))
+    first = (values, q, best_action(q), jnp.full((), jnp.inf, q.dtype), count, jnp.int32(0))
     going = lambda carry: (carry[-1] == 0) & (carry[-2] < _CAP)  # noqa: E731
     values, _, _, _, count, status = jax.lax.while_loop(going, body, first)
     return values, count, status == 2
 
 
+def _improved(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Array, ""]) -> Int[Array, " S"]:
+    """The best actions, with those of `policy` where they are as good to within rounding."""
+    return jnp.where(jnp.max(q, -1) - at_policy(q, policy) <= 4 * unit, policy, best_action(q))
+
+
 def _sweep_while_fast(
     mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
-) -> tuple[Float[Array, "S A"], Float[Array, " S"]]:
-    """q and values after value iteration with midpoint corrections, while each sweep cuts the span of T v - v well.
+) -> tuple[Float[Array, "S A"], Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
+    """q, values, iterations and whether they are the solution, after modified policy iteration while it is fast.
 
-    Where states mix fast a few sweeps are the whole solution; elsewhere this costs two.
+    Where states mix fast a few sweeps are the whole solution (Puterman 1994, section 6.5: some sweeps of the policy
+    between improvements, each with a midpoint correction); elsewhere this costs two iterations.
     """
     eps = float(jnp.finfo(values.dtype).eps)
 
-    def body(carry: Sweep) -> Sweep:
-        q, values, width, _ = carry
-        best = jnp.max(q, -1)
+    def moved(best: Float[Array, " S"], values: Float[Array, " S"]) -> tuple[Float[Array, " S"], Float[Array, ""]]:
+        """`best`, moved to the middle of the bounds on v*, and the span of the change."""
         change = best - values
-        # Add the middle of the bounds on v*: constants, the slowest error mode, are gone at once.
-        middle = (jnp.max(change) + jnp.min(change)) / 2
-        values = best + middle * discount / (1 - discount)
+        low, high = jnp.min(change), jnp.max(change)
+        # Constants, the slowest error mode, are gone at once.
+        return best + (high + low) / 2 * discount / (1 - discount), high - low
+
+    def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"], times: Int[Array, ""]) -> Float[Array, " S"]:
+        sweeps = PolicySweeps.of(mdp, best_action(q), discount)
+
+        def sweep(loop: Evaluation) -> Evaluation:
+            values, width = moved(sweeps(loop[0]), loop[0])
+            return values, width, loop[2] + 1
+
+        rough = lambda loop: (loop[2] < times) & (loop[1] > eps * jnp.max(jnp.abs(loop[0])))  # noqa: E731
+        return jax.lax.while_loop(rough, sweep, (values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0)))[0]
+
+    def body(carry: Sweep) -> Sweep:
+        q, values, width, count, _ = carry
+        values, _ = moved(jnp.max(q, -1), values)
+        if mdp.n_actions > 1:
+            # The nearer the policy is to the best one, the more sweeps it deserves: 4, 8, 16, 32.
+            values = follow_best(q, values, 4 * 2 ** jnp.minimum(count, 3))
         q = action_values(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)
-        return q, values, new, (new < _FAST * width) & (new > 4 * eps * jnp.max(jnp.abs(values)))
+        near = jnp.max(jnp.abs(change)) <= 8 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(change)))
+        status = jnp.where(near, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
+        return q, values, new, count + 1, status
 
-    first = (action_values(mdp, values, discount), values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
-    q, values, _, _ = jax.lax.while_loop(lambda carry: carry[-1], body, first)
-    return q, values
+    q = action_values(mdp, values, discount)
+    before = jnp.max(q, -1) - values
+    first = (q, values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0), jnp.int32(0))
+    q, swept, width, count, status = jax.lax.while_loop(lambda carry: carry[-1] == 0, body, first)
+    # Little came of it: the moves would only be in the way of what follows.
+    back = (status != 2) & ~(width <= _WORTH * (jnp.max(before) - jnp.min(before)))
+    values = jnp.where(back, values, swept)
+    return jnp.where(back, action_values(mdp, values, discount), q), values, count, status == 2
 
 
 def evaluate_chain(
-    chain: MDP | SparseMDP, discount: RealScalar, guess: Float[Array, " S"], residual: Float[Array, ""]
+    chain: MDP | SparseMDP,
+    discount: RealScalar,
+    guess: Float[Array, " S"],
+    residual: Float[Array, ""],
+    *,
+    rounds: int = RESTARTS,
 ) -> Float[Array, " S"]:
-    """Values of a chain; where the solver did not come closer than `residual / 2`, by sweeps (a contraction)."""
+    """Values of a chain; where the solver did not come closer than `residual / 2`, by sweeps (a contraction).
+
+    Args:
+        rounds: as in `solve_chain`.
+    """
     reward = chain.reward[:, 0]
     sweep = lambda v: reward + discount * chain.expected_next(v)[:, 0]  # noqa: E731
-    values = solve_chain(chain, discount, reward, guess)
+    values = solve_chain(chain, discount, reward, guess, rounds=rounds)
     # The residual decides, not the solver's own report; a while loop of zero or one turn, so that sweeps run on demand.
     scale = jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward))
     enough = jnp.maximum(residual / 2, 8 * float(jnp.finfo(guess.dtype).eps) * scale)

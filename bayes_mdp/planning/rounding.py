@@ -46,7 +46,12 @@ class Rounding(eqx.Module):
 
 def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Proven lower and upper bounds on the probability that a legal pair does not end the episode."""
-    mass = mdp.expected_next(jnp.ones(mdp.n_states, mdp.reward.dtype))
+    mass = row_sums(mdp)
     low = mass if mdp.legal is None else jnp.where(mdp.legal, mass, jnp.inf)
     high = mass if mdp.legal is None else jnp.where(mdp.legal, mass, -jnp.inf)
     return jnp.min(low) * (1 - rounding.factor), jnp.max(high) * (1 + rounding.factor) + rounding.floor
+
+
+def row_sums(mdp: MDP | SparseMDP) -> Float[Array, "S A"]:
+    """The probability that a pair does not end the episode, as computed."""
+    return jnp.sum(mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs, -1)
