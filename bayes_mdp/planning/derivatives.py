@@ -13,13 +13,14 @@ Puterman 1994, theorem 6.1.1 for the system; average reward: Schweitzer 1968, re
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.differentiable import solve_with_derivatives
 from bayes_mdp.planning.max_operator import Max
 from bayes_mdp.planning.policy_chain import action_values
+from bayes_mdp.planning.solution import SoftSolution, Solution
 
 Values = tuple[Float[Array, "S A"], Float[Array, " S"]]
 """q and v."""
@@ -74,3 +75,23 @@ def _gain_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tup
     dgain, dv = x[0], x - x[0]
     dq = jax.jvp(action_values, (mdp, v), (tangents[1], dv))[1] - dgain
     return (q, v, gain), (dq, dv, dgain)
+
+
+@jax.custom_jvp
+def where_solved(values: PyTree[Array], solved: Bool[Array, ""]) -> PyTree[Array]:
+    """`values`, whose derivatives are NaN unless `solved`: those of a wrong answer mean nothing."""
+    return values
+
+
+@where_solved.defjvp
+def _solved_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
+    values, solved = primals
+    # A product, not a selection: in reverse mode a selection would hand on zero.
+    factor = jnp.where(solved, 1.0, jnp.nan)
+    return where_solved(values, solved), jax.tree.map(lambda t: t * factor.astype(t.dtype), tangents[0])
+
+
+def near_enough(found: Solution | SoftSolution) -> Bool[Array, ""]:
+    """Whether the planner converged, or came within a thousandth of its values."""
+    size = jnp.max(jnp.abs(found.v))
+    return found.converged | (found.gap <= 1e-3 * size)

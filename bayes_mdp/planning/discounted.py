@@ -33,6 +33,8 @@ _CAP = 500
 _SWEEPS = 128
 _FAST = 0.7
 _WORTH = 0.01
+_POLICY_SWEEPS = 32
+_NEARER = 1e-5
 _IN_ORDER = 2
 _DENSE_PATIENCE = 8  # policy iterations
 
@@ -188,22 +190,22 @@ def _sweep_while_fast(
         # Constants, the slowest error mode, are gone at once.
         return best + (high + low) / 2 * discount / (1 - discount), high - low
 
-    def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"], times: Int[Array, ""]) -> Float[Array, " S"]:
+    def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"], width: Float[Array, ""]) -> Float[Array, " S"]:
         sweeps = PolicySweeps.of(mdp, best_action(q), discount)
 
         def sweep(loop: Evaluation) -> Evaluation:
             values, width = moved(sweeps(loop[0]), loop[0])
             return values, width, loop[2] + 1
 
-        rough = lambda loop: (loop[2] < times) & (loop[1] > eps * jnp.max(jnp.abs(loop[0])))  # noqa: E731
-        return jax.lax.while_loop(rough, sweep, (values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0)))[0]
+        # No nearer to the policy's values than the policy may be to the best one.
+        enough = jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(values)))
+        rough = lambda loop: (loop[2] < _POLICY_SWEEPS) & (loop[1] > enough)  # noqa: E731
+        return jax.lax.while_loop(rough, sweep, (values, jnp.full_like(width, jnp.inf), jnp.int32(0)))[0]
 
     def body(carry: Sweep) -> Sweep:
         q, values, width, count, _ = carry
-        values, _ = moved(jnp.max(q, -1), values)
-        if mdp.n_actions > 1:
-            # The nearer the policy is to the best one, the more sweeps it deserves: 4, 8, 16, 32.
-            values = follow_best(q, values, 4 * 2 ** jnp.minimum(count, 3))
+        values, now = moved(jnp.max(q, -1), values)
+        values = follow_best(q, values, now) if mdp.n_actions > 1 else values
         q = action_values(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)

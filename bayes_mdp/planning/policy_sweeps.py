@@ -40,9 +40,8 @@ class PolicySweeps(eqx.Module):
             chain = follow(mdp, policy)
             return cls(chain, None, None, chain.reward[:, 0], discount)
         pair = jnp.arange(mdp.n_states) * mdp.n_actions + policy
-        listed = range(mdp.successor.shape[-1])
-        successor = jnp.stack([mdp.successor[..., k].reshape(-1)[pair] for k in listed])
-        weight = discount * jnp.stack([mdp.probability[..., k].reshape(-1)[pair] for k in listed])
+        pick = lambda x: x.reshape(-1, x.shape[-1])[pair].T  # noqa: E731
+        successor, weight = pick(mdp.successor), discount * pick(mdp.probability)
         return cls(None, successor, weight, mdp.reward.reshape(-1)[pair], discount)
 
     def __call__(self, values: Float[Array, " S"]) -> Float[Array, " S"]:

@@ -11,7 +11,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, S
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_number, is_concrete
 from bayes_mdp.planning.average import best_gain
-from bayes_mdp.planning.derivatives import with_derivatives, with_gain_derivatives
+from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, evaluate_chain
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit

@@ -13,7 +13,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
-from bayes_mdp.planning.derivatives import with_derivatives, with_gain_derivatives
+from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
@@ -30,7 +30,8 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
     `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
     order, by one linear system each, whatever the number of iterations. They are those of the policy that is returned:
     where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is one of their one-sided
-    derivatives. `policy`, `converged`, `iterations` and `gap` have none.
+    derivatives. `policy`, `converged`, `iterations` and `gap` have none. Where the planner did not converge, and `gap`
+    is more than a thousandth of the values, derivatives are NaN.
 
     Args:
         mdp: dense or sparse; a step axis H needs `Episodic(H)`.
@@ -118,7 +119,8 @@ def _solve_stationary(
     fixed, rounding, start = jax.lax.stop_gradient((mdp, rounding, start))
     if isinstance(objective, AverageReward):
         found = solve_average(fixed, rounding, start)
-        q, v, gain = with_gain_derivatives((found.q, found.v, found.gain), mdp, HardMax(found.policy))
+        relative = with_gain_derivatives((found.q, found.v, found.gain), mdp, HardMax(found.policy))
+        q, v, gain = where_solved(relative, near_enough(found))
         return eqx.tree_at(lambda s: (s.q, s.v, s.gain), found, (q, v, gain))
     if isinstance(objective, Discounted):
         discount = jnp.asarray(objective.discount, mdp.reward.dtype)
@@ -127,7 +129,7 @@ def _solve_stationary(
         discount = jnp.ones((), mdp.reward.dtype)
         found = solve_first_exit(fixed, rounding, start)
     values = with_derivatives((found.q, found.v), mdp, discount, HardMax(found.policy))
-    return eqx.tree_at(lambda s: (s.q, s.v), found, values)
+    return eqx.tree_at(lambda s: (s.q, s.v), found, where_solved(values, near_enough(found)))
 
 
 def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:

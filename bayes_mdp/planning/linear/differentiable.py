@@ -23,8 +23,8 @@ def solve_with_derivatives(
 ) -> Vector:
     """Solve x - discount P x = rhs for a chain (an MDP with one action).
 
-    Dense and S <= 128: by the inverse, worked out once for all right sides of a batch, forward and adjoint, and one
-    step of refinement. Otherwise as `solve_chain`, and by sweeps where that fails (a sparse chain of more than 1024
+    Dense and S <= 512: by the inverse, worked out once for all right sides of a batch, forward and adjoint, and one
+    step of refinement. Otherwise as `solve_chain`, and by sweeps where that fails (a sparse chain of more than 2048
     states). The answer is NaN where no method comes near a solution.
 
     Args:

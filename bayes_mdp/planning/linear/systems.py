@@ -70,8 +70,11 @@ def solve_chain(
         return direct()
     precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint)
     x = _krylov(operator, rhs, guess, precondition, _ITERATIONS, rounds)
-    exact = rounds == RESTARTS and chain.n_states <= LISTED_DIRECT
-    return _or_direct(direct, operator, rhs, x) if exact else x
+    if chain.n_states > LISTED_DIRECT:
+        return x
+    # An inexact solution has failed where it is no better than the guess.
+    enough = 0.0 if rounds == RESTARTS else jnp.max(jnp.abs(rhs - operator(guess))) / 2
+    return _or_direct(direct, operator, rhs, x, enough)
 
 
 def _krylov(
@@ -119,9 +122,14 @@ def _krylov(
     return jax.lax.while_loop(lambda carry: carry[-1] & (carry[3] < rounds), body, start)[0]
 
 
-def _or_direct(direct: Callable[[], Vector], operator: Operator, rhs: Vector, x: Vector) -> Vector:
-    """`x`, or the direct solution where x is no solution. A while loop, so that a batch without failures skips it."""
+def _or_direct(
+    direct: Callable[[], Vector], operator: Operator, rhs: Vector, x: Vector, enough: RealScalar = 0.0
+) -> Vector:
+    """`x`, or the direct solution where the residual of x is neither `enough` nor near rounding.
+
+    A while loop, so that a batch without failures skips it.
+    """
     scale = jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs))
     error = jnp.max(jnp.abs(rhs - operator(x)))
-    failed = ~(error <= _NEAR * float(jnp.finfo(x.dtype).eps) * scale)
+    failed = ~(error <= jnp.maximum(enough, _NEAR * float(jnp.finfo(x.dtype).eps) * scale))
     return jax.lax.while_loop(lambda c: c[1], lambda c: (direct(), jnp.array(False)), (x, failed))[0]
