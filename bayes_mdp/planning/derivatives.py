@@ -20,7 +20,6 @@ from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.differentiable import solve_with_derivatives
 from bayes_mdp.planning.max_operator import Max
 from bayes_mdp.planning.policy_chain import action_values
-from bayes_mdp.planning.solution import SoftSolution, Solution
 
 Values = tuple[Float[Array, "S A"], Float[Array, " S"]]
 """q and v."""
@@ -91,7 +90,6 @@ def _solved_rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> t
     return where_solved(values, solved), jax.tree.map(lambda t: t * factor.astype(t.dtype), tangents[0])
 
 
-def near_enough(found: Solution | SoftSolution) -> Bool[Array, ""]:
+def near_enough(values: Float[Array, " S"], done: Bool[Array, ""], gap: Float[Array, ""]) -> Bool[Array, ""]:
     """Whether the planner converged, or came within a thousandth of its values."""
-    size = jnp.max(jnp.abs(found.v))
-    return found.converged | (found.gap <= 1e-3 * size)
+    return done | (gap <= 1e-3 * jnp.max(jnp.abs(values)))

@@ -125,7 +125,7 @@ def _policy_iteration(
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
     # Evaluating a policy needs no order; a dense problem of ordinary size is solved before sweeps would pay.
     patience = _CAP if mdp.n_actions == 1 else 0 if isinstance(mdp, SparseMDP) else _DENSE_PATIENCE
-    ordered = OrderedSweeps.of(mdp, discount) if patience < _CAP else None
+    ordered = OrderedSweeps.of(mdp, jnp.asarray(discount, q.dtype)) if patience < _CAP else None
 
     def look_ahead(
         values: Float[Array, " S"], q: Float[Array, "S A"], count: Int[Array, ""]
@@ -135,6 +135,7 @@ def _policy_iteration(
             return values, q
 
         def turn(loop: Ahead) -> Ahead:
+            assert ordered is not None
             swept = ordered(loop[0], _IN_ORDER)
             return swept, action_values(mdp, swept, discount), jnp.array(False)
 

@@ -100,6 +100,7 @@ def solve_soft(
                 "found, since the entropy of going round without end outweighs its costs (FirstExit)"
             )
         q, v = with_derivatives((q, soft.value(q)), mdp, jnp.ones((), q.dtype), maximum)
+    q, v, gain = where_solved((q, v, gain), jax.lax.stop_gradient(near_enough(v, done, gap)))
     return SoftSolution(q, v, *_policy(maximum, q), gain, done, count, gap)
 
 

@@ -119,8 +119,9 @@ def _solve_stationary(
     fixed, rounding, start = jax.lax.stop_gradient((mdp, rounding, start))
     if isinstance(objective, AverageReward):
         found = solve_average(fixed, rounding, start)
+        solved = near_enough(found.v, found.converged, found.gap)
         relative = with_gain_derivatives((found.q, found.v, found.gain), mdp, HardMax(found.policy))
-        q, v, gain = where_solved(relative, near_enough(found))
+        q, v, gain = where_solved(relative, solved)
         return eqx.tree_at(lambda s: (s.q, s.v, s.gain), found, (q, v, gain))
     if isinstance(objective, Discounted):
         discount = jnp.asarray(objective.discount, mdp.reward.dtype)
@@ -128,8 +129,9 @@ def _solve_stationary(
     else:
         discount = jnp.ones((), mdp.reward.dtype)
         found = solve_first_exit(fixed, rounding, start)
+    solved = near_enough(found.v, found.converged, found.gap)
     values = with_derivatives((found.q, found.v), mdp, discount, HardMax(found.policy))
-    return eqx.tree_at(lambda s: (s.q, s.v), found, where_solved(values, near_enough(found)))
+    return eqx.tree_at(lambda s: (s.q, s.v), found, where_solved(values, solved))
 
 
 def check_problem(mdp: MDP | SparseMDP, objective: Objective) -> None:

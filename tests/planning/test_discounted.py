@@ -132,9 +132,9 @@ def test_batches_equal_single_problems(n, x64):
 
 
 def test_sparse_beyond_the_direct_solvers(x64):
-    """More than 1024 listed states: Krylov only, against a scipy sparse solve of the policy found."""
+    """More than 2048 listed states: Krylov only, against a scipy sparse solve of the policy found."""
     rng = np.random.default_rng(3)
-    n = 1500
+    n = 2500
     successor = (np.arange(n)[:, None, None] + rng.integers(-3, 4, (n, 2, 4))) % n
     probability = rng.dirichlet(np.ones(4), (n, 2))
     reward = rng.normal(size=(n, 2))
@@ -148,3 +148,95 @@ def test_sparse_beyond_the_direct_solvers(x64):
     q = reward + 0.99 * np.sum(probability * v[successor], -1)
     assert (q.max(-1) - v).max() < 1e-9
     assert solution.converged
+
+
+def river(n):
+    """Rewards at both ends of a long chain, and a small cost on the way: news travels far."""
+    states = np.arange(n)
+    successor = np.clip(states[:, None] + np.array([-1, 0, 1]), 0, n - 1)[:, None].repeat(4, 1)
+    moves = np.array([[0.9, 0.1, 0.0], [0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.05, 0.6, 0.35]])
+    reward = np.zeros((n, 4))
+    reward[states % 7 == 0, 3] = -0.001
+    reward[0, 0], reward[-1, 3] = 0.005, 1.0
+    return successor, np.broadcast_to(moves, (n, 4, 3)), reward
+
+
+def optimal_sparse(successor, probability, reward, discount, policy):
+    """Values of the policy by scipy, which no action improves: the optimum."""
+    n, states = len(reward), np.arange(len(reward))
+    index = np.repeat(states, probability.shape[-1]), successor[states, policy].ravel()
+    chain = scipy.sparse.coo_matrix((probability[states, policy].ravel(), index), shape=(n, n))
+    system = scipy.sparse.csc_matrix(scipy.sparse.identity(n) - discount * chain)
+    v = np.asarray(scipy.sparse.linalg.spsolve(system, reward[states, policy]))
+    q = reward + discount * np.sum(probability * v[successor], -1)
+    return v, (q.max(-1) - v).max()
+
+
+@pytest.mark.parametrize(
+    ("n", "discounts"),
+    [(3000, (0.95, 0.99, 0.999)), pytest.param(100_000, (0.99, 0.9999), marks=pytest.mark.slow)],
+)
+def test_a_river(n, discounts, x64):
+    """An improvement moves news by four states: policy iteration alone takes hundreds."""
+    data = river(n)
+    for discount in discounts:
+        solution = solve(SparseMDP(*data), Discounted(discount))
+        v, better = optimal_sparse(*data, discount, np.asarray(solution.policy))
+        size = np.abs(v).max()
+        assert better <= 1e-12 * size
+        assert np.abs(v - solution.v).max() <= solution.gap + better / (1 - discount) + 1e-13 * size / (1 - discount)
+        assert solution.gap <= 2e-14 * size / (1 - discount)
+        assert solution.converged
+
+
+@pytest.mark.slow
+def test_a_dense_river(x64):
+    data = river(200)
+    solution = solve(SparseMDP(*data).to_dense(), Discounted(0.99))
+    listed_solution = solve(SparseMDP(*data), Discounted(0.99))
+    assert solution.converged
+    assert np.abs(solution.v - listed_solution.v).max() <= solution.gap + listed_solution.gap
+
+
+def cycle(order):
+    """A deterministic cycle through the states in this order."""
+    n = len(order)
+    successor = np.empty(n, int)
+    successor[order] = np.roll(order, -1)
+    return successor[:, None, None], np.ones((n, 1, 1))
+
+
+@pytest.mark.parametrize("scrambled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_cycle_and_its_derivative(scrambled, x64):
+    """v(0) = sum_t discount^t r(t) / (1 - discount^n), closed form; also where the order of the states says nothing."""
+    n, discount = 1100, 0.9999
+    order = np.arange(n)
+    if scrambled:
+        order[1:] = np.random.default_rng(0).permutation(order[1:])
+    successor, probability = cycle(order)
+    reward = np.random.default_rng(1).normal(size=(n, 1))
+    value = lambda r: solve(SparseMDP(successor, probability, r), Discounted(discount)).v[0]  # noqa: E731
+    v, slope = jax.value_and_grad(value)(jnp.asarray(reward))
+    weights = np.empty(n)
+    weights[order] = discount ** np.arange(n) / (1 - discount**n)
+    np.testing.assert_allclose(v, weights @ reward[:, 0], rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(slope[:, 0], weights, rtol=1e-9)
+
+
+def test_no_derivative_without_a_solution(x64):
+    """A scrambled cycle beyond the direct solvers: `converged` is false, the gap honest, the derivative no number."""
+    n, discount = 2100, 0.999999
+    order = np.r_[0, np.random.default_rng(0).permutation(np.arange(1, n))]
+    successor, probability = cycle(order)
+    reward = jnp.asarray(np.random.default_rng(1).normal(size=(n, 1)))
+
+    def value(r):
+        solution = solve(SparseMDP(successor, probability, r), Discounted(discount))
+        return solution.v[0], solution
+
+    slope, solution = jax.grad(value, has_aux=True)(reward)
+    weights = np.empty(n)
+    weights[order] = discount ** np.arange(n) / (1 - discount**n)
+    assert not solution.converged
+    assert abs(solution.v[0] - weights @ np.asarray(reward)[:, 0]) <= solution.gap
+    assert np.isnan(slope).all()

@@ -33,7 +33,7 @@ def neighbour_solver(
 
     def diagonal(offset: int) -> Vector:
         there = successor == (states + offset)[:, None]
-        return discount * jnp.sum(jnp.where(there, probability, 0.0), -1)
+        return jnp.asarray(discount * jnp.sum(jnp.where(there, probability, 0.0), -1))
 
     # What the solver asks for: the entries left and right of the diagonal, row by row, zero beyond the corners.
     left, middle, right = -diagonal(-1), 1 - diagonal(0), -diagonal(1)

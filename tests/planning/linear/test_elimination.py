@@ -7,7 +7,7 @@ import pytest
 from bayes_mdp.planning.linear.elimination import eliminate
 
 
-@pytest.mark.parametrize("size", [1, 2, 17])
+@pytest.mark.parametrize("size", [1, 2, 17, 50, 64])
 def test_dominant_systems(x64, size):
     rng = np.random.default_rng(size)
     matrix = np.eye(size) - 0.99 * rng.dirichlet(np.ones(size), size=size)
@@ -21,6 +21,17 @@ def test_a_zero_on_the_diagonal_needs_exchanges(x64):
     answer = jax.jit(lambda m, r: eliminate(m, r, pivot=True))(matrix, rhs)
     np.testing.assert_allclose(answer, np.linalg.solve(matrix, rhs), rtol=1e-12)
     assert not np.isfinite(jax.jit(eliminate)(matrix, rhs)).all()
+
+
+def test_pivots_by_blocks(x64):
+    """A permuted matrix, so that no pivot is where it would be without exchanges; several right sides."""
+    rng = np.random.default_rng(0)
+    matrix = np.roll(np.eye(50), 20, axis=0) * 3 + 0.1 * rng.normal(size=(50, 50))
+    rhs = rng.normal(size=(50, 3))
+    answer = jax.jit(lambda m, r: eliminate(m, r, pivot=True))(matrix, rhs)
+    np.testing.assert_allclose(answer, np.linalg.solve(matrix, rhs), rtol=1e-10, atol=1e-13)
+    singular = jax.jit(lambda m, r: eliminate(m, r, pivot=True))(np.zeros((50, 50)), rhs)
+    assert not np.isfinite(singular).any()
 
 
 def test_two_batched_systems_in_one_program_come_back():

@@ -1,0 +1,109 @@
+"""Planning in large sparse MDPs beside QuantEcon and scipy, in one run: `python benchmarks/large_planning.py 1e4,1e5`.
+
+Arguments: sizes, discounts (default .95,.99,.999), problems (river,random). CPU time of the process (all threads),
+median of repeats after a warm-up, compilation left out. QuantEcon: modified policy iteration, epsilon 1e-6 (it stops
+with that bound, we at rounding); scipy: one product with the CSR matrix and a maximum, beside one sweep of ours.
+"""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from quantecon.markov import DiscreteDP
+from scipy.sparse import csr_matrix
+
+from bayes_mdp.mdp import Discounted, SparseMDP
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.policy_chain import action_values
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""successor [S A K], probability [S A K], reward [S A]."""
+
+REPEATS = 3
+
+
+def river(n: int) -> Arrays:
+    """A chain of n states with a small reward on the left, a large one on the right, and a cost on the way."""
+    states = np.arange(n)
+    successor = np.clip(states[:, None] + np.array([-1, 0, 1]), 0, n - 1)[:, None].repeat(4, 1)
+    moves = np.array([[0.9, 0.1, 0.0], [0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.05, 0.6, 0.35]])
+    reward = np.zeros((n, 4))
+    reward[states % 7 == 0, 3] = -0.001
+    reward[0, 0], reward[-1, 3] = 0.005, 1.0
+    return successor.astype(np.int32), np.broadcast_to(moves, (n, 4, 3)).copy(), reward
+
+
+def random_rows(n: int) -> Arrays:
+    """Eight successors a pair, drawn from all states."""
+    rng = np.random.default_rng(0)
+    successor = rng.integers(0, n, (n, 4, 8), dtype=np.int32)
+    weights = rng.exponential(size=successor.shape)
+    return successor, weights / weights.sum(-1, keepdims=True), rng.standard_normal((n, 4))
+
+
+PROBLEMS = {"river": river, "random": random_rows}
+
+
+def cpu(call: Callable[[], Any]) -> float:
+    """Median CPU seconds of a call, the first one left out."""
+    jax.block_until_ready(call())
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        jax.block_until_ready(call())
+        seconds.append(time.process_time() - began)
+    return statistics.median(seconds)
+
+
+def matrix(arrays: Arrays) -> csr_matrix:
+    """Rows of pairs in CSR; a copy, since duplicates are summed in place."""
+    successor, probability, _ = arrays
+    n, n_actions, listed = probability.shape
+    start = np.arange(0, probability.size + 1, listed)
+    rows = csr_matrix((probability.flatten(), successor.flatten(), start), shape=(n * n_actions, n))
+    rows.sum_duplicates()
+    return rows
+
+
+def quantecon(problem: DiscreteDP) -> np.ndarray:
+    """Values by modified policy iteration."""
+    return problem.solve(method="modified_policy_iteration", epsilon=1e-6, max_iter=10**5).v
+
+
+def main(sizes: list[int], discounts: list[float], problems: list[str]) -> None:
+    """One line a problem, size and discount."""
+    plan = jax.jit(lambda mdp, discount: solve(mdp, Discounted(discount)))
+    sweep = jax.jit(lambda mdp, v: jnp.max(action_values(mdp, v, 0.99), -1))
+    print("problem, S, discount: ours s (iterations, proven gap, converged), quantecon s, ratio, peak MB")
+    for n in sizes:
+        for name in problems:
+            arrays = PROBLEMS[name](n)
+            rows, reward, mdp = matrix(arrays), arrays[2], SparseMDP(*arrays)
+            v = np.random.default_rng(1).normal(size=n)
+            ours = cpu(lambda m=mdp, v=v: sweep(m, jnp.asarray(v)))
+            peer = cpu(lambda p=rows, r=reward, v=v: (r + 0.99 * (p @ v).reshape(r.shape)).max(-1))
+            print(f"{name} {n}: one sweep {1e3 * ours:.3g} ms, scipy {1e3 * peer:.3g} ms")
+            for discount in discounts:
+                ours = cpu(lambda m=mdp, d=discount: plan(m, d))
+                found = plan(mdp, discount)
+                index = np.divmod(np.arange(reward.size), reward.shape[1])
+                problem = DiscreteDP(reward.ravel(), rows, discount, *index)
+                peer = cpu(lambda p=problem: quantecon(p))
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+                print(
+                    f"{name} {n} {discount}: {ours:.3g} ({int(found.iterations)}, {float(found.gap):.1e}, "
+                    f"{bool(found.converged)}), {peer:.3g}, {ours / peer:.2f}, {peak}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    given = [*sys.argv[1:], *["1e4,1e5", ".95,.99,.999", "river,random"][len(sys.argv) - 1 :]]
+    main([int(float(x)) for x in given[0].split(",")], [float(x) for x in given[1].split(",")], given[2].split(","))
