@@ -101,16 +101,19 @@ class Transitions(eqx.Module):
         if self.reward is not None and is_concrete(self.reward, self.reward_observed):
             _check_squares(np.asarray(self.reward), self.reward_observed)
 
-    def outcome(self, space: "StateActionSpace") -> Int[AnyArray, "*N"]:
+    def outcome(self, space: "StateActionSpace | int") -> Int[AnyArray, "*N"]:
         """Index of the outcome in a row of `space`: the next state, or the number of states ("end") where terminated.
 
         In a space with `successors` the place in the list of the pair; K (there is no such place) where it is not
-        listed.
+        listed. For a belief that has no space, the number of states is enough.
         """
         reached = self.next_state
         if self.terminated is not None:
-            reached = jnp.where(self.terminated, space.n_states, reached)
-        return reached if space.successors is None else space.place(self.cell(space), reached)
+            end = space if isinstance(space, int) else space.n_states
+            reached = jnp.where(self.terminated, end, reached)
+        if isinstance(space, int) or space.successors is None:
+            return reached
+        return space.place(self.cell(space), reached)
 
     def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""

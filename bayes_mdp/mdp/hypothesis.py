@@ -176,9 +176,23 @@ class SparseMDP(_Hypothesis):
             successor, probability, self.reward[step], end_probs=ends, legal=self.legal, initial=self.initial
         )
 
+    @property
+    def transition_probs(self) -> Float[Array, "*H S A S"]:
+        """Dense rows, as those of `MDP`; built anew at every call. ValueError: they do not fit in memory."""
+        return self.to_dense().transition_probs
+
     def to_dense(self) -> MDP:
-        """The same hypothesis with dense rows; repeated successors are added."""
+        """The same hypothesis with dense rows; repeated successors are added.
+
+        Raises:
+            ValueError: S numbers a row do not fit in memory.
+        """
         shape = self.reward.shape
+        check_memory(
+            f"mdp has {self.n_states} states and {self.n_actions} actions",
+            float(np.prod(shape)) * self.n_states * self.probability.dtype.itemsize,
+            "dense rows hold a number for every next state; stay with listed successors",
+        )
         rows = jnp.zeros((*shape, self.n_states), self.probability.dtype)
         lead = jnp.indices((*shape, self.successor.shape[-1]), sparse=True)[:-1]
         rows = rows.at[(*lead, self.successor)].add(self.probability)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.families import NormalGammaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.mdp import MDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 
 Pairs = Float[Array, "S A"]
 
@@ -68,11 +68,11 @@ class BatchError(eqx.Module):
         """Whether rewards depend on the next state."""
         return self.posterior.rewards_by_outcome
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draws of hypotheses."""
         return self.posterior.sample(key, sample_shape)
 
-    def mean_mdp(self) -> MDP:
+    def mean_mdp(self) -> MDP | SparseMDP:
         """The posterior mean, which the error leaves as it is."""
         return self.posterior.mean_mdp()
 

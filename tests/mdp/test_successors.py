@@ -1,5 +1,7 @@
 """A space that lists its successors is the dense space with that support: every answer is the same, on every route."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.inference.conjugate.layered import LayeredPosterior
 from bayes_mdp.inference.summary import table
 from bayes_mdp.mdp import SparseMDP
 
@@ -25,7 +28,7 @@ def lists(rng, *, ends=True, horizon=None):
     return listed, support
 
 
-def spaces(*, ends=True, horizon=None, legal=None):
+def spaces(*, ends=True, horizon=None, legal=None) -> Any:
     """The same knowledge, listed and as a mask."""
     listed, support = lists(np.random.default_rng(3), ends=ends, horizon=horizon)
     make = lambda **known: bm.StateActionSpace(S, A, ends=ends, horizon=horizon, legal=legal, **known)  # noqa: E731
@@ -62,11 +65,12 @@ PRIORS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PRIORS)
 def test_exact_posteriors_agree(name, key):
     listed, dense = spaces()
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS[name], data, space=space) for space in (listed, dense))
+    one, other = (bm.infer(key, PRIORS[name], data, space=space, method="exact") for space in (listed, dense))
     assert one.method == other.method == "exact"
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
     assert isinstance(one.mean_mdp(), SparseMDP)
@@ -80,19 +84,19 @@ def test_exact_posteriors_agree(name, key):
     assert shown["likeliest"].tolist() == expected["likeliest"].tolist()
     # Half of the data at first, the other half later; as counts; in a trace.
     first, second = (jax.tree.map(lambda x, part=part: x[part], data) for part in (slice(0, 40), slice(40, None)))
-    again = bm.infer(key, PRIORS[name], first, space=listed).update(second)
+    again = bm.infer(key, PRIORS[name], first, space=listed, method="exact").update(second)
     assert again.log_evidence == pytest.approx(one.log_evidence, abs=1e-4)
     traced = jax.jit(lambda data: bm.infer(key, PRIORS[name], None, space=listed).update(data).mean_mdp())(data)
     same(traced, one.mean_mdp())
 
 
-@pytest.mark.parametrize("horizon", [None, 2])
+@pytest.mark.parametrize("horizon", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_draws_are_those_of_the_same_law(horizon, key):
     """Means of 2,000 draws within five and a half standard errors (72 means or fewer: false alarm 3e-6 * 1e-1 < 1e-6)
     of the closed form of the dense space; a shift of an eighth of a standard deviation is caught."""
     listed, dense = spaces(horizon=horizon)
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space) for space in (listed, dense))
+    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space, method="exact") for space in (listed, dense))
     rows = np.asarray(jax.vmap(as_rows)(one.sample(key, (2000,))).transition_probs)
     error = 5.5 * rows.std(0) / np.sqrt(2000) + 1e-6
     assert (abs(rows.mean(0) - other.mean_mdp().transition_probs) <= error).all()
@@ -102,6 +106,7 @@ def test_draws_are_those_of_the_same_law(horizon, key):
     mean = mean if horizon is None else mean[1]
     assert (abs(drawn.mean(0) - mean) <= 5.5 * drawn.std(0) / np.sqrt(2000) + 1e-4).all()
     if horizon is not None:
+        assert isinstance(one, LayeredPosterior) and isinstance(other, LayeredPosterior)
         same(one.expected_next(values, 1), other.expected_next(values, 1))
 
 
@@ -157,15 +162,16 @@ def weibull(space):
     return bm.models.MDPSpec(rows, dist.Laplace(scale, 1.0))
 
 
+@pytest.mark.slow
 def test_planning_and_judging(key):
     listed, dense = spaces()
     data = transitions(listed)
-    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space) for space in (listed, dense))
+    one, other = (bm.infer(key, PRIORS["bernoulli"], data, space=space, method="exact") for space in (listed, dense))
     objective = bm.Discounted(0.9)
     plans = [bm.solve(posterior.mean_mdp(), objective) for posterior in (one, other)]
     np.testing.assert_allclose(plans[0].v, plans[1].v, rtol=1e-5)
     found = [bm.policy_value(key, posterior, plans[1].policy, objective, num_draws=400) for posterior in (one, other)]
-    error = np.hypot(*(np.std(each.draws) / 20 for each in found))
+    error = np.hypot(np.std(found[0].draws), np.std(found[1].draws)) / 20
     assert abs(found[0].mean - found[1].mean) <= 5.5 * error
 
 
@@ -194,6 +200,7 @@ def test_data_outside_the_lists_are_refused(key):
     bad = bm.Transitions(
         data.state, data.action, data.reward, np.asarray(data.next_state).copy(), np.asarray(data.terminated).copy()
     )
+    assert bad.terminated is not None
     bad.next_state[3], bad.terminated[3] = absent, False
     with pytest.raises(ValueError) as caught:
         bm.infer(key, PRIORS["bernoulli"], bad, space=listed)

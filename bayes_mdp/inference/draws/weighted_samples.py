@@ -127,7 +127,7 @@ class WeightedSamples(eqx.Module):
         return self._mean((values - self._mean(values)) ** 2)
 
 
-def _rows(mdps: MDP | SparseMDP) -> Float[Array, "N *H S A O"]:
+def _rows(mdps: MDP | SparseMDP) -> Float[AnyArray, "..."]:
     """Probabilities of the next states, or of the listed ones."""
     return mdps.probability if isinstance(mdps, SparseMDP) else mdps.transition_probs
 

@@ -31,7 +31,7 @@ def simulated(monkeypatch):
     """`check` without its simulations: what it asked for, and normal posteriors in their place."""
     asked = {}
 
-    def run(key, design, fit, num, attributes, path):
+    def run(key, design, fit, num, attributes, path, executor=None):
         asked.update(design=design, attributes=attributes, path=path)
         return simulations(design.quantities, num, num_draws=design.num_draws)
 

@@ -79,7 +79,7 @@ def verdict(fitted, num=1024):
     """Of `num` persons by themselves, 60 choices each, with this model fitted to them."""
     design = BehaviourDesign(Rate(), fitted, ENVIRONMENT, 1, 60, 60, "none", None, bm.NUTS(200, 240, 1), None)
     attributes = {"method": "nuts", "data": "60 choices", "num_draws": "60", "program": ""}
-    return SBC(run_in_chunks(KEY, simulation_of_behaviour(design), num, 64, attributes, None))
+    return SBC(run_in_chunks(KEY, lambda: simulation_of_behaviour(design), num, 64, attributes, None))
 
 
 @pytest.mark.slow

@@ -73,10 +73,22 @@ def test_abilities():
         require_ability(plain, CanCount, "UBE")
 
 
-def test_sparse_draws_become_dense():
-    successor = np.zeros((2, 1, 1, 2), int)
-    mdps = jax.vmap(SparseMDP)(successor, np.full((2, 1, 1, 2), 0.5), np.ones((2, 1, 1)))
-    np.testing.assert_allclose(posterior_samples(mdps).mean_mdp().transition_probs, [[[1.0]]])
+def test_sparse_draws_stay_sparse_where_all_list_the_same():
+    probability = np.array([[[[0.5, 0.5]], [[1.0, 0.0]]], [[[0.1, 0.9]], [[0.2, 0.8]]]])
+    same = np.broadcast_to([[[0, 1]], [[1, 0]]], (2, 2, 1, 2))
+    other = np.array([[[[0, 1]], [[1, 0]]], [[[1, 0]], [[0, 1]]]])
+    values = np.array([2.0, 5.0])
+    for successor, kind in ((same, SparseMDP), (other, MDP)):
+        mdps = jax.vmap(SparseMDP)(successor, probability, np.ones((2, 2, 1)))
+        belief, dense = posterior_samples(mdps), posterior_samples(jax.vmap(SparseMDP.to_dense)(mdps))
+        mean = belief.mean_mdp()
+        assert isinstance(mean, kind)
+        mean = mean.to_dense() if isinstance(mean, SparseMDP) else mean
+        np.testing.assert_allclose(mean.transition_probs, dense.mean_mdp().transition_probs, rtol=1e-6)
+        for method in ("bellman_variance", "transition_variance", "row_bound"):
+            expected = getattr(dense, method)(values, 0.9)
+            np.testing.assert_allclose(getattr(belief, method)(values, 0.9), expected, rtol=1e-5)
+        np.testing.assert_allclose(belief.variance_factor("ratio"), dense.variance_factor("ratio"), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
