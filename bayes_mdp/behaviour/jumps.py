@@ -25,6 +25,7 @@ from jaxtyping import Array
 from scipy import special
 
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel
+from bayes_mdp.inference.detection.equations import scan_parts
 from bayes_mdp.mdp import Transitions
 
 Item: TypeAlias = tuple[str, bool, int]
@@ -281,11 +282,11 @@ class _Reader:
         ]
 
     def _scan(self, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
-        consts, carried = params["num_consts"], params["num_carry"]
-        fixed, rest = inputs[:consts], [self.renamed(x) for x in inputs[consts:]]
-        body = lambda now: self.read(params["jaxpr"], [*fixed, *now, *rest[carried:]])  # noqa: E731
-        state = self.settled(rest[:carried], lambda now: body(now)[:carried])
-        return [*(self.renamed(x) for x in state), *(self.renamed(x) for x in body(state)[carried:])]
+        fixed, carry, columns = scan_parts(params, inputs)
+        carry, columns = [self.renamed(x) for x in carry], [self.renamed(x) for x in columns]
+        body = lambda now: self.read(params["jaxpr"], [*fixed, *now, *columns])  # noqa: E731
+        state = self.settled(carry, lambda now: body(now)[: len(carry)])
+        return [*(self.renamed(x) for x in state), *(self.renamed(x) for x in body(state)[len(carry) :])]
 
     def _while(self, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         ahead, body = params["cond_nconsts"], params["body_nconsts"]

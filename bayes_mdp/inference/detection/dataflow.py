@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.inference.detection.arithmetic_rules import ARITHMETIC_RULES
 from bayes_mdp.inference.detection.entries import OPAQUE, Domain, Entries, Rule, Value, concatenated, mapped, symbolic
-from bayes_mdp.inference.detection.equations import Atom, array_of, body_of, needed_equations
+from bayes_mdp.inference.detection.equations import Atom, array_of, body_of, needed_equations, scan_parts
 from bayes_mdp.inference.detection.known_numbers import computed, known
 from bayes_mdp.inference.detection.movement_rules import MOVEMENT_RULES
 from bayes_mdp.inference.detection.sum_rules import SUM_RULES
@@ -108,11 +108,7 @@ class Reader:
         length, body = params["length"], params["jaxpr"]
         if length > MAX_TURNS:
             return None
-        if "ft_in" in params:  # JAX 0.12
-            consts, carry, columns = (list(part) for part in params["ft_in"].update(inputs).unpack())
-        else:
-            num_consts, stop = params["num_consts"], params["num_consts"] + params["num_carry"]
-            consts, carry, columns = inputs[:num_consts], inputs[num_consts:stop], inputs[stop:]
+        consts, carry, columns = scan_parts(params, inputs)
         num_carry, rows = len(carry), []
         # Unrolled: consts and carry as they are, one row of each column in each turn.
         for turn in range(length):

@@ -1,13 +1,14 @@
 """An equation of a jaxpr: its arrays, the jaxpr that it calls, and which equations an output needs."""
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.mdp.typing import ArrayLike
 
+Given = TypeVar("Given")
 Atom: TypeAlias = Var | Literal
 """An input or output of an equation."""
 
@@ -47,3 +48,17 @@ def body_of(equation: JaxprEqn) -> tuple[Jaxpr, Sequence[ArrayLike]] | None:
     else:
         return None
     return (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
+
+
+def scan_parts(params: Mapping[str, Any], inputs: Sequence[Given]) -> tuple[list[Given], list[Given], list[Given]]:
+    """What a `scan` equation is given: constants of the body, what is carried, columns.
+
+    Args:
+        params: of the equation; JAX 0.12 states the parts in its own way.
+        inputs: one for each of its input variables.
+    """
+    if "ft_in" in params:  # JAX 0.12
+        consts, carry, columns = (list(part) for part in params["ft_in"].update(list(inputs)).unpack())
+        return consts, carry, columns
+    num_consts, stop = params["num_consts"], params["num_consts"] + params["num_carry"]
+    return list(inputs[:num_consts]), list(inputs[num_consts:stop]), list(inputs[stop:])
