@@ -2,8 +2,7 @@
 
 `python -m benchmarks.listed_successors [states transitions]` measures one size in this process: S states, 4 actions,
 8 listed successors. Without sizes: S = 10^4 and 10^5, each in a process of its own, since peak memory is that of a
-process; 10^6
-transitions. CPU seconds, the first call (compilation included) and the second.
+process; 10^6 transitions. CPU seconds, the first call (compilation included) and the second.
 """
 
 import resource
