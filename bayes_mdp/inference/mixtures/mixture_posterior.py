@@ -92,7 +92,9 @@ class MixturePosterior(eqx.Module):
             for k in range(self.num_components):
                 self.component(k).mean_mdp()
             reward = jnp.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
-        return self.space.mdp(rows, reward)
+        # Means over many components in float32 add to one but for 1e-5 or so.
+        total = rows.sum(-1, keepdims=True)
+        return self.space.mdp(rows / jnp.where(total > 0, total, 1.0), reward)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
