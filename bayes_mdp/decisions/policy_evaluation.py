@@ -261,7 +261,7 @@ def _evaluate_draws(
 
 def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
     """How far the rows are from summing to one, and the largest probability of an end."""
-    rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+    rows = mdp.row_probs
     ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
     possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]

@@ -131,7 +131,7 @@ class Environment(eqx.Module):
         key_next, key_reward = jax.random.split(key)
         mdp = self.mdp
         cell = (state, action) if mdp.horizon is None else (step, state, action)
-        row = (mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs)[cell]
+        row = mdp.row_probs[cell]
         end_prob = None if mdp.end_probs is None else mdp.end_probs[cell]
         # One uniform picks a successor or, as index K, the end.
         pick = _pick(jax.random.uniform(key_next, dtype=row.dtype), row, end_prob)

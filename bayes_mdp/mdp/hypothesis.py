@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import (
     as_floats,
     as_indices,
@@ -116,6 +116,11 @@ class MDP(_Hypothesis):
         if is_concrete(self.transition_probs, self.end_probs):
             check_probability_rows("transition_probs", self.transition_probs, self.end_probs)
 
+    @property
+    def row_probs(self) -> Float[AnyArray, "*H S A S"]:
+        """Probabilities of the next states, as they are stored."""
+        return self.transition_probs
+
     def expected_next(self, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         """sum_s' P(s' | s, a) values(s'), for a hypothesis without a step axis; an end contributes nothing."""
         return jnp.einsum("saz,z->sa", self.transition_probs, values)
@@ -177,6 +182,11 @@ class SparseMDP(_Hypothesis):
         )
 
     @property
+    def row_probs(self) -> Float[AnyArray, "*H S A K"]:
+        """Probabilities of the listed next states, as they are stored."""
+        return self.probability
+
+    @property
     def transition_probs(self) -> Float[Array, "*H S A S"]:
         """Dense rows, as those of `MDP`; built anew at every call. ValueError: they do not fit in memory."""
         return self.to_dense().transition_probs
@@ -197,6 +207,13 @@ class SparseMDP(_Hypothesis):
         lead = jnp.indices((*shape, self.successor.shape[-1]), sparse=True)[:-1]
         rows = rows.at[(*lead, self.successor)].add(self.probability)
         return MDP(rows, self.reward, end_probs=self.end_probs, legal=self.legal, initial=self.initial)
+
+
+def at_successors(values: Float[Array, "*steps O"], listed: Int[Array, "*H S A K"]) -> Float[Array, "..."]:
+    """`values` of the listed outcomes; step by step where both have an axis of steps."""
+    if values.ndim == 1 or listed.ndim == 3:
+        return values[..., listed]
+    return jax.vmap(lambda step, lists: step[lists])(values, listed)
 
 
 def check_mdp(mdp: object, name: str = "mdp") -> None:

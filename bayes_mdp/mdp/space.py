@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.data import Log
-from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
     as_indices,
@@ -269,10 +268,8 @@ class StateActionSpace(eqx.Module):
         values = self._with_end(values)
         if self.successors is None:
             return jnp.expand_dims(values, (-3, -2))
-        listed = jnp.asarray(self.successors)
-        if listed.ndim == 3:
-            return values[..., listed]  # at a place that is not filled (-1) any value: its probability is zero
-        return values[listed] if values.ndim == 1 else jax.vmap(lambda step, lists: step[lists])(values, listed)
+        # At a place that is not filled (-1) stands any value: its probability is zero.
+        return at_successors(values, jnp.asarray(self.successors))
 
     def values_after(self, values: Float[AnyArray, " S"], step: IntScalar = 0) -> Float[Array, "*#S O"]:
         """`values` of the states as values of the outcomes of one step: [O], or [S A K] where successors are listed."""

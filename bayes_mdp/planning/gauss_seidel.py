@@ -41,7 +41,7 @@ class OrderedSweeps(eqx.Module):
     def of(cls, mdp: MDP | SparseMDP, discount: Float[Array, ""]) -> "OrderedSweeps":
         """The layout: one copy of the rows."""
         states = jnp.arange(mdp.n_states)
-        rows = mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
+        rows = mdp.row_probs
         next_state = mdp.successor if isinstance(mdp, SparseMDP) else states
         stays = next_state == states[:, None, None]
         leave = 1 - discount * jnp.sum(jnp.where(stays, rows, 0.0), -1)

@@ -54,4 +54,4 @@ def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[A
 
 def row_sums(mdp: MDP | SparseMDP) -> Float[Array, "S A"]:
     """The probability that a pair does not end the episode, as computed."""
-    return jnp.sum(mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs, -1)
+    return jnp.sum(mdp.row_probs, -1)

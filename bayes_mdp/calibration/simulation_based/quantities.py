@@ -72,7 +72,7 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
     rows = rng.normal(size=(*space.shape, width)) * legal[..., None]
     reward = rng.normal(size=space.shape)
     return {
-        "transition": lambda drawn: (rows * _probabilities(drawn.mdp)).sum(),
+        "transition": lambda drawn: (rows * drawn.mdp.row_probs).sum(),
         "reward": lambda drawn: (reward * jnp.where(legal, drawn.mdp.reward, 0.0)).sum(),
         "reward_noise": lambda drawn: jnp.where(legal, drawn.reward_noise, 0.0).mean(),
         "log_likelihood": lambda drawn: drawn.log_likelihood,
@@ -80,11 +80,6 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
         "optimal_value": lambda drawn: _value(drawn.solution, first),
         "optimal_q": lambda drawn: drawn.solution.q[(*first, *pair)],
     }
-
-
-def _probabilities(mdp: MDP | SparseMDP) -> Float[Array, "*H S A O"]:
-    """Of the next states, or of the listed ones."""
-    return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
 
 
 def _value(answer: PolicyEvaluation | Solution, first: tuple[int, ...]) -> Float[Array, ""]:

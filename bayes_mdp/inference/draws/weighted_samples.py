@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, SparseMDP
-from bayes_mdp.mdp.hypothesis import check_mdp
+from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
 
@@ -50,7 +50,7 @@ class WeightedSamples(eqx.Module):
         mdps = self.mdps
         ends = None if mdps.end_probs is None else self._mean(mdps.end_probs)
         legal, initial = (None if x is None else jnp.asarray(x)[0] for x in (mdps.legal, mdps.initial))
-        rows = self._mean(_rows(mdps))
+        rows = self._mean(mdps.row_probs)
         # Means of many draws in float32 add to one but for 1e-5 or so.
         total = rows.sum(-1) + (0.0 if ends is None else ends)
         total = jnp.where(total > 0, total, 1.0)
@@ -76,7 +76,7 @@ class WeightedSamples(eqx.Module):
     def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """The largest |values| of the states that some draw can reach."""
         del discount
-        return jnp.where(self._mean(_rows(self.mdps)) > 0, jnp.abs(self._next_values(values)), 0.0).max(-1)
+        return jnp.where(self._mean(self.mdps.row_probs) > 0, jnp.abs(self._next_values(values)), 0.0).max(-1)
 
     def bellman_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of reward + discount * sum_s' P(s' | s, a) values(s') over the draws; the value of an end is 0.
@@ -86,17 +86,14 @@ class WeightedSamples(eqx.Module):
         return self._variance(self.mdps.reward + discount * self._expected_next(values))
 
     def _expected_next(self, values: Float[AnyArray, "*steps S"]) -> Float[Array, "N *H S A"]:
-        return (_rows(self.mdps) * self._next_values(values)).sum(-1)
+        return (self.mdps.row_probs * self._next_values(values)).sum(-1)
 
     def _next_values(self, values: Float[AnyArray, "*steps S"]) -> Float[Array, "..."]:
         """The values of the next states, to be broadcast against the rows of one draw."""
         values = jnp.asarray(values)
         if not isinstance(self.mdps, SparseMDP):
             return jnp.expand_dims(values, (-3, -2))
-        listed = jnp.asarray(self.mdps.successor)[0]
-        if values.ndim == 1 or listed.ndim == 3:
-            return values[..., listed]
-        return jax.vmap(lambda step, lists: step[lists])(values, listed)
+        return at_successors(values, jnp.asarray(self.mdps.successor)[0])
 
     def variance_factor(self, form: str) -> Pairs:
         """The factor of the uncertainty Bellman equation from the draws: "ratio" sum Var P / E P, "printed" sum Var P.
@@ -110,7 +107,7 @@ class WeightedSamples(eqx.Module):
         if form not in ("ratio", "printed"):
             raise ValueError(f'form is {form!r}, expected "ratio" or "printed": the others need Dirichlet rows')
         mdps = self.mdps
-        rows = _rows(mdps)
+        rows = mdps.row_probs
         if mdps.end_probs is not None:
             rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
         # For |v| <= q_max: Var(p . v) <= q_max^2 sum_o Var(p_o) / E[p_o], by Cauchy-Schwarz with weights E[p_o].
@@ -125,11 +122,6 @@ class WeightedSamples(eqx.Module):
 
     def _variance(self, values: Float[AnyArray, "N *rest"]) -> Float[Array, "*rest"]:
         return self._mean((values - self._mean(values)) ** 2)
-
-
-def _rows(mdps: MDP | SparseMDP) -> Float[AnyArray, "..."]:
-    """Probabilities of the next states, or of the listed ones."""
-    return mdps.probability if isinstance(mdps, SparseMDP) else mdps.transition_probs
 
 
 class PosteriorSamples(WeightedSamples):
@@ -173,7 +165,7 @@ def posterior_samples(
         ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
     """
     check_mdp(mdps, "mdps")
-    size = jnp.shape(_rows(mdps))
+    size = jnp.shape(mdps.row_probs)
     # Three axes are rows of one MDP; so are four where the mask or the initial distribution has no axis of draws.
     single = len(size) == 3 or any(
         part is not None and jnp.ndim(part) == axes for part, axes in ((mdps.legal, 2), (mdps.initial, 1))
