@@ -21,6 +21,7 @@ from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.solve import evaluate_mixed
 
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
+NEIGHBOURS = 0.25  # of the probability: from here on moves to neighbours are worth a preconditioner
 SMALL = 128  # states whose chains are always dense
 
 
@@ -50,6 +51,7 @@ class PolicyChains(eqx.Module):
         place: [S L], the entries of each state, E where there are fewer; None: chains are dense.
         n_states, n_actions: S and A.
         ends: whether episodes can end.
+        neighbours: whether much of the probability leads to the states before and after.
     """
 
     entries: RowEntries
@@ -58,6 +60,7 @@ class PolicyChains(eqx.Module):
     n_states: int = eqx.field(static=True)
     n_actions: int = eqx.field(static=True)
     ends: bool = eqx.field(static=True)
+    neighbours: bool = eqx.field(static=True)
 
     @property
     def numbers(self) -> int:
@@ -84,7 +87,8 @@ class PolicyChains(eqx.Module):
         mixed = Mixed(self.n_actions, jnp.max(jnp.abs(reward[pairs])))
 
         def one(weights: Float[Array, " Q"], start: Solution | None) -> Solution:
-            return evaluate_mixed(self._chain(weights, probs, reward), objective, mixed, start)
+            chain = self._chain(weights, probs, reward)
+            return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours)
 
         return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start)
 
@@ -145,4 +149,6 @@ def policy_chains(
         place = first[:-1, None] + np.arange(longest)
         place = np.where(place < first[1:, None], place, len(state)).astype(np.int32)
     weights = probs[:, np.asarray(entries.state), np.asarray(entries.action)]
-    return PolicyChains(entries, weights, place, n_states, n_actions, ends)
+    near = np.abs(np.asarray(entries.next_state) - state) == 1
+    share = float((np.asarray(entries.mean()) * near).sum()) / len(entries.state)
+    return PolicyChains(entries, weights, place, n_states, n_actions, ends, share > NEIGHBOURS)

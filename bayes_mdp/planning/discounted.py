@@ -27,6 +27,9 @@ Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Int[Arr
 Evaluation = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""]]
 """Values, span of the last change, sweeps."""
 
+ChainSweep = tuple[Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
+"""Values, span of the last change, whether to go on."""
+
 Ahead = tuple[Float[Array, " S"], Float[Array, "S A"], Bool[Array, ""]]
 """Values, q, whether to sweep."""
 
@@ -250,6 +253,24 @@ def evaluate_chain(
         return jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(start[0], v), start[1])
 
     return on_demand(failed, values, by_sweeps, (chain, guess))
+
+
+def sweep_chain(chain: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]) -> Float[Array, " S"]:
+    """`values` of a chain after sweeps, as many as cut the span of the error well: all of it where states mix fast."""
+    eps, reward = float(jnp.finfo(values.dtype).eps), chain.reward[:, 0]
+
+    def body(loop: ChainSweep) -> ChainSweep:
+        values, width, _ = loop
+        change = reward + discount * chain.expected_next(values)[:, 0] - values
+        low, high = jnp.min(change), jnp.max(change)
+        # The constant part of the error, the slowest, is gone at once (where no episode ends).
+        shift = (high + low) / 2 * (discount / (1 - discount) if chain.end_probs is None else 0.0)
+        near = high - low <= 2 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward)))
+        return values + change + shift, high - low, ~near & (high - low < _FAST * width)
+
+    return jax.lax.while_loop(
+        lambda loop: loop[2], body, (values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
+    )[0]
 
 
 def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:

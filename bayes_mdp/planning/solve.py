@@ -14,7 +14,7 @@ from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
-from bayes_mdp.planning.discounted import bounded, solve_discounted
+from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
 from bayes_mdp.planning.linear.systems import solve_chain
@@ -93,7 +93,12 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
 
 
 def evaluate_mixed(
-    chain: MDP | SparseMDP, objective: Objective, mixed: Mixed, start: Solution | None = None
+    chain: MDP | SparseMDP,
+    objective: Objective,
+    mixed: Mixed,
+    start: Solution | None = None,
+    *,
+    neighbours: bool = True,
 ) -> Solution:
     """Values of a chain (an MDP with one action) that was mixed from actions. Traceable.
 
@@ -102,6 +107,7 @@ def evaluate_mixed(
         objective: `Discounted`, `AverageReward` or `FirstExit`.
         mixed: what it was mixed from: the bound allows for the rounding of the mixture.
         start: values of a similar chain, to start from.
+        neighbours: as in `solve_chain` (`Discounted`).
     """
     assert not isinstance(objective, Episodic)
     rounding = Rounding.of(chain, mixed=mixed)
@@ -109,7 +115,8 @@ def evaluate_mixed(
         return _solve_stationary(chain, objective, rounding, start)
     # A linear system with a good guess, and the proven bound on what came out: no search for a policy.
     discount = jnp.asarray(objective.discount, chain.reward.dtype)
-    values = solve_chain(chain, discount, chain.reward[:, 0], start.v)
+    guess = sweep_chain(chain, discount, start.v) if isinstance(chain, SparseMDP) else start.v
+    values = solve_chain(chain, discount, chain.reward[:, 0], guess, neighbours=neighbours)
     q, gap = bounded(chain, discount, rounding, values)
     return Solution(q, q[:, 0], best_action(q), jnp.full((), jnp.nan, q.dtype), jnp.isfinite(gap), jnp.int32(1), gap)
 

@@ -36,6 +36,7 @@ def solve_chain(
     anchored: bool = False,
     adjoint: bool = False,
     rounds: int = RESTARTS,
+    neighbours: bool = True,
 ) -> Vector:
     """Solve M x = rhs, M = I - discount P for a chain (an MDP with one action).
 
@@ -49,6 +50,8 @@ def solve_chain(
         adjoint: solve M' x = rhs.
         rounds: the most restarts of a sparse chain; each is meant to divide the residual by 10^4. Fewer are an inexact
             solution, for a caller that will ask again with the answer as guess.
+        neighbours: whether moves to neighbours precondition a sparse chain: of no use, and of some cost, where rows
+            lead anywhere.
     """
 
     def apply(x: Vector) -> Vector:
@@ -77,7 +80,7 @@ def solve_chain(
         return or_direct(_krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
     if chain.n_states <= _SMALL:
         return direct((chain, rhs))
-    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint)
+    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint) if neighbours else None
     x = _krylov(operator, rhs, guess, precondition, _ITERATIONS, rounds)
     if chain.n_states > LISTED_DIRECT:
         return x
