@@ -28,7 +28,7 @@ Evaluation = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""]]
 """Values, span of the last change, sweeps."""
 
 ChainSweep = tuple[Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
-"""Values, span of the last change, whether to go on."""
+"""Values, size of the last change, whether to go on."""
 
 Ahead = tuple[Float[Array, " S"], Float[Array, "S A"], Bool[Array, ""]]
 """Values, q, whether to sweep."""
@@ -256,21 +256,22 @@ def evaluate_chain(
 
 
 def sweep_chain(chain: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]) -> Float[Array, " S"]:
-    """`values` of a chain after sweeps, as many as cut the span of the error well: all of it where states mix fast."""
+    """`values` of a chain after sweeps, as many as cut the error well: all of it where states mix fast."""
     eps, reward = float(jnp.finfo(values.dtype).eps), chain.reward[:, 0]
+    endless = chain.end_probs is None
 
     def body(loop: ChainSweep) -> ChainSweep:
         values, width, _ = loop
         change = reward + discount * chain.expected_next(values)[:, 0] - values
         low, high = jnp.min(change), jnp.max(change)
-        # The constant part of the error, the slowest, is gone at once (where no episode ends).
-        shift = (high + low) / 2 * (discount / (1 - discount) if chain.end_probs is None else 0.0)
-        near = high - low <= 2 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward)))
-        return values + change + shift, high - low, ~near & (high - low < _FAST * width)
+        # Where no episode ends, the constant part of the error, the slowest, is gone at once: the span is left.
+        values = values + change + ((high + low) / 2 * discount / (1 - discount) if endless else 0.0)
+        new = high - low if endless else jnp.maximum(-low, high)
+        near = new <= 2 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward)))
+        return values, new, ~near & (new < _FAST * width)
 
-    return jax.lax.while_loop(
-        lambda loop: loop[2], body, (values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
-    )[0]
+    first = (values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
+    return jax.lax.while_loop(lambda loop: loop[2], body, first)[0]
 
 
 def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:
