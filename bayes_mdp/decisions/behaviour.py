@@ -54,7 +54,7 @@ def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Floa
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")
     if space is not None:
         check_space(space)
-        check_labels("log.states", log.states, space.state_names)
+        check_labels("log.states", log.states, space.logged_states)
         check_labels("log.actions", log.actions, space.action_names)
         _refuse_illegal(log, space)
     counts = np.zeros((len(log.states), len(log.actions)))

@@ -368,7 +368,7 @@ def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts |
     if data is None or isinstance(data, Counts):
         return data
     if isinstance(data, Log):
-        check_labels("data.states", data.states, space.state_names)
+        check_labels("data.states", data.states, space.logged_states)
         check_labels("data.actions", data.actions, space.action_names)
         data = data.transitions
     if not isinstance(data, Transitions):

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.data import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
+from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
     as_indices,
@@ -28,6 +29,7 @@ from bayes_mdp.mdp.validation import (
 )
 
 END = "end"
+UNSEEN = "unseen"
 PLATE_NAMES = ("step", "state", "action")
 
 
@@ -42,6 +44,10 @@ def _mask(name: str, values: object) -> np.ndarray | None:
 
 def _listed(values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_indices("successors", values, "state"), np.int32)
+
+
+def _counted(values: object) -> np.ndarray | None:
+    return None if values is None else np.asarray(as_indices("multiplicity", values, "outcome"), np.int32)
 
 
 def _bool(value: object) -> Any:
@@ -62,6 +68,11 @@ class StateActionSpace(eqx.Module):
         successors: Int[S A K] (or [H S A K]), the few outcomes that are possible, for spaces too large for a mask: each
             pair lists its next states, `n_states` for the end, each once, then -1 up to K. An outcome is then a *place*
             in that list: every array of rows is [*H S A K] in place of [*H S A O]. Given in place of `support`.
+        multiplicity: Int[S A K] (or [H S A K]), how many outcomes each place of `successors` stands for; None: one.
+            Outcomes of a Dirichlet row that are put together are one outcome of a Dirichlet row, of the sum of their
+            concentrations: the priors of the library multiply theirs by it.
+        unseen: the state of `successors` that stands for all outcomes that are not listed: a transition to one of them
+            counts there. None: such a transition is refused. See `from_log`.
 
     Raises:
         ValueError: a size below 1, names that repeat or do not fit, a state called "end" where episodes can end, masks
@@ -83,6 +94,8 @@ class StateActionSpace(eqx.Module):
     )
 
     successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_listed)
+    multiplicity: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_counted)
+    unseen: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
 
     def __check_init__(self) -> None:
         for name in ("n_states", "n_actions", "horizon"):
@@ -115,6 +128,15 @@ class StateActionSpace(eqx.Module):
             require(empty, "support", possible, "at least one possible outcome")
         if self.successors is not None and is_concrete(self.successors):
             self._check_successors(np.asarray(self.successors))
+        for name in ("multiplicity", "unseen"):
+            if getattr(self, name) is not None and self.successors is None:
+                raise ValueError(f"{name} is given without successors, expected both or neither")
+        if self.multiplicity is not None and self.successors is not None:
+            check_shape("multiplicity", self.multiplicity, self.successors.shape, "as successors")
+            if is_concrete(self.multiplicity):
+                require(self.multiplicity < 1, "multiplicity", self.multiplicity, "at least 1")
+        if self.unseen is not None and not 0 <= self.unseen < self.n_states:
+            raise ValueError(f"unseen is {self.unseen}, expected a state from 0 to {self.n_states - 1}")
 
     def _check_successors(self, listed: Int[np.ndarray, "*H S A K"]) -> None:
         lead = self.shape if listed.ndim == 4 else self.shape[-2:]
@@ -176,6 +198,13 @@ class StateActionSpace(eqx.Module):
         return self.states or tuple(range(self.n_states))
 
     @property
+    def logged_states(self) -> tuple[Hashable, ...]:
+        """The names that a log can hold: those of all states but `unseen`."""
+        if self.unseen is None:
+            return self.state_names
+        return self.state_names[: self.unseen] + self.state_names[self.unseen + 1 :]
+
+    @property
     def action_names(self) -> tuple[Hashable, ...]:
         """The names of the actions."""
         return self.actions or tuple(range(self.n_actions))
@@ -199,12 +228,20 @@ class StateActionSpace(eqx.Module):
         ends: bool | None = None,
         legal: ArrayLike | None = None,
         support: ArrayLike | None = None,
+        successors: Int[AnyArray, "*H S A K"] | Literal["observed"] | None = None,
     ) -> "StateActionSpace":
         """The space of a log: its labels, and what else is known (see the class).
+
+        With `successors="observed"` every pair lists the outcomes that the log has of it, and one state more, the last,
+        called "unseen", which stands for all others: under a symmetric Dirichlet prior this is the exact posterior of
+        the observed outcomes and of the total of the rest, however many states there are. From "unseen" an episode
+        ends, or, where none can end, stays there for ever; what that is worth is for the prior to say, as the reward of
+        the state "unseen". A pair without data leads there with certainty.
 
         Args:
             log: as `read_log` returns it.
             ends: None: whether an episode of the log terminated.
+            successors: "observed", or lists as in the class.
 
         Raises:
             TypeError: `log` is no `Log`.
@@ -213,16 +250,18 @@ class StateActionSpace(eqx.Module):
         if not isinstance(log, Log):
             raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
         ends = bool(np.any(log.transitions.terminated)) if ends is None else ends
-        return cls(
-            len(log.states),
-            len(log.actions),
-            horizon=horizon,
-            ends=ends,
-            states=log.states,
-            actions=log.actions,
-            legal=legal,
-            support=support,
-        )
+        known: dict[str, Any] = {"horizon": horizon, "ends": ends, "actions": log.actions}
+        if isinstance(successors, str):
+            if successors != "observed" or horizon is not None or support is not None:
+                raise ValueError(
+                    f'successors is {successors!r}, expected "observed" (without horizon and support), lists or None'
+                )
+            table = observed_successors(log.transitions, len(log.states), len(log.actions), ends=bool(ends))
+            known |= {"successors": table.successors, "multiplicity": table.multiplicity, "unseen": len(log.states)}
+            legal = None if legal is None else np.append(np.asarray(legal), np.ones((1, len(log.actions)), bool), 0)
+            return cls(len(log.states) + 1, len(log.actions), states=(*log.states, UNSEEN), legal=legal, **known)
+        known |= {"legal": legal, "support": support, "successors": successors}
+        return cls(len(log.states), len(log.actions), states=log.states, **known)
 
     def place(self, cell: Index, reached: Int[AnyArray, "*N"]) -> Int[AnyArray, "*N"]:
         """The place of each reached outcome (a state, or `n_states`: the end) in the list of its cell; K: not listed.
@@ -232,11 +271,16 @@ class StateActionSpace(eqx.Module):
             reached: as many.
         """
         listed = self._lists(cell)
-        if isinstance(listed, np.ndarray) and is_concrete(reached):
-            hit = listed == np.asarray(reached)[..., None]
-            return np.where(hit.any(-1), hit.argmax(-1), hit.shape[-1])
-        hit = listed == jnp.asarray(reached)[..., None]
-        return jnp.where(hit.any(-1), jnp.argmax(hit, axis=-1), hit.shape[-1])
+        reached = (
+            np.asarray(reached) if isinstance(listed, np.ndarray) and is_concrete(reached) else jnp.asarray(reached)
+        )
+        place = _first_place(listed, reached)
+        if self.unseen is None:
+            return place
+        # What is not listed counts as the state that stands for it, where that one is listed.
+        rest = _first_place(listed, 0 * reached + self.unseen)
+        xp = np if isinstance(place, np.ndarray) else jnp
+        return xp.where(place < listed.shape[-1], place, rest)
 
     def reached(self, cell: Index, outcome: Int[AnyArray, "*N"]) -> tuple[Int[AnyArray, "*N"], Bool[AnyArray, "*N"]]:
         """(next state, whether the episode ended) for each index of an outcome; the inverse of `Transitions.outcome`.
@@ -329,3 +373,10 @@ class StateActionSpace(eqx.Module):
                 if name in (names or sizes):
                     stack.enter_context(numpyro.plate(name, sizes[name], dim=dim))
             yield
+
+
+def _first_place(listed: Int[AnyArray, "*N K"], reached: Int[AnyArray, "*N"]) -> Int[AnyArray, "*N"]:
+    """The place of each outcome in its list; K: none."""
+    xp = np if isinstance(listed, np.ndarray) and isinstance(reached, np.ndarray) else jnp
+    hit = listed == reached[..., None]
+    return xp.where(hit.any(-1), hit.argmax(-1), hit.shape[-1])

@@ -27,7 +27,8 @@ def supported_dirichlet(
 
     Args:
         concentration: a number, or an array that broadcasts to [*H S A O]; a zero there is one more impossible outcome.
-        space: its `support`, `horizon`, `ends` and `legal` are honoured.
+            Of one outcome: it is multiplied by the `multiplicity` of the space.
+        space: its `support`, `successors`, `horizon`, `ends` and `legal` are honoured.
         name: of the sites.
 
     Raises:
@@ -37,6 +38,9 @@ def supported_dirichlet(
     check_type("name", name, str, "a string")
     check_not_negative("concentration", concentration)
     full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)
+    if space.multiplicity is not None:
+        # Outcomes that are put together have the sum of their concentrations.
+        full = full * space.multiplicity
     possible = _possible(full, space)
     if (possible.sum(-1) == 1).all():
         return jnp.asarray(numpyro.deterministic(name, jnp.asarray(possible, full.dtype)))

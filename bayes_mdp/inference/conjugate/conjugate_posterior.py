@@ -115,6 +115,12 @@ class ConjugatePosterior(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
+        if is_concrete(self, key):
+            # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
+            return _compiled_sample(self, key, sample_shape)
+        return self._drawn(key, sample_shape)
+
+    def _drawn(self, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
         draw = self._draw
         for _ in sample_shape:
             draw = jax.vmap(draw)
@@ -484,3 +490,10 @@ def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
 
 # Eagerly, each of its operations would be compiled on its own: ten times as long.
 _compiled_evidence = jax.jit(_log_evidence)
+
+
+@eqx.filter_jit
+def _compiled_sample(
+    posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]
+) -> MDP | SparseMDP:
+    return posterior._drawn(key, sample_shape)
