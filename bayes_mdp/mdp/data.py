@@ -141,6 +141,11 @@ class Log(eqx.Module):
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
 
+    @property
+    def ends(self) -> bool:
+        """Whether a transition terminated."""
+        return bool(np.any(self.transitions.terminated))
+
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
         check_names("states", self.states)

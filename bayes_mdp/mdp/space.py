@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.data import Log
+from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
@@ -193,7 +194,7 @@ class StateActionSpace(eqx.Module):
     @classmethod
     def from_log(
         cls,
-        log: Log,
+        log: Log | FoldedLog,
         *,
         horizon: int | None = None,
         ends: bool | None = None,
@@ -203,16 +204,16 @@ class StateActionSpace(eqx.Module):
         """The space of a log: its labels, and what else is known (see the class).
 
         Args:
-            log: as `read_log` returns it.
+            log: as `read_log` or `fold_log` returns it.
             ends: None: whether an episode of the log terminated.
 
         Raises:
             TypeError: `log` is no `Log`.
             ValueError: as the class.
         """
-        if not isinstance(log, Log):
+        if not isinstance(log, (Log, FoldedLog)):
             raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
-        ends = bool(np.any(log.transitions.terminated)) if ends is None else ends
+        ends = log.ends if ends is None else ends
         return cls(
             len(log.states),
             len(log.actions),

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from bayes_mdp.envs.logs.columns import (
-    Table,
     is_empty,
-    open_table,
     read_episodes,
     read_flags,
     read_labels,
     read_rewards,
     read_steps,
 )
+from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.validation import check_name
 
