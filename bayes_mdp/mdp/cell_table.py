@@ -53,7 +53,7 @@ class CellTable:
         """Mean and sum of squared deviations of the rewards of each cell, correctly rounded."""
         return moments(self.reward_count, self.total, self.squares)
 
-    def grouped(self, group: Column, size: int) -> "CellTable":
+    def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "CellTable":
         """Cells pooled by `group` in 0 .. size - 1, none of which is empty; they have the place of the first seen."""
         count, rewards = np.zeros(size, np.int64), np.zeros(size, np.int64)
         np.add.at(count, group, self.count)
@@ -77,7 +77,7 @@ class CellTable:
         group, size = group_rows(self.where)
         return self.grouped(group, size)
 
-    def renumbered(self, states: Column, actions: Column) -> "CellTable":
+    def renumbered(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
         """The cells under other numbers, the new number of each state and action; cells that coincide are pooled."""
         step, state, action, outcome = self.where
         outcome = np.where(outcome == 0, 0, 1 + states[outcome - 1]).astype(np.int32)

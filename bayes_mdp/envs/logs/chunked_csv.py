@@ -69,9 +69,13 @@ class _CannotConvert(Exception):
 
 def _kind(column: "pd.Series", kind: object) -> Any:
     """The kind by which a column of labels must be read in place of this one; None: it is fine."""
-    if kind is not None or column.dtype.kind not in "fb":
+    import pandas as pd
+
+    if kind is not None or column.dtype.kind not in "fbO":
         return None
-    # Numbers with holes stay whole as nullable integers; text may have been lost of other numbers and of booleans.
+    if column.dtype.kind == "O" and pd.api.types.infer_dtype(column, skipna=True) == "string":
+        return None
+    # Numbers with holes stay whole as nullable integers; of other numbers and of booleans the text is lost.
     return "Int64" if column.dtype.kind == "f" else object
 
 
