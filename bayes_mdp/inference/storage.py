@@ -105,6 +105,7 @@ _RECORDS = {
         Statistics,
     )
 }
+_LATER = {"sources"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
@@ -259,6 +260,8 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
         raise ValueError(f"it holds a record {kind!r:.40}, which is not known here")
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
     expected = {field.name for field in dataclasses.fields(_RECORDS[kind])}
+    # Fields that came later: files of this format were written without them.
+    fields = {name: None for name in _LATER & expected} | fields
     if set(fields) != expected:
         odd = sorted(set(fields) ^ expected)[0]
         raise ValueError(f"it holds a {kind} {'without' if odd in expected else 'with'} {odd[:40]!r}")

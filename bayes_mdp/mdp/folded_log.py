@@ -1,23 +1,21 @@
 """`FoldedLog`: what a log of any length says of a tabular MDP, in memory that does not grow with its rows."""
 
-import hashlib
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.cell_table import CellTable, group_rows, joined
 from bayes_mdp.mdp.data import Counts
 from bayes_mdp.mdp.natural_order import natural_key
-from bayes_mdp.mdp.typing import AnyArray, Names
+from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import check_bool, check_labels, check_type
 
 if TYPE_CHECKING:
     from bayes_mdp.mdp.space import StateActionSpace
 
-DIGEST = hashlib.sha256().digest_size
 Cells = Float[np.ndarray, "..."]
 _BLOCK = 2**20
 
@@ -86,11 +84,6 @@ class FoldedLog:
         """One more than the latest step; 1 where steps were not kept."""
         return int(self.cells.where.step.max()) + 1
 
-    @property
-    def digests(self) -> UInt8[np.ndarray, "N 32"]:
-        """SHA-256 of the content of each source."""
-        return np.array([list(bytes.fromhex(source.digest)) for source in self.sources], np.uint8).reshape(-1, DIGEST)
-
     def counts(self, space: "StateActionSpace", *, by_outcome: bool = False) -> Counts:
         """The statistics in the arrays of `space`, [*H S A O] (places of the list where it lists successors).
 
@@ -105,17 +98,23 @@ class FoldedLog:
                 horizon, an end where none is), with its labels and the file and row where it was first seen; labels
                 that are not those of the space; a horizon where steps were not kept.
         """
-        if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
-            raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
         check_bool("by_outcome", by_outcome)
-        check_labels("folded.states", self.states, space.state_names)
-        check_labels("folded.actions", self.actions, space.action_names)
-        if space.horizon is not None and not self.by_step:
-            raise ValueError("folded has no steps, expected a log folded with by_step=True (the space has a horizon)")
         index = self._index(space)
         n = np.zeros((*space.shape, space.n_outcomes))
         np.add.at(n, index, self.cells.count)  # cells that differ in their steps alone fall together
         return Counts(n, *(self._rewards(index, n.shape) if by_outcome else self._rewards(index[:-1], n.shape[:-1])))
+
+    def check(self, space: "StateActionSpace") -> None:
+        """Refuse a space that cannot hold the log; errors as of `counts`, which makes the arrays."""
+        self._index(space)
+
+    def _check_labels(self, space: "StateActionSpace") -> None:
+        if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
+            raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
+        check_labels("folded.states", self.states, space.state_names)
+        check_labels("folded.actions", self.actions, space.action_names)
+        if space.horizon is not None and not self.by_step:
+            raise ValueError("folded has no steps, expected a log folded with by_step=True (the space has a horizon)")
 
     def _rewards(self, index: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[Cells]:
         """Number, mean and squared deviations of the rewards, in arrays of this shape; `index`: of each cell there."""
@@ -130,7 +129,8 @@ class FoldedLog:
             yield full
 
     def _index(self, space: "StateActionSpace") -> tuple[np.ndarray, ...]:
-        """Index of every cell in an array [*H S A O] of the space."""
+        """Index of every cell in an array [*H S A O] of the space; errors as of `counts`."""
+        self._check_labels(space)
         where = self.cells.where
         reached = np.where(where.outcome == 0, space.n_states, where.outcome - 1)
         pair = (where.state, where.action)
@@ -215,21 +215,6 @@ def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> Non
             raise ValueError(
                 f"{source.name} has the content of {names[source.digest]}, which is in already, expected every log "
                 "once (allow_duplicates=True counts it again)"
-            )
-
-
-def check_new_digests(known: UInt8[AnyArray, "N 32"] | None, sources: tuple[Source, ...]) -> None:
-    """Refuse a source whose digest is known to a posterior.
-
-    Raises:
-        ValueError: names it.
-    """
-    seen = set() if known is None else {bytes(row).hex() for row in np.asarray(known)}
-    for source in sources:
-        if source.digest in seen:
-            raise ValueError(
-                f"{source.name} was learnt from already (SHA-256 {source.digest[:12]}...), expected every log once "
-                "(allow_duplicates=True counts it again)"
             )
 
 

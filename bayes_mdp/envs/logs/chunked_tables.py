@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from bayes_mdp.envs.logs.chunked_csv import csv_frames
+from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.tables import Table, check_parquet, check_roles, require_columns
 from bayes_mdp.mdp.validation import described
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_BLOCK = 2**22
 
 
 @runtime_checkable
@@ -59,7 +58,7 @@ class ChunkedLog:
 
     def known_digest(self) -> str | None:
         """SHA-256 of a file; None: it is known after all chunks were read (see `digest`)."""
-        return file_digest(self.content) if isinstance(self.content, Path) else None
+        return file_digest(self.content)
 
     def digest(self) -> str:
         """SHA-256 of the content: of a file of its bytes, of a DataFrame of the columns that are used, row by row."""
@@ -130,15 +129,6 @@ def each_log(sources: object, roles: dict[str, str | None], chunksize: int) -> I
         yield open_log(source, roles, chunksize, f"DataFrame {i}")
     if i < 0:
         raise ValueError("paths is empty, expected at least one log")
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of the bytes of a file, as hexadecimal digits."""
-    sha = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            sha.update(block)
-    return sha.hexdigest()
 
 
 def _is_parquet(path: Path) -> bool:

@@ -15,6 +15,7 @@ from bayes_mdp.envs.logs.columns import (
 )
 from bayes_mdp.envs.logs.episode_order import episode_order
 from bayes_mdp.envs.logs.log_chunks import log_chunks
+from bayes_mdp.envs.logs.source_digest import file_digest
 from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.validation import check_name
@@ -130,7 +131,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     *columns, observed = (None if x is None else x[keep] for x in rows)
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
-    return Log(Transitions(*columns, reward_observed=observed), state_names, action_names, table.name)
+    transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
+    return Log(transitions, state_names, action_names, table.name, digest)
 
 
 def _follow(
