@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from bayes_mdp.mdp.folded_log import Source
 from bayes_mdp.mdp.typing import AnyArray
 
-Digests = UInt8[AnyArray, "... N 32"]
+Digests = UInt8[AnyArray, "... 32"]
 
 
 def digests_of(sources: Sequence[Source]) -> UInt8[np.ndarray, "N 32"]:
