@@ -1,4 +1,4 @@
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """Posteriors of folded logs: those of the logs, in one pass or by shards, each log once."""
 
 import hashlib

@@ -48,7 +48,7 @@ def csv_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iterator[
             changed = {}
             try:
                 for i, frame in enumerate(_parsed(path, columns, numbers, chunksize, kinds)):
-                    changed = {c: _kind(frame[c], kinds.get(c)) for c in labels if _kind(frame[c], kinds.get(c))}
+                    changed = {c: kind for c in labels if (kind := _kind(frame[c], kinds.get(c)))}
                     if changed:
                         break
                     if i >= done:
@@ -67,7 +67,7 @@ class _CannotConvert(Exception):
     """A cell is not of the kind of its column."""
 
 
-def _kind(column: "pd.Series", kind: object) -> Any:
+def _kind(column: Any, kind: object) -> Any:
     """The kind by which a column of labels must be read in place of this one; None: it is fine."""
     import pandas as pd
 

@@ -73,14 +73,14 @@ class ChunkedLog:
 
     def _hashed(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The frame, taken into the digest: the same whatever the partitions."""
-        import pandas as pd
+        from pandas.util import hash_pandas_object
 
         require_columns(self.name, self.columns, list(frame.columns))
         used = frame[sorted(set(self.columns.values()), key=str)]
         if not self.rows:
             self._sha.update(repr(list(used.columns)).encode())
         try:
-            self._sha.update(pd.util.hash_pandas_object(used, index=False).to_numpy().astype("<u8").tobytes())
+            self._sha.update(hash_pandas_object(used, index=False).to_numpy().astype("<u8").tobytes())
         except TypeError as error:
             raise TypeError(
                 f"{self.name} has a cell that is not hashable, expected labels, numbers and flags"
@@ -88,7 +88,7 @@ class ChunkedLog:
         return frame
 
 
-def open_log(source: object, roles: dict[str, str | None], chunksize: int, name: str = "the DataFrame") -> ChunkedLog:
+def open_log(source: object, roles: dict[str, Any], chunksize: int, name: str = "the DataFrame") -> ChunkedLog:
     """A log to be read in chunks.
 
     Args:
@@ -113,7 +113,7 @@ def open_log(source: object, roles: dict[str, str | None], chunksize: int, name:
     raise TypeError(f"source is {described(source)}, expected a path, a DataFrame or a Dask dataframe")
 
 
-def each_log(sources: object, roles: dict[str, str | None], chunksize: int) -> Iterator[ChunkedLog]:
+def each_log(sources: object, roles: dict[str, Any], chunksize: int) -> Iterator[ChunkedLog]:
     """One log, or those of an iterable.
 
     Raises:

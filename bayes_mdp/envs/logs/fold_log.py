@@ -1,12 +1,13 @@
 """`fold_log`: logs of any length, read chunk by chunk and kept as sufficient statistics alone."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.label_book import LabelBook
+from bayes_mdp.envs.logs.tables import check_roles
 from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
 from bayes_mdp.mdp.cell_table import CellTable, Where, joined, table_of_rows
@@ -80,8 +81,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         raise ValueError(
             "next_state and episode are both None, expected one: next states, or episodes to shift states in"
         )
-    roles = {"state": state, "action": action, "reward": reward, "next_state": next_state, "terminated": terminated}
-    roles |= {"truncated": truncated, "episode": episode, "step": step}
+    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
+    roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    check_roles(roles)
     states, actions, by_step = _labels(space, states, actions, by_step, step is not None)
     if by_step and step is None and episode is None:
         raise ValueError("step and episode are both None, expected one: steps are kept (by_step)")
@@ -99,7 +101,7 @@ def _labels(
     actions: Sequence[Hashable] | None,
     by_step: bool | None,
     has_step: bool,
-) -> tuple[Sequence[Hashable] | None, Sequence[Hashable] | None, bool]:
+) -> tuple[Any, Any, bool]:
     """States, actions and whether steps are kept, from what is given of them."""
     if by_step is not None:
         check_bool("by_step", by_step)

@@ -1,6 +1,7 @@
 """`log_chunks`: a log as a sequence of smaller ones, whose transitions together are exactly those of the whole."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from bayes_mdp.mdp.validation import check_count
 
 def log_chunks(
     source: object,
-    roles: dict[str, str | None],
+    roles: dict[str, Any],
     states: Sequence[Hashable] | None,
     actions: Sequence[Hashable] | None,
     chunksize: int,

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """`fold_log` against the log read as a whole, and rewards summed as fractions."""
 
 from fractions import Fraction
@@ -229,7 +230,7 @@ def test_what_contradicts_the_space_is_named_by_file_and_row(tmp_path):
     with pytest.raises(ValueError, match=said.replace(".", r"\.")):
         folded.counts(space)
     listed = np.where(support, np.arange(13), -1)
-    space = bm.StateActionSpace(12, 3, ends=True, states=range(12), actions="x y z".split(), successors=listed)
+    space = bm.StateActionSpace(12, 3, ends=True, states=range(12), actions=["x", "y", "z"], successors=listed)
     with pytest.raises(ValueError, match=f"row {first.row}: .* expected a listed successor"):
         folded.counts(space)
     space = bm.StateActionSpace.from_log(folded, ends=False)
@@ -280,7 +281,7 @@ def test_shards_that_cannot_be_one_log_are_refused(tmp_path):
         log.merge(bm.fold_log(frame, **columns, reward="r"))
     with pytest.raises(ValueError, match="folded without steps"):
         log.merge(bm.fold_log(frame, **columns, step="t"))
-    with pytest.raises(TypeError, match="other is .* expected a FoldedLog"):
+    with pytest.raises(TypeError, match=r"other is .* expected a FoldedLog"):
         log.merge(frame)
 
 

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """`read_log(chunksize=)`: the chunks of a log together are the log."""
 
 import numpy as np
@@ -16,7 +17,7 @@ def rows(logs):
     for log in logs:
         t = log.transitions
         size = len(t.state)
-        assert 0 < size
+        assert size > 0
         none = [None] * size
         ends = none if t.terminated is None else t.terminated
         following = np.where(ends, -1, t.next_state) if t.terminated is not None else t.next_state

@@ -40,5 +40,5 @@ def test_counts_of_single_values_are_scaled_whole():
 
 @pytest.mark.parametrize("factor", [0.0, -0.5, 1.5, np.nan])
 def test_a_factor_outside_is_refused(cases, factor):
-    with pytest.raises(ValueError, match="factor is .* expected a number greater than 0, at most 1"):
+    with pytest.raises(ValueError, match=r"factor is .* expected a number greater than 0, at most 1"):
         cases("flat").prior.discount_data(factor)
