@@ -1538,7 +1538,8 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal FoldedLog Training mdp.Source mdp.ReplanContext mdp.TimeStep models.RewardTable "
+    "a record that the library fills": "BayesOptimal FoldedLog Training mdp.Source "
+    "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
     "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "

@@ -13,7 +13,7 @@ from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
 from bayes_mdp.mdp.cell_table import CellTable, Where, joined, table_of_rows
 from bayes_mdp.mdp.folded_log import check_new_sources
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_bool, check_callable, check_count, check_name
+from bayes_mdp.mdp.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
 
 if TYPE_CHECKING:
     import os
@@ -84,6 +84,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     check_roles(roles)
+    for name, labels in (("states", states), ("actions", actions)):
+        if labels is not None:
+            check_names(name, as_names(labels))
     states, actions, by_step = _labels(space, states, actions, by_step, step is not None)
     if by_step and step is None and episode is None:
         raise ValueError("step and episode are both None, expected one: steps are kept (by_step)")
