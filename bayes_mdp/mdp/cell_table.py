@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.exact_sums import ExactSums, concatenated, moments, sum_and_squares
+from bayes_mdp.mdp.exact_moments import exact_moments
+from bayes_mdp.mdp.exact_sums import ExactSums, concatenated, sum_and_squares
 
 Column = Int[np.ndarray, " M"]
 _MOST_KEYS = 2**62
 _DENSE = 4
+_ROWS = 2**40
 
 
 class Where(NamedTuple):
@@ -35,7 +37,7 @@ class CellTable:
         count: Int64[M], how often it was observed.
         reward_count: Int64[M], how many of its rewards were observed.
         total, squares: of these rewards and of their squares.
-        source, row: Int64[M], where it was seen first: index of the source, row there (0 is the first).
+        seen: Int64[M], where it was seen first: 2^40 times the index of the source, and the row there (from 0).
     """
 
     where: Where
@@ -43,34 +45,32 @@ class CellTable:
     reward_count: Column
     total: ExactSums
     squares: ExactSums
-    source: Column
-    row: Column
+    seen: Column
 
     def __len__(self) -> int:
         return len(self.count)
 
     def reward_moments(self) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
         """Mean and sum of squared deviations of the rewards of each cell, correctly rounded."""
-        return moments(self.reward_count, self.total, self.squares)
+        return exact_moments(self.reward_count, self.total, self.squares)
 
     def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "CellTable":
         """Cells pooled by `group` in 0 .. size - 1, none of which is empty; they have the place of the first seen."""
         count, rewards = np.zeros(size, np.int64), np.zeros(size, np.int64)
         np.add.at(count, group, self.count)
         np.add.at(rewards, group, self.reward_count)
-        # Written from the last seen to the first: the first one stays.
-        order = np.lexsort((self.row, self.source))[::-1]
-        first = np.empty(size, np.intp)
-        first[group[order]] = order
+        seen = np.full(size, np.iinfo(np.int64).max)
+        np.minimum.at(seen, group, self.seen)
+        member = np.empty(size, np.intp)
+        member[group] = np.arange(len(group))
+        where = Where(*(x[member] for x in self.where))
         return CellTable(
-            Where(*(x[first] for x in self.where)),
-            count,
-            rewards,
-            self.total.grouped(group, size),
-            self.squares.grouped(group, size),
-            self.source[first],
-            self.row[first],
+            where, count, rewards, self.total.grouped(group, size), self.squares.grouped(group, size), seen
         )
+
+    def source_and_row(self, cell: int) -> tuple[int, int]:
+        """Where a cell was seen first."""
+        return divmod(int(self.seen[cell]), _ROWS)
 
     def compact(self) -> "CellTable":
         """Each cell once, sorted by step, state, action, outcome."""
@@ -86,7 +86,7 @@ class CellTable:
 
     def of_source(self, first: int) -> "CellTable":
         """The same with the indices of sources raised by `first`."""
-        return replace(self, source=self.source + first)
+        return replace(self, seen=self.seen + first * _ROWS)
 
 
 def table_of_rows(
@@ -104,27 +104,27 @@ def table_of_rows(
     first = np.empty(size, np.intp)
     first[group[::-1]] = np.arange(len(group))[::-1]
     count = np.bincount(group, minlength=size)
-    seen, none = np.zeros(size, np.int64), ExactSums.zero(size)
+    rewards, none = np.zeros(size, np.int64), ExactSums.zero(size)
     total, squares = none, none
     if reward is not None:
         observed = ~np.isnan(reward)
         by, values = (group, reward) if observed.all() else (group[observed], reward[observed])
-        seen = count if len(by) == len(group) else np.bincount(by, minlength=size)
+        rewards = count if len(by) == len(group) else np.bincount(by, minlength=size)
         total, squares = sum_and_squares(values, by, size)
     places = Where(*(x[first].astype(np.int32) for x in where))
-    return CellTable(places, count, seen, total, squares, np.full(size, source, np.int64), row[first])
+    return CellTable(places, count, rewards, total, squares, row[first] + source * _ROWS)
 
 
 def joined(tables: Sequence[CellTable]) -> CellTable:
     """All tables in one, each cell once."""
     if len(tables) == 1:
         return tables[0]
-    columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "source", "row"))
-    count, rewards, source, row = (np.concatenate(parts) for parts in columns)
+    columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "seen"))
+    count, rewards, seen = (np.concatenate(parts) for parts in columns)
     where = Where(*(np.concatenate(parts) for parts in zip(*(table.where for table in tables), strict=True)))
     total = concatenated([table.total for table in tables])
     squares = concatenated([table.squares for table in tables])
-    return CellTable(where, count, rewards, total, squares, source, row).compact()
+    return CellTable(where, count, rewards, total, squares, seen).compact()
 
 
 def group_rows(columns: Sequence[Column]) -> tuple[Int[np.ndarray, " N"], int]:

@@ -1,7 +1,7 @@
 """`ExactSums`: sums of floats without any rounding, so that no order, grouping or sharding of the terms changes a bit.
 
 A float is a whole number times a power of two. Every sum here is one too: a fixed-point number whose digits have 32
-bits, at places that are the same for all data. Whole numbers add exactly; rounding happens once, in `moments`.
+bits, at places that are the same for all data. Whole numbers add exactly; rounding happens once, in `exact_moments`.
 
 Source: Demmel and Nguyen (2015), *Parallel reproducible summation*, for fixed bins; the error of a product as Dekker
 (1971), *A floating-point technique for extending the available precision*.
@@ -17,14 +17,14 @@ BITS = 32
 LARGEST = 2.0**510
 """Larger values have squares that float64 cannot hold."""
 _DIGIT = 2.0**BITS
-_MASK = 2**BITS - 1
+MASK = 2**BITS - 1
 _TINY = 2.0**-400
 _TINY_SHIFT = 20
 """Digits by which tiny values are shifted up, since the errors of their squares would underflow."""
-_BLOCK = 2**20
+BLOCK = 2**20
 """Terms that are added in float64 at once: 2^20 digits of 32 bits stay below 2^53, up to which integers are exact."""
 _FEW = 64
-_SPLITTER = 2.0**27 + 1
+SPLITTER = 2.0**27 + 1
 _FOLDED = 2**28
 
 
@@ -53,16 +53,13 @@ class ExactSums:
 
     def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "ExactSums":
         """[size]: the sums of each group, `group` in 0 .. size - 1; at most 2^30 sums."""
-        lower, top = self.digits[:, :-1], self.digits[:, -1:]
-        columns = np.concatenate([lower, top & _MASK, top >> BITS], axis=1)
-        total = np.zeros((size, columns.shape[1]), np.int64)
-        for k in range(columns.shape[1]):
-            np.add.at(total[:, k], group, columns[:, k])
-        return _normal(self.lowest, total)
-
-    def at(self, index: Int[np.ndarray, " K"]) -> "ExactSums":
-        """The sums at these indices."""
-        return _normal(self.lowest, self.digits[index])
+        *lower, top = self.digits.T
+        columns = []
+        for column in (*lower, top & MASK, top >> BITS):
+            total = np.zeros(size, np.int64)
+            np.add.at(total, group, column)
+            columns.append(total)
+        return _normal(self.lowest, columns)
 
     def to_integers(self) -> np.ndarray:
         """[M] Python integers, in units of 2^(32 lowest)."""
@@ -76,13 +73,13 @@ def concatenated(parts: list[ExactSums]) -> ExactSums:
     """All sums of the parts, one after the other."""
     lowest = min(part.lowest for part in parts)
     width = max(part.lowest + part.digits.shape[1] for part in parts) - lowest
-    digits = np.zeros((sum(map(len, parts)), width), np.int64)
+    digits = np.zeros((width, sum(map(len, parts))), np.int64)
     start = 0
     for part in parts:
         place = part.lowest - lowest
-        digits[start : start + len(part), place : place + part.digits.shape[1]] = part.digits
+        digits[place : place + part.digits.shape[1], start : start + len(part)] = part.digits.T
         start += len(part)
-    return _normal(lowest, digits)
+    return _normal(lowest, list(digits))
 
 
 def sum_and_squares(
@@ -104,8 +101,8 @@ def sum_and_squares(
 
     def add(digit: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
         total = np.zeros(size, np.int64)
-        for start in range(0, len(digit), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, len(digit), BLOCK):
+            block = slice(start, start + BLOCK)
             total += np.bincount(group[block], digit[block], minlength=size).astype(np.int64)
         return total
 
@@ -143,7 +140,7 @@ def _few_values(
 def _square(values: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
     """Two floats whose sum is the square, exactly, for sizes of zero or from `_TINY` to `LARGEST` (Dekker)."""
     square = values * values
-    large = _SPLITTER * values
+    large = SPLITTER * values
     high = large - (large - values)
     low = values - high
     return square, ((high * high - square) + 2 * high * low) + low * low
@@ -174,22 +171,20 @@ def _of_columns(columns: dict[int, Int[np.ndarray, " M"]], size: int) -> ExactSu
     if not columns:
         return ExactSums.zero(size)
     lowest, highest = min(columns), max(columns)
-    digits = np.zeros((size, highest - lowest + 1), np.int64)
-    for place, column in columns.items():
-        digits[:, place - lowest] = column
-    return _normal(lowest, digits)
+    zero = np.zeros(size, np.int64)
+    return _normal(lowest, [columns.get(place, zero) for place in range(lowest, highest + 1)])
 
 
-def _normal(lowest: int, digits: Int[np.ndarray, "M B"]) -> ExactSums:
-    """The one form of these sums; no digit is larger than 2^62."""
-    columns = [digits[:, k].copy() for k in range(digits.shape[1])]
+def _normal(lowest: int, columns: list[Int[np.ndarray, " M"]]) -> ExactSums:
+    """The one form of the sums with these digits at `lowest`, `lowest` + 1, ...; none is larger than 2^62."""
+    columns = list(columns)
     # Carry upwards; open new places until the last digit is the sign alone.
     k = 0
     while k < len(columns) - 1 or (columns[k].size and (columns[k].max() > 0 or columns[k].min() < -1)):
         if k == len(columns) - 1:
             columns.append(np.zeros_like(columns[k]))
-        columns[k + 1] += columns[k] >> BITS
-        columns[k] &= _MASK
+        columns[k + 1] = columns[k + 1] + (columns[k] >> BITS)
+        columns[k] = columns[k] & MASK
         k += 1
     # Fold the last digits together while they surely fit in 64 bits: as few as hold the largest.
     while len(columns) > 1 and _fits(columns[-1]):
@@ -200,79 +195,8 @@ def _normal(lowest: int, digits: Int[np.ndarray, "M B"]) -> ExactSums:
         lowest += 1
     if len(columns) == 1 and not columns[0].any():
         lowest = 0
-    return ExactSums(lowest, np.stack(columns, axis=1))
+    return ExactSums(lowest, np.stack(columns).T)  # each column in one piece
 
 
 def _fits(top: Int[np.ndarray, " M"]) -> bool:
     return not top.size or (int(top.max()) < _FOLDED and int(top.min()) >= -_FOLDED)
-
-
-def moments(
-    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
-) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
-    """Mean and sum of squared deviations of each group, correctly rounded from exact numbers; zero where it is empty.
-
-    Args:
-        count: values in each group.
-        sums, squares: of the values, and of their squares.
-    """
-    mean, ss = np.zeros(len(count)), np.zeros(len(count))
-    slow = count > 0
-    plain = _plain_moments(count, sums, squares)
-    if plain is not None:
-        easy, quick_mean, quick_ss = plain
-        mean[easy], ss[easy] = quick_mean[easy], quick_ss[easy]
-        slow &= ~easy
-    place = np.flatnonzero(slow)
-    if not place.size:
-        return mean, ss
-    n = count[place].astype(object)
-    total, square = (ExactSums(x.lowest, x.digits[place]).to_integers() for x in (sums, squares))
-    one, two = BITS * sums.lowest, BITS * squares.lowest
-    unit = min(two, 2 * one)
-    # n ss = n sum x^2 - (sum x)^2, in whole numbers of 2^unit.
-    spread = n * square * 2 ** (two - unit) - total * total * 2 ** (2 * one - unit)
-    mean[place], ss[place] = _quotients(total, n, one), _quotients(spread, n, unit)
-    return mean, ss
-
-
-def _plain_moments(
-    count: Int[np.ndarray, " M"], sums: ExactSums, squares: ExactSums
-) -> tuple[np.ndarray, Float[np.ndarray, " M"], Float[np.ndarray, " M"]] | None:
-    """The same by arithmetic of 64 bits, and where its integers are below 2^53 (so that one rounding is all)."""
-    if sums.digits.shape[1] > 1 or squares.digits.shape[1] > 1:
-        return None
-    total, square = sums.digits[:, 0], squares.digits[:, 0]
-    zeros = [_trailing_zeros(x) for x in (total, square)]
-    total, square = total >> zeros[0], square >> zeros[1]
-    one, two = BITS * sums.lowest + zeros[0], BITS * squares.lowest + zeros[1]
-    unit = min(two, 2 * one)
-    if max(two - unit, 2 * one - unit) > 52 or max(map(abs, (one, two))) > 500:
-        return None
-    size = count.astype(np.float64) * square * 2.0 ** (two - unit)  # (sum x)^2 <= n sum x^2
-    easy = (count > 0) & (size < 2.0**52)
-    n, total, square = (np.where(easy, x, 1) for x in (count, total, square))
-    spread = n * (square << (two - unit)) - ((total * total) << (2 * one - unit))
-    return easy, total / n * 2.0**one, spread / n * 2.0**unit
-
-
-def _trailing_zeros(numbers: Int[np.ndarray, " M"]) -> int:
-    """How often two divides all of them."""
-    bits = int(np.bitwise_or.reduce(numbers))
-    return (bits & -bits).bit_length() - 1 if bits else 0
-
-
-def _quotients(numerator: np.ndarray, denominator: np.ndarray, exponent: int) -> Float[np.ndarray, " M"]:
-    """numerator 2^exponent / denominator of Python integers, whose division rounds correctly; inf beyond float64."""
-    if exponent >= 0:
-        numerator = numerator * 2**exponent
-    else:
-        denominator = denominator * 2**-exponent
-    return np.fromiter(map(_quotient, numerator, denominator), np.float64, len(numerator))
-
-
-def _quotient(numerator: int, denominator: int) -> float:
-    try:
-        return numerator / denominator
-    except OverflowError:
-        return np.inf if numerator > 0 else -np.inf

@@ -157,10 +157,10 @@ class FoldedLog:
         """Refuse the bad cell that was seen first, if there is one."""
         if not bad.any():
             return
-        place = np.flatnonzero(bad)
-        place = place[np.lexsort((self.cells.row[place], self.cells.source[place]))[0]]
+        place = int(np.flatnonzero(bad)[np.argmin(self.cells.seen[bad])])
         step, state, action, outcome = (int(x[place]) for x in self.cells.where)
-        source, row = self.sources[int(self.cells.source[place])], int(self.cells.row[place])
+        number, row = self.cells.source_and_row(place)
+        source = self.sources[number]
         target = "the end of the episode" if outcome == 0 else f"next state {self.states[outcome - 1]!r}"
         at = f", at step {step}" if self.by_step else ""
         raise ValueError(

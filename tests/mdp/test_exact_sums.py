@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bayes_mdp.mdp.exact_sums import ExactSums, concatenated, moments, sum_and_squares
+from bayes_mdp.mdp.exact_moments import exact_moments
+from bayes_mdp.mdp.exact_sums import ExactSums, concatenated, sum_and_squares
 
 pytestmark = pytest.mark.numerics
 
@@ -25,7 +26,7 @@ def values_of(rng, size):
     return kinds[rng.integers(len(kinds))]
 
 
-def exact_moments(values, group, size):
+def by_fractions(values, group, size):
     """Mean and squared deviations by rational numbers, each rounded once."""
     mean, ss = np.zeros(size), np.zeros(size)
     for i in range(size):
@@ -48,7 +49,7 @@ def test_moments_are_correctly_rounded_and_shards_add_to_the_same_digits(seeds):
         values, group = values_of(rng, number), rng.integers(0, size, number)
         whole = sum_and_squares(values, group, size)
         count = np.bincount(group, minlength=size)
-        for found, exact in zip(moments(count, *whole), exact_moments(values, group, size), strict=True):
+        for found, exact in zip(exact_moments(count, *whole), by_fractions(values, group, size), strict=True):
             np.testing.assert_array_equal(found, exact)
         # In another order, in three parts: the same digits.
         order = rng.permutation(number)
@@ -70,12 +71,12 @@ def test_many_terms():
 
 
 def test_sums_of_nothing_are_zero():
-    mean, ss = moments(np.zeros(3, int), ExactSums.zero(3), ExactSums.zero(3))
+    mean, ss = exact_moments(np.zeros(3, int), ExactSums.zero(3), ExactSums.zero(3))
     assert not mean.any() and not ss.any()
     assert same(sum_and_squares(np.zeros(4), np.arange(4), 5)[0], ExactSums.zero(5))
 
 
 def test_squares_beyond_float64_are_infinite():
     values = np.array([2.0**510, -(2.0**510)] * 40)
-    mean, ss = moments(np.array([80]), *sum_and_squares(values, np.zeros(80, np.intp), 1))
+    mean, ss = exact_moments(np.array([80]), *sum_and_squares(values, np.zeros(80, np.intp), 1))
     assert mean[0] == 0.0 and ss[0] == np.inf

@@ -102,6 +102,7 @@ class LabelBook:
         if self.given is not None:
             return self.given, np.arange(len(self.given), dtype=np.int32)
         found = as_numbers(self._what, list(self.numbers), None)
-        names = tuple(sorted(set(found), key=natural_key))
+        whole = all(type(label) is int for label in found)
+        names = tuple(sorted(set(found)) if whole else sorted(set(found), key=natural_key))
         place = {label: i for i, label in enumerate(names)}
         return names, np.array([place[label] for label in found], np.int32)
