@@ -1,9 +1,9 @@
-"""Logs of 10^6 to 10^8 rows to sufficient statistics: `python benchmarks/fold_log.py [--sizes 6 7 8] [--kinds csv parquet]`.
+"""Logs of 10^6 to 10^8 rows to sufficient statistics: `python benchmarks/fold_log.py [--sizes 6 7 8] [--kinds csv]`.
 
-Rows per CPU-second and peak memory, each reader in a process of its own: `fold_log` (exact sums of rewards), the group-by
-of pandas on the whole log, and that of polars where it can be imported (lazy, streaming). The log: 10^4 states, 4 actions,
-8 successors each, 320,000 cells; rewards are float32, drawn from a normal or (--rewards whole) from 0, 1, 2. It is written
-in chunks to a temporary folder (about 12 bytes a row as Parquet, 25 as CSV) and removed.
+Rows per CPU-second and peak memory, each reader in a process of its own: `fold_log` (exact sums of rewards), the
+group-by of pandas on the whole log, and that of polars where it can be imported (lazy, streaming). The log: 10^4
+states, 4 actions, 8 successors each, 360,000 cells; rewards are float32, drawn from a normal or (--rewards whole) from
+0, 1, 2. It is written in chunks to a temporary folder (about 12 bytes a row as Parquet, 25 as CSV) and removed.
 """
 
 import argparse
@@ -31,7 +31,11 @@ def block(rng: np.random.Generator, size: int, rewards: str) -> pd.DataFrame:
     reached = (state * 7 + action * 13 + rng.integers(0, SUCCESSORS, size) * 101) % STATES
     end = rng.random(size) < 0.01
     reward = rng.normal(size=size) if rewards == "normal" else rng.integers(0, 3, size)
-    columns = {"s": state.astype(np.int32), "a": action.astype(np.int32), "n": np.where(end, 0, reached).astype(np.int32)}
+    columns = {
+        "s": state.astype(np.int32),
+        "a": action.astype(np.int32),
+        "n": np.where(end, 0, reached).astype(np.int32),
+    }
     return pd.DataFrame(columns | {"r": reward.astype(np.float32), "end": end})
 
 
@@ -110,7 +114,8 @@ def main() -> None:
         child(arguments.child[0], Path(arguments.child[1]))
         return
     readers = [name for name in arguments.readers if name == "fold_log" or importlib.util.find_spec(name)]
-    print(f"{'rows':>6} {'kind':8} {'reader':10} {'rows / CPU-s':>13} {'rows / s':>12} {'GB':>6} {'before':>6} {'cells':>8}")
+    speeds = f"{'rows / CPU-s':>13} {'rows / s':>12}"
+    print(f"{'rows':>6} {'kind':8} {'reader':10} {speeds} {'GB':>6} {'before':>6} {'cells':>8}")
     for power in arguments.sizes:
         for kind in arguments.kinds:
             with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +126,9 @@ def main() -> None:
                     found = measured(reader, path)
                     speeds = [f"{10**power / found[name]:,.0f}" for name in ("cpu", "wall")]
                     memory = f"{found['gb']:6.2f} {found['gb before']:6.2f}"
-                    print(f"  10^{power} {kind:8} {reader:10} {speeds[0]:>13} {speeds[1]:>12} {memory} {found['cells']:8}")
+                    print(
+                        f"  10^{power} {kind:8} {reader:10} {speeds[0]:>13} {speeds[1]:>12} {memory} {found['cells']:8}"
+                    )
 
 
 if __name__ == "__main__":

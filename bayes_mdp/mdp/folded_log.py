@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.cell_table import CellTable, group_rows, joined
 from bayes_mdp.mdp.data import Counts
-from bayes_mdp.mdp.natural_order import natural_key
+from bayes_mdp.mdp.natural_order import natural_order
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import check_bool, check_labels, check_type
 
@@ -233,7 +233,7 @@ def _common(what: str, one: FoldedLog, two: FoldedLog, which: int) -> Names:
             f"the {what} of {names[numbers.index(True)]} are numbers and those of {names[numbers.index(False)]} are "
             f"not, expected one kind ({what}=[...] gives all labels)"
         )
-    return mine if mine == theirs else tuple(sorted({*mine, *theirs}, key=natural_key))
+    return mine if mine == theirs else natural_order({*mine, *theirs})
 
 
 def _numbers(labels: Names, among: Names) -> Int[np.ndarray, " L"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_mdp.envs.logs.tables import Table, is_missing, plain
-from bayes_mdp.mdp.natural_order import natural_key
+from bayes_mdp.mdp.natural_order import natural_order
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import as_names, check_names, first_index
 
@@ -48,7 +48,7 @@ def read_labels(
             f"{table.name}: {roles[0]} {table.columns[roles[0]]!r} has a label that is not hashable"
         ) from error
     found = as_numbers(f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}", list(map(plain, uniques)), given)
-    names = tuple(sorted(set(found), key=natural_key)) if given is None else given
+    names = natural_order(set(found)) if given is None else given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
     index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]

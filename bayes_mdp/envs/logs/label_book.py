@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from bayes_mdp.envs.logs.columns import as_numbers, expected_label, factorised, number_of, require_cells, shown_labels
 from bayes_mdp.envs.logs.tables import Table, plain
-from bayes_mdp.mdp.natural_order import natural_key
+from bayes_mdp.mdp.natural_order import natural_order
 from bayes_mdp.mdp.typing import Names
 from bayes_mdp.mdp.validation import as_names, check_names
 
@@ -102,7 +102,6 @@ class LabelBook:
         if self.given is not None:
             return self.given, np.arange(len(self.given), dtype=np.int32)
         found = as_numbers(self._what, list(self.numbers), None)
-        whole = all(type(label) is int for label in found)
-        names = tuple(sorted(set(found)) if whole else sorted(set(found), key=natural_key))
+        names = natural_order(set(found))
         place = {label: i for i, label in enumerate(names)}
         return names, np.array([place[label] for label in found], np.int32)
