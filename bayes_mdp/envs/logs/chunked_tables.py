@@ -156,7 +156,9 @@ def _parquet_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iter
         schema = pyarrow.parquet.read_schema(path)
         require_columns(path.name, columns, schema.names)
         text = [name for name in used if kinds.is_string(schema.field(name).type)]
-        with pyarrow.parquet.ParquetFile(path, read_dictionary=text) as file:
+        # Read as it goes: what pyarrow buffers beforehand it keeps to the end of the file.
+        streamed = {"pre_buffer": False, "buffer_size": _BUFFER}
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=text, **streamed) as file:
             for batch in file.iter_batches(chunksize, columns=used):
                 holes = any(kinds.is_integer(column.type) and column.null_count for column in batch.columns)
                 yield batch.to_pandas(types_mapper=whole.get if holes else None)
@@ -164,4 +166,5 @@ def _parquet_frames(path: Path, columns: dict[str, str], chunksize: int) -> Iter
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}") from error
 
 
+_BUFFER = 2**20
 _WHOLE = tuple(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LogSource: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | Partitioned"
 Progress = Callable[[str, int], object]
-_LEAST_PENDING = 2**21
+_LEAST_PENDING, _FEW_PENDING = 2**12, 2**20
 
 
 def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as for read_log
@@ -118,7 +118,10 @@ def _labels(
 
 
 class _Fold:
-    """What has been read so far. Chunks wait until they are as many cells as there are, and are merged then."""
+    """What has been read so far. The cells of chunks wait until they are many beside those before, and are merged then.
+
+    Each cell is thus merged a few times, whatever the number of chunks.
+    """
 
     def __init__(self, states: LabelBook, actions: LabelBook, wanted: Wanted) -> None:
         self.states, self.actions, self.wanted = states, actions, wanted
@@ -149,7 +152,9 @@ class _Fold:
         step = np.zeros_like(rows.state) if rows.step is None else rows.step
         where = Where(step, rows.state, rows.action, np.where(ended, 0, rows.next_state + 1))
         self.tables.append(table_of_rows(where, rows.reward, len(self.sources), rows.row))
-        if sum(map(len, self.tables[1:])) > max(len(self.tables[0]), _LEAST_PENDING):
+        base = len(self.tables[0])
+        most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
+        if sum(map(len, self.tables[1:])) > most:
             self.tables = [joined(self.tables)]
 
     def finish(self, has_rewards: bool) -> FoldedLog:

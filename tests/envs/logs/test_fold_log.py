@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 """`fold_log` against the log read as a whole, and rewards summed as fractions."""
 
+import tracemalloc
 from fractions import Fraction
 
 import jax
@@ -313,3 +314,20 @@ def test_nothing_to_read(tmp_path):
         bm.fold_log(tmp_path / "log.csv", state="s", action="a")
     with pytest.raises(ValueError, match="step and episode are both None"):
         bm.fold_log(tmp_path / "log.csv", **columns, by_step=True)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_memory_does_not_grow_with_rows(ending, tmp_path):
+    """Four times the rows in chunks of the same size: the same peak (of what Python and numpy allocate)."""
+    rng, peaks = np.random.default_rng(0), []
+    for i, size in enumerate((40_000, 160_000)):
+        frame = pd.DataFrame({"s": rng.integers(0, 20, size), "a": 0, "n": rng.integers(0, 20, size)})
+        frame["r"] = rng.normal(size=size)
+        path = written(frame, tmp_path / f"{i}.{ending}")
+        columns = {"state": "s", "action": "a", "reward": "r", "next_state": "n", "chunksize": 5000}
+        bm.fold_log(frame.iloc[:10], **columns)
+        tracemalloc.start()
+        assert bm.fold_log(path, **columns).n_transitions == size
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
