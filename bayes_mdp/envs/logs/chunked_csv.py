@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NUMBERS = ("reward", "step")
 _LABELS = ("state", "next_state", "action", "episode")
 _PLAIN = (".csv", ".tsv", ".txt")
-_BLOCK = 2**22
+_BLOCK = 2**18
 _MARGIN = 3
 
 

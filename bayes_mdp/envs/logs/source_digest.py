@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-_BLOCK = 2**22
+_BLOCK = 2**18
 
 
 def file_digest(source: object) -> str | None:

@@ -30,7 +30,7 @@ def rows(logs):
 
 @pytest.mark.parametrize(
     ("kind", "seeds"),
-    [("frame", 30), ("csv", 8), ("parquet", 8), pytest.param("frame", 300, marks=pytest.mark.slow)],
+    [("frame", 12), ("csv", 4), ("parquet", 4), pytest.param("frame", 300, marks=pytest.mark.slow)],
 )
 def test_the_chunks_together_are_the_log(kind, seeds, tmp_path):
     for seed in range(seeds):
