@@ -218,6 +218,7 @@ def test_fit_takes_shards_and_update_learns_the_next_one(capsys, log, tmp_path):
     refused(capsys, "part1.csv was learnt from already", "update", later, parts[1], *COLUMNS, "--save", tmp_path / "r")
     half = ("update", later, parts[1], *COLUMNS, "--allow-duplicates", "--discount-data", 0.5, "--save", tmp_path / "r")
     assert run(capsys, *half)[0] == 0
-    assert bm.load(tmp_path / "r").visit_counts().sum() == 50
+    halved: Any = bm.load(tmp_path / "r")
+    assert halved.visit_counts().sum() == 50
     refused(capsys, "--check is given with 2 logs", "fit", *parts[:2], *COLUMNS, "--check")
     refused(capsys, "part0.csv has the content of part0.csv", "fit", parts[0], parts[0], *COLUMNS)

@@ -73,14 +73,15 @@ class ChunkedLog:
 
     def _hashed(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The frame, taken into the digest: the same whatever the partitions."""
-        from pandas.util import hash_pandas_object
+        from pandas import util
 
+        hash_rows: Any = util.hash_pandas_object
         require_columns(self.name, self.columns, list(frame.columns))
         used = frame[sorted(set(self.columns.values()), key=str)]
         if not self.rows:
             self._sha.update(repr(list(used.columns)).encode())
         try:
-            self._sha.update(hash_pandas_object(used, index=False).to_numpy().astype("<u8").tobytes())
+            self._sha.update(hash_rows(used, index=False).to_numpy().astype("<u8").tobytes())
         except TypeError as error:
             raise TypeError(
                 f"{self.name} has a cell that is not hashable, expected labels, numbers and flags"
