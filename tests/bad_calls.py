@@ -580,6 +580,11 @@ CALLS = [
         {},
         {"noise_scale": LAW, "excess_df": LAW, "concentration": NOT_NEGATIVE, "loc": NUMBER, "scale": POSITIVE},
     ),
+    Call(
+        "models.SupportedDirichlet",
+        {"concentration": value(np.ones((2, 2))), "possible": value(np.ones((2, 2), bool))},
+        {"concentration": [RAGGED, [["x", 1], [1, 1]], [[-1.0, 1], [1, 1]]], "possible": [RAGGED, [[0.5, 1], [1, 1]]]},
+    ),
     Call("models.NormalGamma", {}, {"concentration": POSITIVE, **_NORMAL_GAMMA}),
     Call(
         "models.MDPSpec",

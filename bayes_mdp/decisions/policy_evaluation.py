@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
+from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, policy_chains
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.mdp import (
     MDP,
@@ -32,6 +33,7 @@ from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initi
 from bayes_mdp.planning import evaluate, occupancy, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.solution import Solution
 
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
@@ -133,8 +135,15 @@ def policy_values(
         start, given = read_start(mdp, initial)
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
-        chunks = in_chunks(keys, shapes, chains=len(policies))
-        draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
+        can_end = shapes.end_probs is not None
+        chains = policy_chains(wide, probs, aim, ends=can_end)
+        if chains is None:
+            chunks = in_chunks(keys, shapes, chains=len(policies))
+            draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
+        else:
+            chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]))
+            mean = _evaluate_mean(wide, chains, aim)
+            draws = over_chunks(lambda chunk: _evaluate_chains(chunk, wide, chains, aim, start, mean), chunks)
         values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
         if isinstance(objective, AverageReward):
             require_endless(ends)
@@ -219,7 +228,15 @@ def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     # A chain is solved directly where it is dense, or small.
     listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
     numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
-    what = f"posterior has draws of {n_states} states and {n_actions} actions"
+    return chunks_of(keys, numbers, _size_in_words(n_states, n_actions))
+
+
+def _size_in_words(n_states: int, n_actions: int) -> str:
+    return f"posterior has draws of {n_states} states and {n_actions} actions"
+
+
+def chunks_of(keys: Keys, numbers: int, what: str) -> Keys:
+    """`in_chunks` for draws of so many numbers each; `what` names them in the error."""
     check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
     most = min(MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers), len(keys))
     chunk = 1 << (most - 1).bit_length()
@@ -254,6 +271,33 @@ def _evaluate_draws(
         first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
         values = answers.gain if isinstance(objective, AverageReward) else first @ start
         return values, answers.gap, *row_faults(mdp)
+
+    values, gaps, excess, ends = jax.vmap(one)(keys)
+    return values, gaps, excess, ends
+
+
+@eqx.filter_jit
+def _evaluate_mean(posterior: CanSampleEntries, chains: PolicyChains, objective: Objective) -> Solution:
+    """Every policy in the mean of the posterior: near its draws."""
+    return chains.values(*posterior.mean_entries(chains.entries), objective)
+
+
+@eqx.filter_jit
+def _evaluate_chains(
+    keys: Keys,
+    posterior: CanSampleEntries,
+    chains: PolicyChains,
+    objective: Objective,
+    start: Float[AnyArray, " S"],
+    mean: Solution,
+) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
+    """`_evaluate_draws` by the chains of the policies, from the values in the mean of the posterior."""
+
+    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
+        probs, reward = posterior.sample_entries(key, chains.entries)
+        found = chains.values(probs, reward, objective, mean)
+        values = found.gain if isinstance(objective, AverageReward) else found.v @ start
+        return values, found.gap, *chains.faults(probs)
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends

@@ -299,6 +299,11 @@ class StateActionSpace(eqx.Module):
             probs, ends = (rows[..., :-1], rows[..., -1]) if self.ends else (rows, None)
             return MDP(probs, reward, end_probs=ends, legal=self.legal, initial=initial)
         listed = jnp.broadcast_to(self.successors, jnp.shape(rows))
+        if self.legal is not None:
+            # An illegal pair without a successor stays where it is.
+            empty, first = (listed < 0).all(-1, keepdims=True), jnp.arange(listed.shape[-1]) == 0
+            listed = jnp.where(empty & first, jnp.arange(self.n_states)[:, None, None], listed)
+            rows = jnp.where(empty, first.astype(jnp.result_type(rows)), rows)
         states = (listed >= 0) & (listed < self.n_states)
         probs = jnp.where(states, rows, 0.0)
         ends = jnp.where(listed == self.n_states, rows, 0.0).sum(-1) if self.ends else None

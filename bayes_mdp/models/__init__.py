@@ -21,6 +21,7 @@ from bayes_mdp.models.priors import (
 )
 from bayes_mdp.models.registry import PRIORS
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
+from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet
 from bayes_mdp.models.to_environment import environment, random_environment
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "RewardStatistics",
     "RewardTable",
     "Statistics",
+    "SupportedDirichlet",
     "check_spec",
     "clustered_states",
     "dirichlet_bernoulli",

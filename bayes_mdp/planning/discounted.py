@@ -9,6 +9,7 @@ from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.gauss_seidel import OrderedSweeps
 from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
+from bayes_mdp.planning.on_demand import on_demand
 from bayes_mdp.planning.policy_chain import action_values, at_policy, follow
 from bayes_mdp.planning.policy_sweeps import PolicySweeps
 from bayes_mdp.planning.rounding import Rounding, total_probability
@@ -25,6 +26,9 @@ Sweep = tuple[Float[Array, "S A"], Float[Array, " S"], Float[Array, ""], Int[Arr
 
 Evaluation = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""]]
 """Values, span of the last change, sweeps."""
+
+ChainSweep = tuple[Float[Array, " S"], Float[Array, ""], Bool[Array, ""]]
+"""Values, size of the last change, whether to go on."""
 
 Ahead = tuple[Float[Array, " S"], Float[Array, "S A"], Bool[Array, ""]]
 """Values, q, whether to sweep."""
@@ -238,14 +242,36 @@ def evaluate_chain(
         rounds: as in `solve_chain`.
     """
     reward = chain.reward[:, 0]
-    sweep = lambda v: reward + discount * chain.expected_next(v)[:, 0]  # noqa: E731
+    sweep = lambda chain, v: chain.reward[:, 0] + discount * chain.expected_next(v)[:, 0]  # noqa: E731
     values = solve_chain(chain, discount, reward, guess, rounds=rounds)
-    # The residual decides, not the solver's own report; a while loop of zero or one turn, so that sweeps run on demand.
+    # The residual decides, not the solver's own report.
     scale = jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward))
     enough = jnp.maximum(residual / 2, 8 * float(jnp.finfo(guess.dtype).eps) * scale)
-    failed = ~(jnp.max(jnp.abs(sweep(values) - values)) <= enough)
-    iterate = lambda _: (jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(v), guess), jnp.array(False))  # noqa: E731
-    return jax.lax.while_loop(lambda c: c[1], iterate, (values, failed))[0]
+    failed = ~(jnp.max(jnp.abs(sweep(chain, values) - values)) <= enough)
+
+    def by_sweeps(start: tuple[MDP | SparseMDP, Float[Array, " S"]]) -> Float[Array, " S"]:
+        return jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(start[0], v), start[1])
+
+    return on_demand(failed, values, by_sweeps, (chain, guess))
+
+
+def sweep_chain(chain: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]) -> Float[Array, " S"]:
+    """`values` of a chain after sweeps, as many as cut the error well: all of it where states mix fast."""
+    eps, reward = float(jnp.finfo(values.dtype).eps), chain.reward[:, 0]
+    endless = chain.end_probs is None
+
+    def body(loop: ChainSweep) -> ChainSweep:
+        values, width, _ = loop
+        change = reward + discount * chain.expected_next(values)[:, 0] - values
+        low, high = jnp.min(change), jnp.max(change)
+        # Where no episode ends, the constant part of the error, the slowest, is gone at once: the span is left.
+        values = values + change + ((high + low) / 2 * discount / (1 - discount) if endless else 0.0)
+        new = high - low if endless else jnp.maximum(-low, high)
+        near = new <= 2 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(reward)))
+        return values, new, ~near & (new < _FAST * width)
+
+    first = (values, jnp.full((), jnp.inf, values.dtype), jnp.array(True))
+    return jax.lax.while_loop(lambda loop: loop[2], body, first)[0]
 
 
 def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:

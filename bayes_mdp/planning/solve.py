@@ -14,13 +14,14 @@ from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
-from bayes_mdp.planning.discounted import solve_discounted
+from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
 from bayes_mdp.planning.episodic import induce
 from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
+from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.max_operator import HardMax
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
 from bayes_mdp.planning.policy_chain import action_values, follow, mix
-from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.rounding import Mixed, Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 
 
@@ -89,6 +90,35 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     if isinstance(objective, AverageReward):
         return PolicyEvaluation(q - solution.gain, solution.v, *_verdict(solution, 0.0))
     return PolicyEvaluation(q, solution.v, *_verdict(solution, jax.lax.stop_gradient(rounding.of_sweep(solution.v))))
+
+
+def evaluate_mixed(
+    chain: MDP | SparseMDP,
+    objective: Objective,
+    mixed: Mixed,
+    start: Solution | None = None,
+    *,
+    neighbours: bool = True,
+) -> Solution:
+    """Values of a chain (an MDP with one action) that was mixed from actions. Traceable.
+
+    Args:
+        chain: in one dtype.
+        objective: `Discounted`, `AverageReward` or `FirstExit`.
+        mixed: what it was mixed from: the bound allows for the rounding of the mixture.
+        start: values of a similar chain, to start from.
+        neighbours: as in `solve_chain` (`Discounted`).
+    """
+    assert not isinstance(objective, Episodic)
+    rounding = Rounding.of(chain, mixed=mixed)
+    if not isinstance(objective, Discounted) or start is None:
+        return _solve_stationary(chain, objective, rounding, start)
+    # A linear system with a good guess, and the proven bound on what came out: no search for a policy.
+    discount = jnp.asarray(objective.discount, chain.reward.dtype)
+    guess = sweep_chain(chain, discount, start.v) if isinstance(chain, SparseMDP) else start.v
+    values = solve_chain(chain, discount, chain.reward[:, 0], guess, neighbours=neighbours)
+    q, gap = bounded(chain, discount, rounding, values)
+    return Solution(q, q[:, 0], best_action(q), jnp.full((), jnp.nan, q.dtype), jnp.isfinite(gap), jnp.int32(1), gap)
 
 
 def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from bayes_mdp.random.elementary import exponentials, fast_log, normal_and_exponential, polynomial
 from bayes_mdp.random.threefry import Block, key_words, threefry_block, threefry_blocks
@@ -54,12 +54,15 @@ def _round(blocks: Sequence[Block], d: Float[Array, " N"]) -> Float[Array, " N"]
 
 
 def _propose(
-    words: UInt32[Array, "2"], rounds: Sequence[Array | int], shape: Float[Array, " N"], finish: Callable
+    words: UInt32[Array, "2"],
+    rounds: Sequence[Array | int],
+    shape: Float[Array, " N"],
+    number: UInt32[Array, " N"],
+    finish: Callable,
 ) -> Float[Array, " N"]:
     """Return `finish(d, t, boost)` of the first round that is accepted, element by element; inf where none is."""
     width = 2 if shape.dtype == jnp.float64 else 1  # blocks a round
     streams = [jnp.uint32(index) * np.uint32(width) + np.uint32(part) for index in rounds for part in range(width)]
-    number = element_numbers(shape.shape)
     counters = [(jnp.broadcast_to(stream, shape.shape), number) for stream in (_BOOST_STREAM, *streams)]
     # All rounds in one call: their hashes are independent, and the processor overlaps them.
     boost_block, *blocks = threefry_blocks(words, counters)
@@ -74,7 +77,12 @@ def _propose(
     return jnp.where(jnp.isposinf(t), t, jnp.minimum(finish(d, t, boost), jnp.finfo(shape.dtype).max))
 
 
-def _draw(key: Key[Array, ""], concentration: Float[Array, "*shape"], finish: Callable) -> Float[Array, "*shape"]:
+def _draw(
+    key: Key[Array, ""],
+    concentration: Float[Array, "*shape"],
+    finish: Callable,
+    element: Int[Array, "*shape"] | None = None,
+) -> Float[Array, "*shape"]:
     """Return `finish(d, t, boost)` of accepted proposals, where the gamma draw is `d (1 + t)^3 exp(-boost)`.
 
     Three rules keep the code fast on XLA:CPU. One flat axis: only the last axis is vectorised. Everything is finished
@@ -82,15 +90,16 @@ def _draw(key: Key[Array, ""], concentration: Float[Array, "*shape"], finish: Ca
     the float, as inf: a boolean beside it would be a second output, and the draw would be computed twice.
     """
     words, flat = key_words(key), concentration.reshape(-1)
+    number = element_numbers(flat.shape) if element is None else element.reshape(-1).astype(jnp.uint32)
     # An invalid shape becomes nan, which is accepted at once: it must not keep the loop running.
     shape = jnp.where((flat >= 0) & (flat < jnp.inf), flat, jnp.nan)
 
     def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         index, draw = carry
-        return index + 1, jnp.where(jnp.isposinf(draw), _propose(words, [index], shape, finish), draw)
+        return index + 1, jnp.where(jnp.isposinf(draw), _propose(words, [index], shape, number, finish), draw)
 
     # Three rounds for everything, then single rounds of fresh words until nothing is inf.
-    start = (jnp.uint32(_UNROLLED_ROUNDS), _propose(words, range(_UNROLLED_ROUNDS), shape, finish))
+    start = (jnp.uint32(_UNROLLED_ROUNDS), _propose(words, range(_UNROLLED_ROUNDS), shape, number, finish))
     _, draw = lax.while_loop(lambda carry: jnp.isposinf(carry[1]).any(), again, start)
     return draw.reshape(concentration.shape)
 
@@ -123,15 +132,23 @@ def gamma(key: Key[Array, ""], concentration: Float[Array, "*shape"]) -> Float[A
     return _draw(key, jnp.asarray(concentration), lambda d, t, boost: d * (1 + t) ** 3 * jnp.exp(-boost))
 
 
-def loggamma(key: Key[Array, ""], concentration: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def loggamma(
+    key: Key[Array, ""], concentration: Float[Array, "*shape"], element: Int[Array, "*shape"] | None = None
+) -> Float[Array, "*shape"]:
     """Draw the logarithm of Gamma(concentration, rate 1), elementwise, in the dtype of `concentration`.
 
     Finite at every positive concentration, -inf at 0, nan at an invalid one (negative, nan).
+
+    Args:
+        key: typed threefry key.
+        concentration: of each draw.
+        element: the row-major number of each draw in a larger array (below 2^32), of which these are some: they get the
+            numbers that they have there. None: 0, 1, ...
 
     Raises:
         TypeError: if `key` is no typed threefry key.
     """
     concentration = jnp.asarray(concentration)
     # log(d (1 + t)^3 exp(-boost)), term by term: the boost is subtracted, so that tiny shapes stay finite.
-    draw = _draw(key, concentration, lambda d, t, boost: fast_log(d) + 3 * fast_log(1 + t) - boost)
+    draw = _draw(key, concentration, lambda d, t, boost: fast_log(d) + 3 * fast_log(1 + t) - boost, element)
     return jnp.where(concentration > 0, jnp.maximum(draw, jnp.finfo(draw.dtype).min), draw)

@@ -153,21 +153,21 @@ def test_the_log_joint_is_the_one_written_out(name, x64):
 
 @pytest.mark.parametrize("name", ["sticky", "clustered_states", "feature_dynamics"])
 def test_the_support_chooses_the_columns_of_the_concentrations(name, x64):
-    """The two rows of two outcomes and the one of three, in the order of the pairs."""
+    """Those of possible outcomes are those without a support; the others are zero."""
     space = SPACES["support"]
     v = point(np.random.default_rng(3), name, space)
     v: Any = {k: x for k, x in v.items() if k != "transition"}
-    fixed: Any = {"transition_2": np.full((2, 2), 0.5), "transition_3": np.full((1, 3), 1 / 3)}
-    program: Any = handlers.substitute(make(name, PLAIN_FEATURES), {**v, **fixed})
+    even = SUPPORT | (~SUPPORT.any(-1, keepdims=True) & np.eye(3, dtype=bool)[:, None])
+    v["transition"] = even / even.sum(-1, keepdims=True)
+    program: Any = handlers.substitute(make(name, PLAIN_FEATURES), v)
 
     def concentrations():
-        sites = handlers.trace(program).get_trace(space)
-        return {k: sites[k]["fn"].concentration for k in fixed}
+        return handlers.trace(program).get_trace(space)["transition"]["fn"].concentration
 
-    found = jax.jit(concentrations)()
+    found = np.asarray(jax.jit(concentrations)())
     rows = literal_concentration(name, v, PLAIN_FEATURES, SUPPORT)
-    np.testing.assert_allclose(found["transition_2"], [rows[0, 0, :2], rows[2, 0, 1:]], rtol=1e-12)
-    np.testing.assert_allclose(found["transition_3"], rows[1, :1], rtol=1e-12)
+    np.testing.assert_allclose(found[SUPPORT], rows[SUPPORT], rtol=1e-12)
+    assert (found[~even] == 0).all()
 
 
 def test_features_that_are_huge_leave_positive_concentrations(x64):
@@ -176,7 +176,8 @@ def test_features_that_are_huge_leave_positive_concentrations(x64):
     program = feature_dynamics(PLAIN_FEATURES * 1e4)
     v: Any = point(np.random.default_rng(4), "feature_dynamics", space)
     v = {k: x for k, x in v.items() if k != "transition"}
-    v |= {"transition_2": np.full((2, 2), 0.5), "transition_3": np.full((1, 3), 1 / 3)}
+    even = SUPPORT | (~SUPPORT.any(-1, keepdims=True) & np.eye(3, dtype=bool)[:, None])
+    v |= {"transition": even / even.sum(-1, keepdims=True)}
 
     def density(coefficients):
         return log_density(program, (space,), {}, v | {"coefficients": coefficients})[0]

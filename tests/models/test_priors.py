@@ -106,42 +106,46 @@ def test_known_rewards_are_returned_as_they_are():
     assert "reward" not in trace_shapes(known_rewards(np.ones((2, 3, 2, 3))), space)[0]
 
 
-def test_a_known_support_has_one_site_for_each_number_of_outcomes():
+def test_a_known_support_keeps_one_site():
     sites, _ = trace_shapes(dirichlet_normal(), SPACES["support"])
-    assert {k: v.shape for k, v in sites.items()} == {
-        "transition_2": (2, 2),
-        "transition_3": (1, 3),
-        "transition": (3, 2, 3),
-        "reward": (3, 2),
-    }
+    assert {k: v.shape for k, v in sites.items()} == {"transition": (3, 2, 3), "reward": (3, 2)}
     certain = StateActionSpace(3, 1, support=np.eye(3, dtype=bool)[:, None])
     assert set(trace_shapes(dirichlet_normal(), certain)[0]) == {"transition", "reward"}
     assert set(trace_shapes(dirichlet_normal(), StateActionSpace(1, 2))[0]) == {"transition", "reward"}
 
 
 def test_a_supported_row_is_a_dirichlet_on_its_outcomes(x64):
-    """Log joint by hand: concentrations follow their outcomes into the smaller sites."""
+    """Log joint by hand, row by row, over the possible outcomes alone."""
     space, concentration = SPACES["support"], np.arange(1.0, 19.0).reshape(3, 2, 3)
-    rng = np.random.default_rng(0)
-    sites = {"transition_2": rng.dirichlet([1, 1], 2), "transition_3": rng.dirichlet([1, 1, 1], 1)}
+    rows = np.array(supported_rows(np.random.default_rng(0)))
+    sites = {"transition": rows}
 
     def program(space):
         return MDPSpec(supported_dirichlet(concentration, space), np.zeros((3, 2)))
 
     data = Transitions([0, 1, 2, 2], [0, 0, 0, 1], None, [1, 2, 1, 2])
-    expected = scipy.stats.dirichlet.logpdf(sites["transition_2"][0], [1.0, 2.0])
-    expected += scipy.stats.dirichlet.logpdf(sites["transition_2"][1], [14.0, 15.0])
-    expected += scipy.stats.dirichlet.logpdf(sites["transition_3"][0], [7.0, 8.0, 9.0])
+    expected = scipy.stats.dirichlet.logpdf(rows[0, 0, :2], [1.0, 2.0])
+    expected += scipy.stats.dirichlet.logpdf(rows[2, 0, 1:], [14.0, 15.0])
+    expected += scipy.stats.dirichlet.logpdf(rows[1, 0], [7.0, 8.0, 9.0])
     assert float(log_density(joint(program, space), (), {}, sites)[0]) == pytest.approx(expected, rel=1e-10)
-    expected += np.log([sites["transition_2"][0, 1], sites["transition_3"][0, 2], sites["transition_2"][1, 0]]).sum()
+    expected += np.log([rows[0, 0, 1], rows[1, 0, 2], rows[2, 0, 1]]).sum()
     assert float(log_density(joint(program, space), (data,), {}, sites)[0]) == pytest.approx(expected, rel=1e-10)
+
+
+def supported_rows(rng):
+    """Rows on the outcomes of `SUPPORT`; the illegal pair without any stays where it is."""
+    rows = rng.uniform(0.2, 1.0, SUPPORT.shape) * SUPPORT
+    rows[1, 1, 1] += not SUPPORT[1, 1].any()
+    return rows / rows.sum(-1, keepdims=True)
 
 
 def test_a_zero_concentration_is_an_impossible_outcome():
     concentration = np.where(SUPPORT, 0.5, 0.0)
     concentration[1, 1, 2] = 1.0
     sites, _ = trace_shapes(dirichlet_normal(concentration), SPACES["plain"])
-    assert sites["transition_2"].shape == (2, 2) and sites["transition_3"].shape == (1, 3)
+    assert sites["transition"].shape == (3, 2, 3)
+    drawn = handlers.trace(handlers.seed(dirichlet_normal(concentration), 0)).get_trace(SPACES["plain"])
+    np.testing.assert_array_equal(np.asarray(drawn["transition"]["value"]) > 0, concentration > 0)
     empty = np.where(np.arange(3) == 1, 0.0, 1.0)[:, None, None]
     with pytest.raises(ValueError, match=r"concentration\[1, 0\] is 0.0, expected a row with at least one positive"):
         trace_shapes(dirichlet_normal(empty * np.ones(3)), SPACES["plain"])
@@ -202,8 +206,7 @@ def test_event_axes_are_named_for_arviz():
         "reward": ["next_state"],
     }
     assert hints(dirichlet_normal_gamma(), SPACES["support"]) == {
-        "transition_2": ["transition_2_outcome"],
-        "transition_3": ["transition_3_outcome"],
+        "transition": ["next_state"],
         "reward": ["mean_precision"],
     }
 

@@ -44,6 +44,7 @@ from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models import joint
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.lifted_jit import lifted_jit
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.tracing import traced_alone
 
@@ -142,7 +143,7 @@ def _compiled_densities(
             model(data)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
-    return jax.jit(densities)
+    return lifted_jit(densities)
 
 
 def _total(message: Message) -> Float[Array, ""]:
@@ -181,7 +182,7 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     terms, start = [], 0
     for site in assembly.rows:
         rows = slice(start, start := start + int(np.prod(batch_shape(site))))
-        terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], detected.rows[rows] >= 0)))
+        terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], prior[rows] > 0)))
     # The likelihood of the outcomes: the law that the tables select from the rows.
     # (step,) state, action, outcome index the law.
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
@@ -318,14 +319,16 @@ def _possible_rewards(
 
 def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[np.ndarray, " N"]:
     """A point inside the support of every conjugate site: central where `scale` is one, far out where it is large."""
-    used, point = detected.rows >= 0, np.empty(detected.layout.size)
+    # Elements of impossible outcomes (a concentration of zero) are zero.
+    used = np.asarray(detected.posterior.transition_probs.prior) > 0
+    point = np.empty(detected.layout.size)
     # Normalised exponentials are a flat draw from the simplex; a power spreads them towards its corners, the constant
     # keeps them off its edges.
     rows = np.where(used, rng.standard_exponential(used.shape) ** np.sqrt(scale) + 0.1 / scale, 0.0)
     point[:] = 0.5
     # Complements (N + e) are no elements: they follow.
     rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9)
-    own = used & (detected.rows < detected.layout.size)
+    own = (detected.rows >= 0) & (detected.rows < detected.layout.size)
     point[detected.rows[own]] = rows[own]
     rewards = detected.posterior.reward_cells
     family = type(rewards.prior) if isinstance(rewards, RewardCells) else type(rewards)

@@ -37,7 +37,7 @@ def detect_rows(
     legal = True if program.space.legal is None else program.space.legal[..., None]
     # The common case needs no tables: the law is the sites, row by row.
     if _is_identity(index, stacked) and not fixed.any():
-        return dirichlet_rows(prior, shape, sites=names), stacked, legal & (index >= 0)
+        return dirichlet_rows(prior, shape, sites=names), stacked, legal & (prior.reshape(shape) > 0)
     # Step 3: where each element lies in the stacked rows, and so each entry of the law; the last place is "none".
     row_of, column_of = np.full((2, 2 * probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)
@@ -54,7 +54,8 @@ def detect_rows(
     if (row < 0).any():
         check_probability_rows("prior: transition_probs", np.where((row < 0)[..., None], known, 1.0 / known.shape[-1]))
     rows = dirichlet_rows(prior, shape, row=row, column=column, known=known, sites=names)
-    return rows, stacked, legal & ((index >= 0) | (known > 0))
+    possible = (index >= 0) & (prior[np.maximum(row, 0)[..., None], np.maximum(column, 0)] > 0)
+    return rows, stacked, legal & (possible | (known > 0))
 
 
 def batch_shape(site: Site) -> tuple[int, ...]:

@@ -214,7 +214,9 @@ class Probe:
         for name, entries in self.parameters_of[site.name].items():
             values[name] = self.number(entries, "parameters", site.name, name)
             real = name in ("loc", "scale_tril")
-            (check_finite if real else check_positive)(f"prior: {site.name}.{name}", values[name])
+            # An outcome that is known to be impossible has a concentration of zero.
+            checked = values[name] if site.rows is None else np.where(site.rows.possible, values[name], 1.0)
+            (check_finite if real else check_positive)(f"prior: {site.name}.{name}", checked)
         return values
 
     def number(self, entries: Entries, *place: str) -> Float[np.ndarray, "..."]:
@@ -313,6 +315,8 @@ class Probe:
 
 def inside(site: Site) -> Float[Array, "..."]:
     """A value inside the support of a conjugate site; a precision is one, so that what it scales shows its factor."""
+    if site.rows is not None:
+        return site.rows.feasible_like(jnp.zeros(site.shape))
     if site.family == "Dirichlet":
         return jnp.full(site.shape, 1.0 / site.shape[-1])
     if site.family == "NormalGamma":

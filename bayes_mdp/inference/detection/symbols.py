@@ -9,6 +9,8 @@ from bayes_mdp.mdp.typing import ArrayLike
 
 MANY = 2**16
 """Different values of one array beyond which each entry becomes a symbol of its own."""
+FEW = 4
+"""Different values of an array that are looked for one by one before it is sorted."""
 ROUNDING = 1e-12
 """Size of what counts as rounding of a number that should be 1 or -1; a number that should be 0 has no rounding."""
 
@@ -39,7 +41,7 @@ class Symbols:
         small = compact(array)
         wide = small.astype(np.float64)
         # Bits, not values: -0.0 is not 0.0. Integers that float64 rounds get symbols of their own.
-        unique, inverse = np.unique(np.ascontiguousarray(wide).view(np.int64), return_inverse=True)
+        unique, inverse = _distinct(np.ascontiguousarray(wide).view(np.int64).ravel())
         exact = not np.issubdtype(small.dtype, np.integer) or np.all(np.abs(wide) < 2.0**53)
         if len(unique) > MANY or not exact:
             ids = self._new(wide.size)
@@ -120,6 +122,19 @@ class Symbols:
             self._is_constant = np.append(self._is_constant, np.zeros(len(self._is_constant), bool))
         self._size += count
         return np.arange(self._size - count, self._size)
+
+
+def _distinct(values: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " N"]]:
+    """The different values, and the place of each value among them; large tables of few values are not sorted."""
+    found, inverse = [], np.full(values.shape, -1, np.int64)
+    while len(found) < FEW and values.size:
+        left = inverse < 0
+        first = int(left.argmax())
+        if not left[first]:
+            return np.array(found, np.int64), inverse
+        inverse[values == values[first]] = len(found)
+        found.append(values[first])
+    return np.unique(values, return_inverse=True)
 
 
 def compact(array: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
+from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet, SupportedSimplex
 from bayes_mdp.models.tracing import traced_alone
 
 Arrays: TypeAlias = dict[str, Float[Array, "..."]]
@@ -64,6 +65,7 @@ Evaluate: TypeAlias = Callable[[Mapping[str, ArrayLike]], Laws]
 
 CONJUGATE: dict[type, ParametersOf] = {
     dist.Dirichlet: lambda law: {"concentration": law.concentration},
+    SupportedDirichlet: lambda law: {"concentration": law.concentration},
     NormalGamma: lambda law: {name: getattr(law, name) for name in NormalGamma.arg_constraints},
     dist.Normal: lambda law: {"loc": law.loc, "precision": law.scale**-2.0},
     dist.Gamma: lambda law: {"concentration": law.concentration, "rate": law.rate},
@@ -111,7 +113,10 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Site(NamedTuple):
-    """What is fixed about a site: the family of its unwrapped distribution, its shape, and what bends its density."""
+    """What is fixed about a site: the family of its unwrapped distribution, its shape, and what bends its density.
+
+    `rows` are the possible outcomes of a Dirichlet site; None: all of them.
+    """
 
     name: str
     family: str
@@ -119,6 +124,7 @@ class Site(NamedTuple):
     observed: bool
     scaled: bool
     masked: bool
+    rows: SupportedSimplex | None = None
 
 
 class Law(NamedTuple):
@@ -432,7 +438,9 @@ def _site(message: Message) -> Site:
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
     observed, scaled = bool(message["is_observed"]), message["scale"] is not None
-    return Site(message["name"], _family(law, CONJUGATE), jnp.shape(message["value"]), observed, scaled, masked)
+    rows = law.support if type(law) is SupportedDirichlet else None
+    family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
+    return Site(message["name"], family, jnp.shape(message["value"]), observed, scaled, masked, rows)
 
 
 def _family(distribution: dist.Distribution, known: dict[type, ParametersOf]) -> str:
@@ -448,7 +456,7 @@ def _parameters(message: Message) -> Arrays:
     if type(law) not in CONJUGATE:
         return {}
     shape = jnp.shape(message["value"])
-    vector = type(law) in (dist.Dirichlet, dist.MultivariateNormal)
+    vector = type(law) in (dist.Dirichlet, SupportedDirichlet, dist.MultivariateNormal)
     rows = shape if vector else shape[: len(shape) - law.event_dim]
     found = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
     # A matrix of the last axis of a row has one axis more.

@@ -10,6 +10,7 @@ from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.linear.elimination import eliminate
 from bayes_mdp.planning.linear.neighbours import neighbour_solver
+from bayes_mdp.planning.on_demand import on_demand
 
 DIRECT = 512  # up to so many states elimination beats Krylov iterations on a dense chain
 _SMALL = 128  # ... on a sparse one, made dense
@@ -35,6 +36,7 @@ def solve_chain(
     anchored: bool = False,
     adjoint: bool = False,
     rounds: int = RESTARTS,
+    neighbours: bool = True,
 ) -> Vector:
     """Solve M x = rhs, M = I - discount P for a chain (an MDP with one action).
 
@@ -48,33 +50,43 @@ def solve_chain(
         adjoint: solve M' x = rhs.
         rounds: the most restarts of a sparse chain; each is meant to divide the residual by 10^4. Fewer are an inexact
             solution, for a caller that will ask again with the answer as guess.
+        neighbours: whether moves to neighbours precondition a sparse chain: of no use, and of some cost, where rows
+            lead anywhere.
     """
 
     def apply(x: Vector) -> Vector:
         y = x - discount * chain.expected_next(x)[:, 0]
         return y + x[0] if anchored else y
 
-    def direct() -> Vector:
+    def direct(system: tuple[MDP | SparseMDP, Vector]) -> Vector:
+        chain, rhs = system
         # I - discount P; anchored: x[0] is added to every equation, ones in column 0.
         rows = chain.to_dense() if isinstance(chain, SparseMDP) else chain
         matrix = jnp.eye(rhs.shape[0], dtype=rhs.dtype) - discount * rows.transition_probs[:, 0]
         matrix = matrix.at[:, 0].add(1.0) if anchored else matrix
         return eliminate(matrix.T if adjoint else matrix, rhs, pivot=anchored)
 
+    def or_direct(x: Vector, enough: RealScalar = 0.0) -> Vector:
+        """`x`, or the direct solution where the residual of x is neither `enough` nor near rounding."""
+        scale = jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs))
+        error = jnp.max(jnp.abs(rhs - operator(x)))
+        failed = ~(error <= jnp.maximum(enough, _NEAR * float(jnp.finfo(x.dtype).eps) * scale))
+        return on_demand(failed, x, direct, (chain, rhs))
+
     operator = (lambda x: jax.linear_transpose(apply, x)(x)[0]) if adjoint else apply
     if isinstance(chain, MDP):
         if chain.n_states <= DIRECT:
-            return direct()
-        return _or_direct(direct, operator, rhs, _krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
+            return direct((chain, rhs))
+        return or_direct(_krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
     if chain.n_states <= _SMALL:
-        return direct()
-    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint)
+        return direct((chain, rhs))
+    precondition = neighbour_solver(chain, discount, anchored=anchored, adjoint=adjoint) if neighbours else None
     x = _krylov(operator, rhs, guess, precondition, _ITERATIONS, rounds)
     if chain.n_states > LISTED_DIRECT:
         return x
     # An inexact solution has failed where it is no better than the guess.
     enough = 0.0 if rounds == RESTARTS else jnp.max(jnp.abs(rhs - operator(guess))) / 2
-    return _or_direct(direct, operator, rhs, x, enough)
+    return or_direct(x, enough)
 
 
 def _krylov(
@@ -120,16 +132,3 @@ def _krylov(
         x, error, residual, *_ = jax.lax.while_loop(lambda carry: carry[-1], refine, start)
         start = (x, error, residual, jnp.int32(0), error > 4 * noise(x))
     return jax.lax.while_loop(lambda carry: carry[-1] & (carry[3] < rounds), body, start)[0]
-
-
-def _or_direct(
-    direct: Callable[[], Vector], operator: Operator, rhs: Vector, x: Vector, enough: RealScalar = 0.0
-) -> Vector:
-    """`x`, or the direct solution where the residual of x is neither `enough` nor near rounding.
-
-    A while loop, so that a batch without failures skips it.
-    """
-    scale = jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs))
-    error = jnp.max(jnp.abs(rhs - operator(x)))
-    failed = ~(error <= jnp.maximum(enough, _NEAR * float(jnp.finfo(x.dtype).eps) * scale))
-    return jax.lax.while_loop(lambda c: c[1], lambda c: (direct(), jnp.array(False)), (x, failed))[0]

@@ -1,0 +1,154 @@
+"""`PolicyChains`: draws of the Markov chains that given policies make of an unknown MDP, without drawing the MDP.
+
+Only the pairs that a policy uses are drawn, and of their rows only the outcomes that are possible; the values of a
+policy need no more. The draws are those of whole MDPs with the same keys, but for rounding.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.row_entries import RowEntries
+from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.planning.rounding import Mixed
+from bayes_mdp.planning.solution import Solution
+from bayes_mdp.planning.solve import evaluate_mixed
+
+DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
+NEIGHBOURS = 0.25  # of the probability: from here on moves to neighbours are worth a preconditioner
+SMALL = 128  # states whose chains are always dense
+
+
+@runtime_checkable
+class CanSampleEntries(Protocol):
+    """Draws some of its rows without the others."""
+
+    def row_entries(self, needed: Bool[np.ndarray, "S A"]) -> RowEntries | None:
+        """The possible outcomes of the needed pairs; None: it can only be drawn whole. Host side."""
+        ...
+
+    def sample_entries(self, key: PRNGKeyArray, entries: RowEntries) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+        """Probabilities of the entries, and expected rewards of all pairs: those of `sample` with this key."""
+        ...
+
+    def mean_entries(self, entries: RowEntries) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+        """Their posterior means."""
+        ...
+
+
+class PolicyChains(eqx.Module):
+    """The chains of P policies in one draw after another (built by `policy_chains`).
+
+    Args:
+        entries: the outcomes of the pairs that any of the policies uses.
+        weights: [P Q], how likely a policy takes the action of each pair.
+        place: [S L], the entries of each state, E where there are fewer; None: chains are dense.
+        n_states, n_actions: S and A.
+        ends: whether episodes can end.
+        neighbours: whether much of the probability leads to the states before and after.
+    """
+
+    entries: RowEntries
+    weights: Float[AnyArray, "P Q"]
+    place: Int[AnyArray, "S L"] | None
+    n_states: int = eqx.field(static=True)
+    n_actions: int = eqx.field(static=True)
+    ends: bool = eqx.field(static=True)
+    neighbours: bool = eqx.field(static=True)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers one draw holds, its chains included."""
+        row = self.n_states if self.place is None else self.place.shape[-1]
+        return 4 * len(self.entries.pair) + len(self.weights) * self.n_states * row
+
+    def values(
+        self,
+        probs: Float[Array, " E"],
+        reward: Float[Array, "S A"],
+        objective: Objective,
+        start: Solution | None = None,
+    ) -> Solution:
+        """The values of all policies in one draw, [P S]: one batch.
+
+        Args:
+            probs: of the entries.
+            reward: of all pairs.
+            objective: stationary.
+            start: values [P S] of similar chains, to start from.
+        """
+        pairs = (jnp.asarray(self.entries.state), jnp.asarray(self.entries.action))
+        mixed = Mixed(self.n_actions, jnp.max(jnp.abs(reward[pairs])))
+
+        def one(weights: Float[Array, " Q"], start: Solution | None) -> Solution:
+            chain = self._chain(weights, probs, reward)
+            return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours)
+
+        return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start)
+
+    def _chain(
+        self, weights: Float[Array, " Q"], probs: Float[Array, " E"], reward: Float[Array, "S A"]
+    ) -> MDP | SparseMDP:
+        """The chain of a policy that takes the pairs with these weights."""
+        entries, n = self.entries, self.n_states
+        origin, action, pair, reached = (
+            jnp.asarray(x) for x in (entries.state, entries.action, entries.pair, entries.next_state)
+        )
+        mean_reward = jnp.zeros((n, 1), reward.dtype).at[origin, 0].add(weights * reward[origin, action])
+        # Joint probabilities of action and outcome.
+        state, joint = origin[pair], weights[pair] * probs
+        ended = jnp.where(reached == n, joint, 0.0)
+        ends = jnp.zeros((n, 1), joint.dtype).at[state, 0].add(ended) if self.ends else None
+        if self.place is None:
+            # The end, S, is no column: it is dropped.
+            rows = jnp.zeros((n, n), joint.dtype).at[state, reached].add(joint, mode="drop")
+            return MDP(rows[:, None], mean_reward, end_probs=ends)
+        place = jnp.asarray(self.place)
+        listed = jnp.append(jnp.where(reached == n, 0.0, joint), 0.0)[place]
+        successor = jnp.append(jnp.where(reached == n, 0, reached), 0)[place]
+        return SparseMDP(successor[:, None], listed[:, None], mean_reward, end_probs=ends)
+
+    def faults(self, probs: Float[Array, " E"]) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
+        """How far the rows are from summing to one, and the largest probability of an end in any of them."""
+        entries = self.entries
+        total = jax.ops.segment_sum(probs, jnp.asarray(entries.pair), len(entries.state), indices_are_sorted=True)
+        ended = jnp.where(jnp.asarray(entries.next_state) == self.n_states, probs, 0.0)
+        return jnp.max(jnp.abs(total - 1.0))[None], jnp.max(ended)[None]
+
+
+def policy_chains(
+    posterior: object, policies: Float[AnyArray, "P *H S A"], objective: Objective, *, ends: bool
+) -> PolicyChains | None:
+    """The chains of policies under a posterior; None where whole MDPs have to be drawn. Host side.
+
+    Args:
+        posterior: of `CanSampleEntries`.
+        policies: action probabilities.
+        objective: of the evaluation; `Episodic`: None.
+        ends: whether episodes can end.
+    """
+    if isinstance(objective, Episodic) or not isinstance(posterior, CanSampleEntries):
+        return None
+    probs = np.asarray(policies)
+    entries = posterior.row_entries((probs > 0).any(0))
+    if entries is None:
+        return None
+    n_states, n_actions = probs.shape[-2:]
+    state = np.asarray(entries.state)[np.asarray(entries.pair)]
+    first = np.searchsorted(state, np.arange(n_states + 1))
+    longest = int(np.diff(first).max())
+    dense = n_states <= SMALL or (n_states <= LISTED_DIRECT and longest > DENSE_SHARE * n_states)
+    place = None
+    if not dense:
+        place = first[:-1, None] + np.arange(longest)
+        place = np.where(place < first[1:, None], place, len(state)).astype(np.int32)
+    weights = probs[:, np.asarray(entries.state), np.asarray(entries.action)]
+    near = np.abs(np.asarray(entries.next_state) - state) == 1
+    share = float((np.asarray(entries.mean()) * near).sum()) / len(entries.state)
+    return PolicyChains(entries, weights, place, n_states, n_actions, ends, share > NEIGHBOURS)
