@@ -331,3 +331,14 @@ def test_memory_does_not_grow_with_rows(ending, tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.6 * peaks[0]
+
+
+def test_the_logged_policy_is_that_of_the_log(tmp_path):
+    paths, columns = shards(3, 2, tmp_path)
+    log = bm.read_log(pd.concat([pd.read_csv(path) for path in paths]), **columns)
+    folded = bm.fold_log(paths, **columns)
+    np.testing.assert_array_equal(bm.behaviour_policy(folded), bm.behaviour_policy(log))
+    legal = np.ones((len(log.states), 3), bool)
+    legal[0, 0] = False
+    with pytest.raises(ValueError, match="expected a legal action of the state"):
+        bm.behaviour_policy(folded, space=bm.StateActionSpace.from_log(folded, legal=legal))
