@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
@@ -358,6 +358,8 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
     else:
         where, reward, looked = "data.reward_mean", np.asarray(data.reward_mean), np.asarray(data.reward_count) > 0
         known = known[..., None] if known.ndim < reward.ndim else known
+        if known.ndim == reward.ndim:
+            _check_no_spread(data, known)
         known = np.broadcast_to(known, reward.shape) if known.ndim == reward.ndim else reward
     place = first_index(looked & ~(np.abs(reward - known) <= KNOWN_TOLERANCE * (1.0 + np.abs(known))))
     if place is not None:
@@ -365,6 +367,19 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
             f"{where}{list(place) if place else ''} is {reward[place]:g}, and the prior fixes this reward at "
             f"{np.asarray(known)[place]:g}: expected the same; where rewards vary, give their law in the prior "
             "(dist.Normal(mean, scale), ...), or data without rewards (reward=None)"
+        )
+
+
+def _check_no_spread(data: Counts, known: Float[np.ndarray, "*cells"]) -> None:
+    """Refuse rewards that vary where the prior knows their number: their mean may be right by chance."""
+    count, ss = (np.asarray(x, np.float64) for x in (data.reward_count, data.reward_ss))
+    spread = np.sqrt(np.where(count > 0, ss, 0.0) / np.maximum(count, 1.0))
+    place = first_index(spread > KNOWN_TOLERANCE * (1.0 + np.abs(known)))
+    if place is not None:
+        raise ValueError(
+            f"data.reward_ss{list(place)} is {ss[place]:g}, and the prior fixes this reward at "
+            f"{np.broadcast_to(known, ss.shape)[place]:g}: expected zero, rewards that do not vary; where they do, "
+            "give their law in the prior (dist.Normal(mean, scale), ...), or data without rewards"
         )
 
 

@@ -163,6 +163,22 @@ def test_what_the_prior_cannot_learn_from_is_refused(paths, space):
         bm.infer(KEY, bernoulli, folded, space=space)
 
 
+def test_known_rewards_that_vary_in_the_log_are_refused(space):
+    """A coin of 0 and 1 has the mean 1/2 that the prior knows, and is no reward of 1/2."""
+
+    def known(space):
+        with space.plates():
+            rows = numpyro.sample("rows", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+        return MDPSpec(rows, reward=0.5 * jnp.ones(space.shape))
+
+    frame = pd.DataFrame({"s": [0, 0, 1, 1], "a": [0, 0, 1, 1], "n": [1, 1, 0, 0], "r": [0.5, 0.5, 0.0, 1.0]})
+    columns = {name: column for name, column in COLUMNS.items() if name != "terminated"}
+    kept = bm.fold_log(frame.iloc[:2], **columns, space=space)
+    assert bm.infer(KEY, known, kept, space=space).visit_counts()[0, 0] == 2
+    with pytest.raises(ValueError, match=r"data\.reward_ss\[1, 1\] is 0\.5, and the prior fixes this reward at 0\.5"):
+        bm.infer(KEY, known, bm.fold_log(frame, **columns, space=space), space=space)
+
+
 @pytest.mark.slow
 def test_hyperparameters_are_drawn_given_a_folded_log(paths, space):
     def program(space):
