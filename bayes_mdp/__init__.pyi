@@ -26,6 +26,7 @@ from .decisions import greedy as greedy
 from .decisions import policy_value as policy_value
 from .decisions import probability_optimal as probability_optimal
 from .decisions import split_return_variance as split_return_variance
+from .envs import fold_log as fold_log
 from .envs import from_gymnasium as from_gymnasium
 from .envs import read_log as read_log
 from .envs import to_gymnasium as to_gymnasium
@@ -69,6 +70,7 @@ from .mdp import Discounted as Discounted
 from .mdp import Environment as Environment
 from .mdp import Episodic as Episodic
 from .mdp import FirstExit as FirstExit
+from .mdp import FoldedLog as FoldedLog
 from .mdp import Posterior as Posterior
 from .mdp import SparseMDP as SparseMDP
 from .mdp import StateActionSpace as StateActionSpace

@@ -771,7 +771,29 @@ CALLS = [
             "next_state": [None, ["s"]],
             "episode": [["s"]],
             "missing_reward": [*WORD, "drop"],
+            "chunksize": MAYBE_COUNT,
         },
+        {"chunksize": "chunksize|states is None"},
+    ),
+    Call(
+        "fold_log",
+        {"paths": value("log.csv"), "state": value("s"), "action": value("a"), "next_state": value("s2")},
+        {
+            "paths": [3, None, [1], [], "nosuch.csv", ["log.csv", "log.csv"]],
+            "state": [None, ["s"]],
+            "action": [None, ["s"]],
+            "reward": [["s"]],
+            "next_state": [None, ["s"]],
+            "episode": [["s"]],
+            "by_step": [3, "yes"],
+            "space": [3, "x"],
+            "states": [["x", "x"], 3],
+            "missing_reward": [*WORD, "drop"],
+            "chunksize": COUNT,
+            "allow_duplicates": [3, None, "yes"],
+            "progress": [3, "yes"],
+        },
+        {"paths": "paths|source|has the content of"},
     ),
     # inference
     Call(
@@ -865,7 +887,11 @@ CALLS = [
             "weights": ["x", [1.0], [-1.0, 1.0], [NAN, 1.0], RAGGED, 1.0],
         },
     ),
-    Call("merge", {"posteriors": lambda: [posterior()]}, {"posteriors": [3, None, [], "x", [1]]}),
+    Call(
+        "merge",
+        {"posteriors": lambda: [posterior()]},
+        {"posteriors": [3, None, [], "x", [1]], "allow_duplicates": [3, None, "yes"]},
+    ),
     Call(
         "inference.log_predictive",
         {"posterior": posterior, "transitions": transitions},
@@ -1517,7 +1543,8 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal Training mdp.ReplanContext mdp.TimeStep models.RewardTable "
+    "a record that the library fills": "BayesOptimal FoldedLog Training mdp.Source "
+    "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
     "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "

@@ -199,3 +199,26 @@ def test_a_figure_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left on the device for"):
         save_figure(Figure(), tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_fit_takes_shards_and_update_learns_the_next_one(capsys, log, tmp_path):
+    import bayes_mdp as bm
+
+    frame, saved, later = pd.read_csv(log), tmp_path / "p.bmdp", tmp_path / "q.bmdp"
+    parts = [tmp_path / f"part{i}.csv" for i in range(3)]
+    for i, part in enumerate(parts):
+        frame.iloc[20 * i : 20 * (i + 1)].to_csv(part, index=False)
+    shards = ("fit", *parts[:2], *COLUMNS, "--discount", 0.9, "--draws", 50, "--save", saved)
+    code, out, _ = run(capsys, *shards, "--chunksize", 7)
+    assert code == 0 and "40 transitions" in out and "logged" in out
+    code, out, _ = run(capsys, "update", saved, parts[2], *COLUMNS, "--save", later)
+    assert code == 0 and "60 transitions" in out
+    posterior: Any = bm.load(later)
+    assert posterior.visit_counts().sum() == 60 and len(posterior.sources) == 3
+    refused(capsys, "part1.csv was learnt from already", "update", later, parts[1], *COLUMNS, "--save", tmp_path / "r")
+    half = ("update", later, parts[1], *COLUMNS, "--allow-duplicates", "--discount-data", 0.5, "--save", tmp_path / "r")
+    assert run(capsys, *half)[0] == 0
+    halved: Any = bm.load(tmp_path / "r")
+    assert halved.visit_counts().sum() == 50
+    refused(capsys, "--check is given with 2 logs", "fit", *parts[:2], *COLUMNS, "--check")
+    refused(capsys, "part0.csv has the content of part0.csv", "fit", parts[0], parts[0], *COLUMNS)

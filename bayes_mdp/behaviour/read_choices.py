@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from bayes_mdp.behaviour.choice_log import ChoiceLog
-from bayes_mdp.envs.logs.columns import Table, is_empty, open_table, read_flags, read_labels, read_rewards, read_steps
+from bayes_mdp.envs.logs.columns import is_empty, read_flags, read_labels, read_rewards, read_steps
+from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp.validation import check_name, first_index
 
 if TYPE_CHECKING:

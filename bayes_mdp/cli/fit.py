@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from bayes_mdp.cli.options import (
     UNEXPECTED,
     Commands,
+    add_chunks,
     add_columns,
     add_command,
     add_method,
     add_objective,
     check_outputs,
     count,
+    folded_of,
     log_of,
     objective_of,
     save_figure,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
     from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
-    from bayes_mdp.mdp import Log, Objective, StateActionSpace
+    from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
     from bayes_mdp.models.mdp_spec import Prior
 
 
@@ -32,8 +34,11 @@ def add_fit(commands: Commands) -> None:
     parser = add_command(
         commands, "fit", _fit, "infer the posterior of a prior from a log, print it, evaluate policies"
     )
-    parser.add_argument("log", help="CSV or Parquet file, one transition per row")
+    parser.add_argument(
+        "log", nargs="+", help="CSV or Parquet file, one transition per row; several are read piece by piece"
+    )
     add_columns(parser, required=True)
+    add_chunks(parser)
     parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
     add_method(parser)
     add_objective(parser)
@@ -56,11 +61,11 @@ def _fit(arguments: argparse.Namespace) -> int:
     from bayes_mdp.experiments.registry_names import find_prior
     from bayes_mdp.mdp.validation import check_count
 
-    check_outputs(arguments, "save", "netcdf", "figure", inputs=[arguments.log])
+    check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
     check_count("--draws", arguments.draws, 2)
     objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
-    log = log_of(arguments)
+    log = _read(arguments)
     space = bm.StateActionSpace.from_log(log)
     key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
@@ -70,10 +75,29 @@ def _fit(arguments: argparse.Namespace) -> int:
         print()
         print(bm.compare_policies(key, posterior, policies, objective, num_draws=arguments.draws))
     _keep(arguments, key, posterior, log)
-    return _check(key, prior, space, log, objective, method) if arguments.check else 0
+    if not arguments.check:
+        return 0
+    assert not isinstance(log, bm.FoldedLog)  # `_read` has refused it
+    return _check(key, prior, space, log, objective, method)
 
 
-def _keep(arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log") -> None:
+def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
+    """One log as a whole; several, or one in chunks, as sufficient statistics."""
+    if len(arguments.log) == 1 and arguments.chunksize is None:
+        arguments.log = arguments.log[0]
+        return log_of(arguments)
+    for option in ("check", "netcdf"):
+        if getattr(arguments, option):
+            raise ValueError(
+                f"--{option} is given with {len(arguments.log)} logs in chunks of rows, expected one log that is read "
+                "as a whole (its transitions are needed)"
+            )
+    return folded_of(arguments)
+
+
+def _keep(
+    arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "FittedPosterior", log: "Log | FoldedLog"
+) -> None:
     import bayes_mdp as bm
 
     if arguments.save:
@@ -82,6 +106,7 @@ def _keep(arguments: argparse.Namespace, key: "PRNGKeyArray", posterior: "Fitted
     if arguments.netcdf:
         from bayes_mdp.calibration import save_draws
 
+        assert not isinstance(log, bm.FoldedLog)  # `_read` has refused it
         save_draws(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bayes_mdp.mdp import Log, Objective
+    from bayes_mdp.mdp import FoldedLog, Log, Objective, StateActionSpace
 
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
@@ -105,11 +105,27 @@ def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:
         parser.add_argument(f"--{column}", required=needed, metavar="COLUMN", help=f"column of {described}")
 
 
+def add_chunks(parser: argparse.ArgumentParser) -> None:
+    """--chunksize and --allow-duplicates, of logs that are folded."""
+    parser.add_argument("--chunksize", type=count, help="rows that are read at once, of logs larger than memory")
+    parser.add_argument("--allow-duplicates", action="store_true", help="count logs of the same content each time")
+
+
 def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
     return read_log(arguments.log, **{name: getattr(arguments, name) for name in COLUMNS})
+
+
+def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
+    """The logs that the columns describe, folded; `space`: whose labels they have."""
+    from bayes_mdp.envs import fold_log
+
+    columns = {name: getattr(arguments, name) for name in COLUMNS}
+    size = 10**6 if arguments.chunksize is None else arguments.chunksize
+    duplicates = arguments.allow_duplicates
+    return fold_log(arguments.log, **columns, space=space, chunksize=size, allow_duplicates=duplicates)
 
 
 def add_method(parser: argparse.ArgumentParser) -> None:

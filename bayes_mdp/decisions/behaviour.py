@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayes_mdp.decisions.policy_evaluation import to_float64
-from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, Log, Objective, SparseMDP, StateActionSpace
+from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, FoldedLog, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_labels, first_index
@@ -37,28 +37,31 @@ def greedy(posterior: CanMean, objective: Objective) -> Int[np.ndarray, "*H S"]:
         return np.asarray(solution.policy)
 
 
-def behaviour_policy(log: Log, *, space: StateActionSpace | None = None) -> Float[np.ndarray, "S A"]:
+def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = None) -> Float[np.ndarray, "S A"]:
     """How often each action was taken in each state of the log: Float64[S A], rows sum to one.
 
     A state that the log never left gets all (legal) actions equally, and is named in a warning of the logger.
 
     Args:
-        log: see `read_log`.
+        log: see `read_log`, `fold_log`.
         space: for its legal actions; None: all are.
 
     Raises:
         TypeError: `log` is no `Log`.
         ValueError: `space` has other states or actions than the log; the log has an action that is illegal there.
     """
-    if not isinstance(log, Log):
+    if not isinstance(log, (Log, FoldedLog)):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log)")
     if space is not None:
         check_space(space)
         check_labels("log.states", log.states, space.logged_states)
         check_labels("log.actions", log.actions, space.action_names)
-        _refuse_illegal(log, space)
+        log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
     counts = np.zeros((len(log.states), len(log.actions)))
-    np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
+    if isinstance(log, FoldedLog):
+        np.add.at(counts, (log.cells.where.state, log.cells.where.action), log.cells.count)
+    else:
+        np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
     unseen = counts.sum(-1) == 0
     counts[unseen] = 1.0 if space is None or space.legal is None else space.legal[unseen]
     if unseen.any():

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
@@ -18,6 +19,7 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.provenance import digests_of
 from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -31,7 +33,7 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
@@ -51,7 +53,7 @@ InferredPosterior: TypeAlias = (
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: Literal["exact"],
@@ -61,7 +63,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: Literal["mixture"],
@@ -71,7 +73,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: Literal["collapsed"],
@@ -81,7 +83,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: Literal["factorised"],
@@ -91,7 +93,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: Literal["nuts", "svi", "laplace"] | Method,
@@ -101,7 +103,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: str | Method = "auto",
@@ -110,7 +112,7 @@ def infer(
 def infer(
     key: PRNGKeyArray,
     prior: Prior,
-    data: Transitions | Log | Counts | None = None,
+    data: Transitions | Log | Counts | FoldedLog | None = None,
     *,
     space: StateActionSpace,
     method: str | Method = "auto",
@@ -142,7 +144,7 @@ def infer(
     Args:
         key: a typed key; the exact route draws nothing.
         prior: the program.
-        data: transitions, a log or counts; None: the prior as a posterior.
+        data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
         space: what is known before any data.
         method: "auto", "exact", "mixture", "collapsed", "factorised", or a record: `NUTS(...)`, `SVI(...)`,
             `Laplace(...)` ("nuts", "svi" and "laplace" are these with their defaults). A method that cannot be proven
@@ -160,13 +162,15 @@ def infer(
     transitions = _check_data(data, space)
     program, route = prove(prior, space, method, sampler)
     fit, why_not = route.fit, route.why_not
+    if isinstance(data, FoldedLog):
+        transitions = data.counts(space, by_outcome=program.law.by_outcome)
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
     if program.law.family == KNOWN and transitions is not None:
         _check_known_rewards(program, transitions)
     with jax.enable_x64(True):
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
-        posterior = fit.on_host(key, transitions)
+        posterior = _with_sources(fit.on_host(key, transitions), data)
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
     return posterior
@@ -354,6 +358,8 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
     else:
         where, reward, looked = "data.reward_mean", np.asarray(data.reward_mean), np.asarray(data.reward_count) > 0
         known = known[..., None] if known.ndim < reward.ndim else known
+        if known.ndim == reward.ndim:
+            _check_no_spread(data, known)
         known = np.broadcast_to(known, reward.shape) if known.ndim == reward.ndim else reward
     place = first_index(looked & ~(np.abs(reward - known) <= KNOWN_TOLERANCE * (1.0 + np.abs(known))))
     if place is not None:
@@ -364,15 +370,44 @@ def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
         )
 
 
+def _check_no_spread(data: Counts, known: Float[np.ndarray, "*cells"]) -> None:
+    """Refuse rewards that vary where the prior knows their number: their mean may be right by chance."""
+    count, ss = (np.asarray(x, np.float64) for x in (data.reward_count, data.reward_ss))
+    spread = np.sqrt(np.where(count > 0, ss, 0.0) / np.maximum(count, 1.0))
+    place = first_index(spread > KNOWN_TOLERANCE * (1.0 + np.abs(known)))
+    if place is not None:
+        raise ValueError(
+            f"data.reward_ss{list(place)} is {ss[place]:g}, and the prior fixes this reward at "
+            f"{np.broadcast_to(known, ss.shape)[place]:g}: expected zero, rewards that do not vary; where they do, "
+            "give their law in the prior (dist.Normal(mean, scale), ...), or data without rewards"
+        )
+
+
+def _with_sources(posterior: InferredPosterior, data: object) -> InferredPosterior:
+    """The posterior, which remembers the logs that it has learnt from where it can learn from more."""
+    if not isinstance(posterior, ConjugatePosterior):
+        return posterior
+    if isinstance(data, FoldedLog):
+        return replace(posterior, sources=digests_of(data.sources))
+    if isinstance(data, Log) and data.digest is not None:
+        return replace(
+            posterior, sources=digests_of([Source(data.source, data.digest, np.size(data.transitions.state))])
+        )
+    return posterior
+
+
 def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts | None:
     if data is None or isinstance(data, Counts):
         return data
+    if isinstance(data, FoldedLog):
+        data.check(space)
+        return None
     if isinstance(data, Log):
         check_labels("data.states", data.states, space.logged_states)
         check_labels("data.actions", data.actions, space.action_names)
         data = data.transitions
     if not isinstance(data, Transitions):
-        raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log or Counts")
+        raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log, a FoldedLog or Counts")
     if not np.size(data.state):
         raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
     return data

@@ -12,7 +12,7 @@ import json
 import math
 import os
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import jax
 import numpy as np
@@ -105,6 +105,7 @@ _RECORDS = {
         Statistics,
     )
 }
+_LATER = {"sources"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
@@ -259,14 +260,37 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
         raise ValueError(f"it holds a record {kind!r:.40}, which is not known here")
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
     expected = {field.name for field in dataclasses.fields(_RECORDS[kind])}
+    # Fields that came later: files of this format were written without them.
+    fields = {name: None for name in _LATER & expected} | fields
     if set(fields) != expected:
         odd = sorted(set(fields) ^ expected)[0]
         raise ValueError(f"it holds a {kind} {'without' if odd in expected else 'with'} {odd[:40]!r}")
+    _check_kinds(kind, fields)
     # As equinox does when it unflattens: converters would change the width of an array.
     record = object.__new__(_RECORDS[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
     return record
+
+
+def _check_kinds(record: str, fields: dict[str, PyTree]) -> None:
+    """Refuse an array of a type that the annotation of its field does not name (numbers where truth values belong)."""
+    for field in dataclasses.fields(_RECORDS[record]):
+        value, kinds = fields[field.name], _kinds(field.type)
+        # What may be any real number was a float when it was saved.
+        if isinstance(value, np.ndarray) and "float64" in kinds and "bool" not in kinds:
+            kinds = {name for name in kinds if "float" in name}
+        for array in value if isinstance(value, tuple) else (value,):
+            if isinstance(array, np.ndarray) and kinds and array.dtype.name not in kinds:
+                raise ValueError(f"its {record}.{field.name} is an array of {array.dtype}")
+
+
+def _kinds(annotation: object) -> set[str]:
+    """The names of all types of arrays in an annotation; empty: it names none."""
+    own = getattr(annotation, "dtypes", None)
+    if isinstance(own, list | tuple):
+        return set(own)
+    return set().union(*map(_kinds, get_args(annotation)))
 
 
 def _law_name(kind: type, name: str) -> list[str]:

@@ -3,6 +3,7 @@
 from bayes_mdp.mdp.agent import Agent, Learner, Problem, ReplanContext, ReplanLike, ReplanRule
 from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
+from bayes_mdp.mdp.folded_log import FoldedLog, Source
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
@@ -51,6 +52,7 @@ __all__ = [
     "Environment",
     "Episodic",
     "FirstExit",
+    "FoldedLog",
     "HasCells",
     "HasVariances",
     "Learner",
@@ -69,6 +71,7 @@ __all__ = [
     "ReplanRule",
     "RewardLaw",
     "SimulatedEnvironment",
+    "Source",
     "SparseMDP",
     "StateActionSpace",
     "TimeStep",

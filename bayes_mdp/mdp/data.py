@@ -131,6 +131,12 @@ class Transitions(eqx.Module):
 class Log(eqx.Module):
     """A log as read: transitions, the labels behind the indices, and where it came from.
 
+    Args:
+        transitions: of the log.
+        states, actions: the labels of all states and actions.
+        source: name of the file, or what else it was.
+        digest: SHA-256 of the file, as hexadecimal digits; None: it was none, or a part of one.
+
     Raises:
         TypeError: no transitions, labels that are no sequence of hashable values. ValueError: a label twice, an index
             without label.
@@ -140,6 +146,12 @@ class Log(eqx.Module):
     states: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
+    digest: str | None = eqx.field(default=None, static=True)
+
+    @property
+    def ends(self) -> bool:
+        """Whether a transition terminated."""
+        return bool(np.any(self.transitions.terminated))
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")

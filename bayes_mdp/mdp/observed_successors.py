@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from bayes_mdp.mdp.data import Transitions
+from bayes_mdp.mdp.data import Log
+from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_index
 
@@ -22,28 +23,25 @@ class ObservedSuccessors(NamedTuple):
     multiplicity: Int[np.ndarray, "S+1 A K"]
 
 
-def observed_successors(transitions: Transitions, n_states: int, n_actions: int, *, ends: bool) -> ObservedSuccessors:
-    """List what was observed. Host side.
+def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccessors:
+    """List what a log of S states and A actions holds. Host side.
 
     From U itself an episode ends where it can, and else stays in U.
 
     Args:
-        transitions: of S states and A actions.
-        n_states, n_actions: S and A.
+        log: as `read_log` or `fold_log` returns it.
         ends: whether an episode can end.
 
     Raises:
-        ValueError: an index out of range, lists that do not fit in memory.
+        ValueError: a next state without label, lists that do not fit in memory.
     """
-    check_index("transitions.state", transitions.state, n_states, "state")
-    check_index("transitions.action", transitions.action, n_actions, "action")
+    n_states, n_actions = len(log.states), len(log.actions)
+    state, action, reached = _observed(log)
+    check_index("transitions.next_state", np.maximum(reached, 0), n_states, "state")
     unseen, end = n_states, n_states + 1
-    reached = np.asarray(transitions.next_state, np.int64)
-    if transitions.terminated is not None:
-        reached = np.where(np.asarray(transitions.terminated), end, reached)
+    reached = np.where(reached < 0, end, reached)
     # Every (pair, outcome) once, in order: one sort of one number each.
-    pair = np.asarray(transitions.state, np.int64) * n_actions + np.asarray(transitions.action)
-    pair, outcome = np.divmod(np.unique(pair * (end + 1) + reached), end + 1)
+    pair, outcome = np.divmod(np.unique((state * n_actions + action) * (end + 1) + reached), end + 1)
     number = np.bincount(pair, minlength=(n_states + 1) * n_actions)
     width = int(number.max(initial=0)) + 1
     check_memory(
@@ -65,3 +63,15 @@ def observed_successors(transitions: Transitions, n_states: int, n_actions: int,
     successors[own, 0] = end if ends else unseen
     shape = (n_states + 1, n_actions, width)
     return ObservedSuccessors(successors.reshape(shape), multiplicity.reshape(shape))
+
+
+def _observed(log: Log | FoldedLog) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """State, action and next state (-1: the end) of the transitions, each at least once."""
+    if isinstance(log, FoldedLog):
+        where = log.cells.where
+        return np.asarray(where.state, np.int64), np.asarray(where.action, np.int64), np.asarray(where.outcome) - 1
+    data = log.transitions
+    reached = np.asarray(data.next_state, np.int64)
+    if data.terminated is not None:
+        reached = np.where(np.asarray(data.terminated), -1, reached)
+    return np.asarray(data.state, np.int64), np.asarray(data.action, np.int64), reached

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.data import Log
+from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
@@ -71,8 +72,8 @@ class StateActionSpace(eqx.Module):
         multiplicity: Int[S A K] (or [H S A K]), how many outcomes each place of `successors` stands for; None: one.
             Outcomes of a Dirichlet row that are put together are one outcome of a Dirichlet row, of the sum of their
             concentrations: the priors of the library multiply theirs by it.
-        unseen: the state of `successors` that stands for all outcomes that are not listed: a transition to one of them
-            counts there. None: such a transition is refused. See `from_log`.
+        unseen: the state of `successors`, the last, that stands for all outcomes that are not listed: a transition to
+            one of them counts there. None: such a transition is refused. See `from_log`.
 
     Raises:
         ValueError: a size below 1, names that repeat or do not fit, a state called "end" where episodes can end, masks
@@ -135,8 +136,8 @@ class StateActionSpace(eqx.Module):
             check_shape("multiplicity", self.multiplicity, self.successors.shape, "as successors")
             if is_concrete(self.multiplicity):
                 require(self.multiplicity < 1, "multiplicity", self.multiplicity, "at least 1")
-        if self.unseen is not None and not 0 <= self.unseen < self.n_states:
-            raise ValueError(f"unseen is {self.unseen}, expected a state from 0 to {self.n_states - 1}")
+        if self.unseen is not None and self.unseen != self.n_states - 1:
+            raise ValueError(f"unseen is {self.unseen}, expected the last state, {self.n_states - 1}")
 
     def _check_successors(self, listed: Int[np.ndarray, "*H S A K"]) -> None:
         lead = self.shape if listed.ndim == 4 else self.shape[-2:]
@@ -200,9 +201,7 @@ class StateActionSpace(eqx.Module):
     @property
     def logged_states(self) -> tuple[Hashable, ...]:
         """The names that a log can hold: those of all states but `unseen`."""
-        if self.unseen is None:
-            return self.state_names
-        return self.state_names[: self.unseen] + self.state_names[self.unseen + 1 :]
+        return self.state_names if self.unseen is None else self.state_names[: self.unseen]
 
     @property
     def action_names(self) -> tuple[Hashable, ...]:
@@ -222,7 +221,7 @@ class StateActionSpace(eqx.Module):
     @classmethod
     def from_log(
         cls,
-        log: Log,
+        log: Log | FoldedLog,
         *,
         horizon: int | None = None,
         ends: bool | None = None,
@@ -239,7 +238,7 @@ class StateActionSpace(eqx.Module):
         the state "unseen". A pair without data leads there with certainty.
 
         Args:
-            log: as `read_log` returns it.
+            log: as `read_log` or `fold_log` returns it.
             ends: None: whether an episode of the log terminated.
             successors: "observed", or lists as in the class.
 
@@ -247,16 +246,16 @@ class StateActionSpace(eqx.Module):
             TypeError: `log` is no `Log`.
             ValueError: as the class.
         """
-        if not isinstance(log, Log):
+        if not isinstance(log, (Log, FoldedLog)):
             raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
-        ends = bool(np.any(log.transitions.terminated)) if ends is None else ends
+        ends = log.ends if ends is None else ends
         known: dict[str, Any] = {"horizon": horizon, "ends": ends, "actions": log.actions}
         if isinstance(successors, str):
             if successors != "observed" or horizon is not None or support is not None:
                 raise ValueError(
                     f'successors is {successors!r}, expected "observed" (without horizon and support), lists or None'
                 )
-            table = observed_successors(log.transitions, len(log.states), len(log.actions), ends=bool(ends))
+            table = observed_successors(log, ends=bool(ends))
             known |= {"successors": table.successors, "multiplicity": table.multiplicity, "unseen": len(log.states)}
             legal = None if legal is None else np.append(np.asarray(legal), np.ones((1, len(log.actions)), bool), 0)
             return cls(len(log.states) + 1, len(log.actions), states=(*log.states, UNSEEN), legal=legal, **known)

@@ -167,7 +167,7 @@ FORGERIES = {
     "an unknown record": lambda header: header["tree"].update(record="Evil"),
     "a record that is a list": lambda header: header["tree"].update(record=["Evil"]),
     "another record": lambda header: header["tree"].update(record="Mixture"),
-    "a field too few": lambda header: header["tree"]["fields"].popitem(),
+    "a field too few": lambda header: header["tree"]["fields"].pop("constant"),
     "a field too many": lambda header: header["tree"]["fields"].update(more=1),
     "a space that is too large": lambda header: (
         [

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayes_mdp as bm
@@ -110,7 +111,7 @@ def test_wrong_arguments(arguments, sentence):
     [
         ({"multiplicity": [[[1]], [[1]]]}, "multiplicity is given without successors"),
         ({"unseen": 1}, "unseen is given without successors"),
-        ({"unseen": 2, "successors": [[[0]], [[1]]]}, "unseen is 2, expected a state from 0 to 1"),
+        ({"unseen": 0, "successors": [[[0]], [[1]]]}, "unseen is 0, expected the last state, 1"),
         ({"multiplicity": [[[0]], [[1]]], "successors": [[[0]], [[1]]]}, r"multiplicity\[0, 0, 0\] is 0"),
         ({"multiplicity": [[1], [1]], "successors": [[[0]], [[1]]]}, r"multiplicity has shape \(2, 1\)"),
     ],
@@ -118,6 +119,34 @@ def test_wrong_arguments(arguments, sentence):
 def test_wrong_fields(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         bm.StateActionSpace(2, 1, **arguments)
+
+
+def test_a_folded_log_gives_the_same_lists(x64):
+    """And what it has of later outcomes counts as unseen, as rows do."""
+    log = random_log(5, ends=True)
+    data = log.transitions
+    frame = pd.DataFrame(
+        {
+            "s": [log.states[i] for i in data.state],
+            "a": data.action,
+            "r": data.reward,
+            "z": [log.states[i] for i in data.next_state],
+            "over": data.terminated,
+        }
+    )
+    columns = {"state": "s", "action": "a", "reward": "r", "next_state": "z", "terminated": "over"}
+    folded = bm.fold_log(frame, **columns, states=log.states, actions=log.actions)
+    space = bm.StateActionSpace.from_log(log, successors="observed")
+    again = bm.StateActionSpace.from_log(folded, successors="observed")
+    np.testing.assert_array_equal(again.successors, space.successors)
+    np.testing.assert_array_equal(again.multiplicity, space.multiplicity)
+    few = bm.StateActionSpace.from_log(
+        Log(jax.tree.map(lambda x: x[:5], data), log.states, log.actions), ends=True, successors="observed"
+    )
+    prior = bm.models.dirichlet_normal(0.3)
+    by_rows: Any = bm.infer(KEY, prior, log, space=few, method="exact")
+    by_counts: Any = bm.infer(KEY, prior, folded, space=few, method="exact")
+    np.testing.assert_array_equal(by_counts.transition_probs.counts, by_rows.transition_probs.counts)
 
 
 def test_it_is_saved_with_the_posterior(tmp_path):

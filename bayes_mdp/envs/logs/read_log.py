@@ -1,20 +1,22 @@
 """`read_log`: transitions from a CSV or Parquet file or a pandas DataFrame with named columns."""
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from bayes_mdp.envs.logs.columns import (
-    Table,
     is_empty,
-    open_table,
     read_episodes,
     read_flags,
     read_labels,
     read_rewards,
     read_steps,
 )
+from bayes_mdp.envs.logs.episode_order import episode_order
+from bayes_mdp.envs.logs.log_chunks import log_chunks
+from bayes_mdp.envs.logs.source_digest import file_digest
+from bayes_mdp.envs.logs.tables import Table, open_table
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.validation import check_name
 
@@ -24,6 +26,40 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@overload
+def read_log(
+    source: "str | os.PathLike[str] | pd.DataFrame",
+    *,
+    state: str,
+    action: str,
+    reward: str | None = None,
+    next_state: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    episode: str | None = None,
+    step: str | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    missing_reward: Literal["error", "ignore"] = "error",
+    chunksize: None = None,
+) -> Log: ...
+@overload
+def read_log(
+    source: "str | os.PathLike[str] | pd.DataFrame",
+    *,
+    state: str,
+    action: str,
+    reward: str | None = None,
+    next_state: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    episode: str | None = None,
+    step: str | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    missing_reward: Literal["error", "ignore"] = "error",
+    chunksize: int,
+) -> Iterator[Log]: ...
 def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as a person would guess them
     source: "str | os.PathLike[str] | pd.DataFrame",
     *,
@@ -38,7 +74,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     missing_reward: Literal["error", "ignore"] = "error",
-) -> Log:
+    chunksize: int | None = None,
+) -> Log | Iterator[Log]:
     """Read one transition per row. `state`, `action`, ... are names of columns.
 
     State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
@@ -58,9 +95,13 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         step: step of the episode, 0 at its first.
         states, actions: all labels, in order; None: those of the log.
         missing_reward: what an empty reward is: an error, or a transition whose reward was not observed.
+        chunksize: None, or rows to be read at once of a log that is larger than memory; `states` and `actions` are
+            then needed. See `fold_log`, which keeps no transitions.
 
     Returns:
-        A `Log` of numpy arrays (int32, float64), with the labels behind the indices.
+        A `Log` of numpy arrays (int32, float64), with the labels behind the indices. With `chunksize` an iterator of
+        them: together exactly these transitions, those of an episode in order. A row whose next state, or whose
+        truncation, depends on rows that follow it comes with the chunk of these.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -72,8 +113,11 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             "next_state and episode are both None, expected one: next states, or episodes to shift states in"
         )
     check_name("missing_reward", missing_reward, ("error", "ignore"))
-    roles = {"state": state, "action": action, "reward": reward, "next_state": next_state, "terminated": terminated}
-    table = open_table(source, {**roles, "truncated": truncated, "episode": episode, "step": step})
+    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
+    roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    if chunksize is not None:
+        return log_chunks(source, roles, states, actions, chunksize, missing_reward == "ignore")
+    table = open_table(source, roles)
     ends = read_flags(table, "terminated")
     if next_state is None:
         (state_index, *given), state_names = read_labels(table, ("state",), states)
@@ -87,7 +131,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     *columns, observed = (None if x is None else x[keep] for x in rows)
     if not keep.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
-    return Log(Transitions(*columns, reward_observed=observed), state_names, action_names, table.name)
+    transitions, digest = Transitions(*columns, reward_observed=observed), file_digest(source)
+    return Log(transitions, state_names, action_names, table.name, digest)
 
 
 def _follow(
@@ -99,21 +144,9 @@ def _follow(
     if episodes is None:
         assert next_state is not None  # `read_log` refuses a log with neither
         return next_state, cut, None, keep
-    next_row, place, last = _episode_order(episodes)
+    next_row, place, last = episode_order(episodes)
     if next_state is not None:
         return next_state, last if cut is None and ends is None else cut, place, keep
     keep = ~last if ends is None else ~last | ends
     leads_out = ~keep[next_row]  # its next row is left out: the episode is cut there
     return state[next_row], leads_out if cut is None else cut | leads_out, place, keep
-
-
-def _episode_order(episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each row: the next row of its episode (itself at the last), its place there, whether it is the last."""
-    order = np.argsort(episodes, kind="stable")
-    is_last = np.append(np.diff(episodes[order]) != 0, True)
-    start = np.flatnonzero(np.append(True, is_last[:-1]))
-    next_row, place, last = (np.empty(len(order), dtype) for dtype in (np.intp, np.int32, bool))
-    next_row[order] = np.where(is_last, order, np.roll(order, -1))
-    place[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
-    last[order] = is_last
-    return next_row, place, last

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Drawn, Rewards
@@ -20,10 +21,10 @@ from bayes_mdp.inference.conjugate.row_entries import RowEntries, row_entries
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
-from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
-from bayes_mdp.mdp.validation import at, check_finite, first_index, is_concrete, require
+from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.sufficient_statistics import fit_counts
 
@@ -43,6 +44,7 @@ class ConjugatePosterior(eqx.Module):
         visits: [*H S A], kept only where they do not follow from the counts (shared or known rows), else None.
         constant: the part of the log evidence without unknowns: known rows, log factorials of Poisson rewards.
         sites: where the sites of the program lie in these arrays; None: it was built without a program.
+        sources: SHA-256 of the content of the logs that it has learnt from; None: of none that has one.
     """
 
     transition_probs: DirichletRows
@@ -51,6 +53,7 @@ class ConjugatePosterior(eqx.Module):
     visits: Float[AnyArray, "*H S A"] | None
     constant: RealScalar
     sites: SiteTable | None = eqx.field(static=True, default=None)
+    sources: Digests | None = None
 
     def __str__(self) -> str:
         return describe(self)
@@ -320,17 +323,32 @@ class ConjugatePosterior(eqx.Module):
         """Expected information of one more transition about its row, in nats; rewards are not included."""
         return information.expected_information(self.transition_probs)
 
-    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "ConjugatePosterior":
-        """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or `Counts`.
+    def update(
+        self,
+        transitions: Transitions | Counts | FoldedLog,
+        weight: ArrayLike = 1.0,
+        *,
+        discount_data: RealScalar | None = None,
+        allow_duplicates: bool = False,
+    ) -> "ConjugatePosterior":
+        """The posterior after one transition (scalars: an in-place scatter under vmap), a block, or statistics.
 
         Args:
-            transitions: data; a reward of None, or not observed, carries no information about rewards.
+            transitions: data; a reward of None, or not observed, carries no information about rewards. A log as
+                `fold_log` returns it is counted in float64, and its content is remembered in `sources`.
             weight: scalar or [N]; zero masks a transition of a fixed buffer, another number raises its likelihood to
                 that power.
+            discount_data: factor by which earlier data count from now on, see the method of that name; None: fully.
+            allow_duplicates: whether a folded log that was learnt from already is counted again.
 
         Raises:
-            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace), a log that was
+                learnt from already.
         """
+        if discount_data is not None:
+            return self.discount_data(discount_data).update(transitions, weight, allow_duplicates=allow_duplicates)
+        if isinstance(transitions, FoldedLog):
+            return self._update_folded(transitions, weight, allow_duplicates)
         check_weighted(transitions, weight)
         if isinstance(transitions, Counts):
             return self._update_counts(transitions, cast(RealLike, weight))
@@ -343,6 +361,49 @@ class ConjugatePosterior(eqx.Module):
         return (
             posterior if transitions.reward is None else posterior._observe_rewards(transitions, cell, outcome, weight)
         )
+
+    def discount_data(self, factor: RealScalar) -> "ConjugatePosterior":
+        """The posterior for which each transition so far counts as `factor` transitions: forgetting.
+
+        The likelihood of the data so far is raised to the power `factor`, the prior is as it was: a power prior, the
+        discounting of West and Harrison (1997, *Bayesian Forecasting and Dynamic Models*) with the prior as its floor.
+        With `update(log, discount_data=0.9)` every week, a log of k weeks ago counts 0.9^k. What is uncertain becomes
+        more so; means move towards the prior where data were few. It says nothing of whether, or how fast, the MDP
+        changes: the factor is an assumption. `log_evidence` is then the log of the integral of these powers, no
+        probability of the data, and must not be compared with others. `sources` are kept.
+
+        Args:
+            factor: in (0, 1]; 1 changes nothing.
+
+        Raises:
+            ValueError: the factor lies outside (not inside a trace); rewards that are draws.
+        """
+        if is_concrete(factor):
+            check_number("factor", factor, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
+        rows = eqx.tree_at(lambda r: r.counts, self.transition_probs, self.transition_probs.counts * factor)
+        visits = None if self.visits is None else self.visits * factor
+        rewards, constant = self.reward_cells.discounted(factor), self.constant * factor
+        return replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
+
+    def _update_folded(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
+        if not is_concrete(self, weight):
+            raise TypeError("transitions is a FoldedLog, expected Transitions or Counts inside a compiled function")
+        check_bool("allow_duplicates", allow_duplicates)
+        sources = after_sources(self.sources, folded.sources, allow_duplicates=allow_duplicates)
+        self._require_moments(folded)
+        counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
+        check_weighted(counts, weight)
+        with jax.enable_x64(True):
+            after = jax.tree.map(_wide, self)._update_counts(counts, cast(RealLike, weight))
+            return replace(jax.tree.map(np.asarray, after), sources=sources)
+
+    def _require_moments(self, data: Counts | FoldedLog) -> None:
+        rewards = self.reward_cells
+        if rewards.learns and not rewards.has_moments:
+            raise TypeError(
+                f"transitions is a {type(data).__name__}, expected Transitions: a "
+                f"{rewards.law.__name__ if rewards.law else ''} law needs every reward"
+            )
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the space or this belief cannot hold, but for those of weight zero. Host side.
@@ -398,11 +459,7 @@ class ConjugatePosterior(eqx.Module):
 
     def _update_counts(self, counts: Counts, weight: RealLike) -> "ConjugatePosterior":
         rewards, shape = self.reward_cells, self.transition_probs.shape
-        if rewards.learns and not rewards.has_moments:
-            raise TypeError(
-                f"transitions is a Counts, expected Transitions: a {rewards.law.__name__ if rewards.law else ''} law "
-                "needs every reward"
-            )
+        self._require_moments(counts)
         counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")
         # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
         *each, outcome = jnp.indices(shape)

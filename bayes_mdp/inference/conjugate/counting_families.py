@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.reward_belief import Cells, RewardBelief, Statistics
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising, split
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_positive, require
 from bayes_mdp.random import dirichlet, gamma
 
@@ -308,6 +308,10 @@ class DirichletCategoricalBelief(RewardBelief):
     def merged(self, one: Statistics, other: Statistics) -> Statistics:
         """The counts of both samples together."""
         return jnp.asarray(one) + other
+
+    def discounted(self, statistics: Statistics, factor: RealScalar) -> Statistics:
+        """The counts of the same rewards, each counted `factor` times."""
+        return statistics * factor
 
     def check_rewards(self, name: str, rewards: ArrayLike) -> None:
         """Refuse what is none of the values.

@@ -11,20 +11,25 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.provenance import merged_sources
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import RealLike
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.mdp.validation import check_bool, described
 
 
-def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
+def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = False) -> ConjugatePosterior:
     """The posterior given the data of all `posteriors`, which share space and prior and saw *disjoint* data.
 
     Host side, in the width of their arrays. Counts are summed and reward statistics merged, so the prior enters once
     and the order does not matter (but for rounding).
 
+    Args:
+        posteriors: at least one.
+        allow_duplicates: whether two of them may have learnt from one log (see `ConjugatePosterior.sources`).
+
     Raises:
-        ValueError: there is none, or their spaces, tables or priors differ.
+        ValueError: there is none, their spaces, tables or priors differ, or two have learnt from one log.
         TypeError: an entry is no conjugate posterior.
     """
     if not isinstance(posteriors, Sequence):
@@ -39,12 +44,14 @@ def merge(posteriors: Sequence[ConjugatePosterior]) -> ConjugatePosterior:
                 f"posteriors[{i}] is a {type(posterior).__name__}, whose rewards are draws, expected a posterior in "
                 "closed form; use infer on the data of all"
             )
+    check_bool("allow_duplicates", allow_duplicates)
+    sources = merged_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
     with jax.enable_x64(True):
         first, *others = (posterior.unlisted() for posterior in posteriors)
         for i, other in enumerate(others, start=1):
             _check_same(first, other, i)
             first = _add(first, other)
-        return jax.tree.map(np.asarray, first)
+        return replace(jax.tree.map(np.asarray, first), sources=sources)
 
 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:

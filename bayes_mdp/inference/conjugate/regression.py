@@ -22,7 +22,7 @@ from bayes_mdp.inference.conjugate.index_tables import Sites
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
 from bayes_mdp.inference.conjugate.rewards import Cells, Drawn, Outcome, Rewards, Weight
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import check_reward_values
 from bayes_mdp.random import gamma
@@ -279,6 +279,11 @@ class RegressionRewards(Rewards):
         parts = [(r.gram, r.moment, r.square, r.count) for r in (self, other)]
         sums = tuple(jnp.asarray(x) + y for x, y in zip(*parts, strict=True))
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, sums)
+
+    def discounted(self, factor: RealScalar) -> "RegressionRewards":
+        """The belief after the same data, each reward counted `factor` times."""
+        parts = (self.gram, self.moment, self.square, self.count)
+        return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, tuple(x * factor for x in parts))
 
     def at_step(self, step: IntScalar) -> "RegressionRewards":
         """The belief about the rewards of one step."""

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.inference.conjugate.reward_statistics import absorb, merge_statistics, statistics
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_positive
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import check_reward_values, log_base_measure
@@ -102,6 +102,10 @@ class RewardBelief(eqx.Module):
     def merged(self, one: Statistics, other: Statistics) -> Statistics:
         """The statistics of both samples together."""
         return merge_statistics(one, other)
+
+    def discounted(self, statistics: Statistics, factor: RealScalar) -> Statistics:
+        """The statistics of the same rewards, each counted `factor` times."""
+        return statistics * np.array([1.0, 0.0, 1.0]) * factor + statistics * np.array([0.0, 1.0, 0.0])
 
     def check_rewards(self, name: str, rewards: ArrayLike) -> None:
         """Refuse rewards that the law cannot produce; the message calls them `name`.

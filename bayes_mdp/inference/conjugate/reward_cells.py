@@ -23,7 +23,7 @@ from bayes_mdp.inference.conjugate.rewards import (
     weighted_density,
 )
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_shape
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
@@ -317,6 +317,10 @@ class RewardCells(Rewards):
         assert isinstance(other, RewardCells)  # `merge` has compared the priors
         data = self.prior.merged(jnp.asarray(self.data), jnp.asarray(other.data))
         return eqx.tree_at(lambda cells: cells.data, self, data)
+
+    def discounted(self, factor: RealScalar) -> "RewardCells":
+        """The belief after the same data, each reward counted `factor` times."""
+        return replace(self, data=self.prior.discounted(self.data, factor))
 
     def rewards_seen(self) -> float:
         """Number of observed rewards."""

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 from bayes_mdp.mdp import Counts, StateActionSpace
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_finite, require
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance
@@ -156,6 +156,10 @@ class Rewards(eqx.Module):
         """The belief after the data of both, which are disjoint, under one prior."""
 
     @abc.abstractmethod
+    def discounted(self, factor: RealScalar) -> Self:
+        """The belief after the same data, each reward counted `factor` times."""
+
+    @abc.abstractmethod
     def at_step(self, step: IntScalar) -> "Rewards":
         """The belief about the rewards of one step of the horizon."""
 
@@ -293,6 +297,10 @@ class KnownRewards(Rewards):
         return self
 
     def merged(self, other: Rewards) -> "KnownRewards":
+        """The same."""
+        return self
+
+    def discounted(self, factor: RealScalar) -> "KnownRewards":
         """The same."""
         return self
 

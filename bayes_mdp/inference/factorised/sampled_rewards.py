@@ -17,7 +17,7 @@ from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampler_output import Drawn as SamplerOutput
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.mdp.moments import merge_moments
-from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar
+from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, Statistics, check_reward_values
@@ -209,6 +209,14 @@ class SampledRewards(Rewards):
             ValueError: always.
         """
         raise ValueError("the rewards are draws, expected infer on the data of both")
+
+    def discounted(self, factor: RealScalar) -> "SampledRewards":
+        """Refused: draws after data are none after data that count less.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the rewards are draws, expected a posterior in closed form, or infer with weights")
 
     def at_step(self, step: IntScalar) -> "SampledRewards":
         """Refused: draws of all steps belong together.

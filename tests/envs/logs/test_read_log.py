@@ -225,7 +225,7 @@ def test_what_is_no_table_is_refused(tmp_path, write):
     with pytest.raises(FileNotFoundError, match=r"no.csv', expected a file that exists"):
         read_log(tmp_path / "no.csv", **COLUMNS)
     with pytest.raises(TypeError, match="source is of type list, expected a path or a pandas DataFrame"):
-        read_log([1], **COLUMNS)  # pyright: ignore[reportArgumentType]
+        read_log([1], **COLUMNS)  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(TypeError, match="state 's' has a label that is not hashable"):
         read_log(pd.DataFrame({"s": [[1]], "a": [0], "s2": [[2]]}), state="s", action="a", next_state="s2")
     with pytest.raises(ValueError, match="the DataFrame, row 1: reward 'r' is empty, expected a number"):

@@ -1,0 +1,165 @@
+"""`fold_log`: logs of any length, read chunk by chunk and kept as sufficient statistics alone."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
+from bayes_mdp.envs.logs.label_book import LabelBook
+from bayes_mdp.envs.logs.tables import check_roles
+from bayes_mdp.envs.logs.transition_chunks import Rows, Wanted, transition_chunks
+from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
+from bayes_mdp.mdp.cell_table import CellTable, Where, joined, table_of_rows
+from bayes_mdp.mdp.folded_log import check_new_sources
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.validation import as_names, check_bool, check_callable, check_count, check_name, check_names
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+LogSource: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | Partitioned"
+Progress = Callable[[str, int], object]
+_LEAST_PENDING, _FEW_PENDING = 2**12, 2**20
+
+
+def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as for read_log
+    paths: "LogSource | Iterable[LogSource]",
+    *,
+    state: str,
+    action: str,
+    reward: str | None = None,
+    next_state: str | None = None,
+    terminated: str | None = None,
+    truncated: str | None = None,
+    episode: str | None = None,
+    step: str | None = None,
+    space: StateActionSpace | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    by_step: bool | None = None,
+    missing_reward: Literal["error", "ignore"] = "error",
+    chunksize: int = 1_000_000,
+    allow_duplicates: bool = False,
+    progress: Progress | None = None,
+) -> FoldedLog:
+    """Read logs that need not fit in memory; keep how often each transition occurred, and the moments of its rewards.
+
+    `infer`, the `update` of a posterior and `StateActionSpace.from_log` take the result in place of a `Log`. Rewards
+    are summed without rounding: neither the order of rows, nor the size of chunks, nor how logs are divided among
+    calls whose results are merged (`FoldedLog.merge`) changes a bit.
+
+    Memory: one chunk, 100 to 200 bytes for each different transition, and, where next states or steps come from the
+    rows of an episode, a row for each episode of the log that may go on (one that terminated does not, but where
+    steps are counted).
+
+    Args:
+        paths: a log or several: CSV or Parquet files, DataFrames, Dask dataframes (read partition by partition). An
+            episode lies in one log.
+        state, action, reward, next_state, terminated, truncated, episode, step, missing_reward: as for `read_log`.
+        space: labels are those of this space, others are refused, and steps are kept if it has a horizon.
+        states, actions: all labels, in order; None: those found, in natural order.
+        by_step: whether the steps of episodes are kept, for spaces with a horizon. None: if `space` has one; without
+            `space`, if `step` is given.
+        chunksize: rows that are read at once.
+        allow_duplicates: whether logs of the same content are counted each time.
+        progress: called as progress(name of the log, rows read of it) after each chunk.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: as `read_log`, and two logs of the same content (both are named).
+        ImportError: Parquet without pyarrow.
+    """
+    check_name("missing_reward", missing_reward, ("error", "ignore"))
+    check_count("chunksize", chunksize)
+    check_bool("allow_duplicates", allow_duplicates)
+    if progress is not None:
+        check_callable("progress", progress)
+    if next_state is None and episode is None:
+        raise ValueError(
+            "next_state and episode are both None, expected one: next states, or episodes to shift states in"
+        )
+    roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "next_state": next_state}
+    roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
+    check_roles(roles)
+    for name, labels in (("states", states), ("actions", actions)):
+        if labels is not None:
+            check_names(name, as_names(labels))
+    states, actions, by_step = _labels(space, states, actions, by_step, step is not None)
+    if by_step and step is None and episode is None:
+        raise ValueError("step and episode are both None, expected one: steps are kept (by_step)")
+    fold = _Fold(
+        LabelBook("state", states), LabelBook("action", actions), Wanted(by_step, False, missing_reward == "ignore")
+    )
+    for log in each_log(paths, roles, chunksize):
+        fold.take(log, allow_duplicates, progress)
+    return fold.finish(reward is not None)
+
+
+def _labels(
+    space: StateActionSpace | None,
+    states: Sequence[Hashable] | None,
+    actions: Sequence[Hashable] | None,
+    by_step: bool | None,
+    has_step: bool,
+) -> tuple[Any, Any, bool]:
+    """States, actions and whether steps are kept, from what is given of them."""
+    if by_step is not None:
+        check_bool("by_step", by_step)
+    if space is None:
+        return states, actions, has_step if by_step is None else by_step
+    check_space(space)
+    for name, labels in (("states", states), ("actions", actions)):
+        if labels is not None:
+            raise ValueError(f"space and {name} are both given, expected one of them")
+    return space.logged_states, space.action_names, space.horizon is not None if by_step is None else by_step
+
+
+class _Fold:
+    """What has been read so far. The cells of chunks wait until they are many beside those before, and are merged then.
+
+    Each cell is thus merged a few times, whatever the number of chunks.
+    """
+
+    def __init__(self, states: LabelBook, actions: LabelBook, wanted: Wanted) -> None:
+        self.states, self.actions, self.wanted = states, actions, wanted
+        self.sources: tuple[Source, ...] = ()
+        self.tables: list[CellTable] = []
+
+    def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
+        """All of a log."""
+        # A file is known by its content before it is read, anything else afterwards.
+        before = log.known_digest()
+        if before is not None:
+            self._check(Source(log.name, before, 0), allow_duplicates)
+        for rows in transition_chunks(log, self.states, self.actions, self.wanted):
+            self._add(rows)
+            if progress is not None:
+                progress(log.name, log.rows)
+        source = Source(log.name, log.digest() if before is None else before, log.rows)
+        if before is None:
+            self._check(source, allow_duplicates)
+        self.sources = (*self.sources, source)
+
+    def _check(self, source: Source, allow_duplicates: bool) -> None:
+        if not allow_duplicates:
+            check_new_sources(self.sources, (source,))
+
+    def _add(self, rows: Rows) -> None:
+        ended = False if rows.terminated is None else rows.terminated
+        step = np.zeros_like(rows.state) if rows.step is None else rows.step
+        where = Where(step, rows.state, rows.action, np.where(ended, 0, rows.next_state + 1))
+        self.tables.append(table_of_rows(where, rows.reward, len(self.sources), rows.row))
+        base = len(self.tables[0])
+        most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
+        if sum(map(len, self.tables[1:])) > most:
+            self.tables = [joined(self.tables)]
+
+    def finish(self, has_rewards: bool) -> FoldedLog:
+        """The log under its final numbers."""
+        (states, state_number), (actions, action_number) = self.states.finish(), self.actions.finish()
+        cells = joined(self.tables).renumbered(state_number, action_number)
+        given = (self.states.given is not None, self.actions.given is not None)
+        return FoldedLog(states, actions, cells, self.sources, self.wanted.steps, has_rewards, given)

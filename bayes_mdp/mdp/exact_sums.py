@@ -1,0 +1,202 @@
+"""`ExactSums`: sums of floats without any rounding, so that no order, grouping or sharding of the terms changes a bit.
+
+A float is a whole number times a power of two. Every sum here is one too: a fixed-point number whose digits have 32
+bits, at places that are the same for all data. Whole numbers add exactly; rounding happens once, in `exact_moments`.
+
+Source: Demmel and Nguyen (2015), *Parallel reproducible summation*, for fixed bins; the error of a product as Dekker
+(1971), *A floating-point technique for extending the available precision*.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+BITS = 32
+LARGEST = 2.0**510
+"""Larger values have squares that float64 cannot hold."""
+_DIGIT = 2.0**BITS
+MASK = 2**BITS - 1
+_TINY = 2.0**-400
+_TINY_SHIFT = 20
+"""Digits by which tiny values are shifted up, since the errors of their squares would underflow."""
+BLOCK = 2**20
+"""Terms that are added in float64 at once: 2^20 digits of 32 bits stay below 2^53, up to which integers are exact."""
+_FEW = 64
+SPLITTER = 2.0**27 + 1
+_FOLDED = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSums:
+    """M sums; sum m is sum_k digits[m, k] 2^(32 (lowest + k)), exactly.
+
+    Equal sums have equal digits, however they came about: all but the last digit lie in 0 .. 2^32 - 1, there are as few
+    digits as hold the largest sum, and the first is not zero everywhere.
+
+    Args:
+        lowest: the place of the first digit.
+        digits: Int64[M B], the last one signed.
+    """
+
+    lowest: int
+    digits: Int[np.ndarray, "M B"]
+
+    @classmethod
+    def zero(cls, size: int) -> "ExactSums":
+        """So many sums of nothing."""
+        return cls(0, np.zeros((size, 1), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+    def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "ExactSums":
+        """[size]: the sums of each group, `group` in 0 .. size - 1; at most 2^30 sums."""
+        *lower, top = self.digits.T
+        columns = []
+        for column in (*lower, top & MASK, top >> BITS):
+            total = np.zeros(size, np.int64)
+            np.add.at(total, group, column)
+            columns.append(total)
+        return _normal(self.lowest, columns)
+
+    def to_integers(self) -> np.ndarray:
+        """[M] Python integers, in units of 2^(32 lowest)."""
+        total = self.digits[:, -1].astype(object)
+        for k in reversed(range(self.digits.shape[1] - 1)):
+            total = total * 2**BITS + self.digits[:, k]
+        return total
+
+
+def concatenated(parts: list[ExactSums]) -> ExactSums:
+    """All sums of the parts, one after the other."""
+    lowest = min(part.lowest for part in parts)
+    width = max(part.lowest + part.digits.shape[1] for part in parts) - lowest
+    digits = np.zeros((width, sum(map(len, parts))), np.int64)
+    start = 0
+    for part in parts:
+        place = part.lowest - lowest
+        digits[place : place + part.digits.shape[1], start : start + len(part)] = part.digits.T
+        start += len(part)
+    return _normal(lowest, list(digits))
+
+
+def sum_and_squares(
+    values: Float[np.ndarray, " N"], group: Int[np.ndarray, " N"], size: int
+) -> tuple[ExactSums, ExactSums]:
+    """The sums of the values of each group and of their squares, [size] each.
+
+    Args:
+        values: finite, at most `LARGEST` in size.
+        group: of each value, in 0 .. size - 1.
+        size: number of groups.
+    """
+    few = _few_values(values, size)
+    if few is not None:
+        # How often each value occurs in each group: the sums follow from a handful of values.
+        distinct, code = few
+        table = np.bincount(group * len(distinct) + code, minlength=size * len(distinct)).reshape(size, -1)
+        return _both(distinct, lambda digit: table @ digit.astype(np.int64), size)
+
+    def add(digit: Float[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
+        total = np.zeros(size, np.int64)
+        for start in range(0, len(digit), BLOCK):
+            block = slice(start, start + BLOCK)
+            total += np.bincount(group[block], digit[block], minlength=size).astype(np.int64)
+        return total
+
+    return _both(values, add, size)
+
+
+Add = Callable[[Float[np.ndarray, " N"]], Int[np.ndarray, " M"]]
+
+
+def _both(values: Float[np.ndarray, " N"], add: Add, size: int) -> tuple[ExactSums, ExactSums]:
+    tiny = np.abs(values) < _TINY
+    large, small = np.where(tiny, 0.0, values), np.where(tiny, values, 0.0) * _DIGIT**_TINY_SHIFT
+    sums, squares = {}, {}
+    for part, shift in ((large, 0), (small, -_TINY_SHIFT)):
+        _collect(sums, part, add, shift)
+        for term in _square(part):
+            _collect(squares, term, add, 2 * shift)
+    return _of_columns(sums, size), _of_columns(squares, size)
+
+
+def _few_values(
+    values: Float[np.ndarray, " N"], size: int
+) -> tuple[Float[np.ndarray, " U"], Int[np.ndarray, " N"]] | None:
+    """The distinct values and the index of each, where they are few (a table of groups and values is small)."""
+    distinct = np.unique(values[: 16 * _FEW])
+    if len(distinct) > _FEW or not len(values):
+        return None
+    code = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
+    if not np.array_equal(distinct[code], values):
+        distinct = np.unique(values)
+        code = np.searchsorted(distinct, values)
+    return None if len(distinct) > _FEW or size * len(distinct) > 4 * len(values) + 2**16 else (distinct, code)
+
+
+def _square(values: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    """Two floats whose sum is the square, exactly, for sizes of zero or from `_TINY` to `LARGEST` (Dekker)."""
+    square = values * values
+    large = SPLITTER * values
+    high = large - (large - values)
+    low = values - high
+    return square, ((high * high - square) + 2 * high * low) + low * low
+
+
+def _collect(columns: dict[int, Int[np.ndarray, " M"]], values: Float[np.ndarray, " N"], add: Add, shift: int) -> None:
+    """Add the digits of the values, `shift` places up, to the columns by place."""
+    for place, digit in _digits(values):
+        column = add(digit)
+        columns[place + shift] = columns.get(place + shift, 0) + column
+
+
+def _digits(values: Float[np.ndarray, " N"]) -> Iterator[tuple[int, Float[np.ndarray, " N"]]]:
+    """(place, digit of every value), from the highest place down, until nothing is left. Every step is exact."""
+    left = values
+    while True:
+        largest = max(left.max(initial=0.0), -left.min(initial=0.0))
+        if largest == 0.0:
+            return
+        # The largest value is below 2^exponent: its digit at this place is below 2^32.
+        place = -(-int(np.frexp(largest)[1]) // BITS) - 1
+        digit = np.trunc(left * _DIGIT**-place)
+        yield place, digit
+        left = left - digit * _DIGIT**place
+
+
+def _of_columns(columns: dict[int, Int[np.ndarray, " M"]], size: int) -> ExactSums:
+    if not columns:
+        return ExactSums.zero(size)
+    lowest, highest = min(columns), max(columns)
+    zero = np.zeros(size, np.int64)
+    return _normal(lowest, [columns.get(place, zero) for place in range(lowest, highest + 1)])
+
+
+def _normal(lowest: int, columns: list[Int[np.ndarray, " M"]]) -> ExactSums:
+    """The one form of the sums with these digits at `lowest`, `lowest` + 1, ...; none is larger than 2^62."""
+    columns = list(columns)
+    # Carry upwards; open new places until the last digit is the sign alone.
+    k = 0
+    while k < len(columns) - 1 or (columns[k].size and (columns[k].max() > 0 or columns[k].min() < -1)):
+        if k == len(columns) - 1:
+            columns.append(np.zeros_like(columns[k]))
+        columns[k + 1] = columns[k + 1] + (columns[k] >> BITS)
+        columns[k] = columns[k] & MASK
+        k += 1
+    # Fold the last digits together while they surely fit in 64 bits: as few as hold the largest.
+    while len(columns) > 1 and _fits(columns[-1]):
+        top = columns.pop()
+        columns[-1] = columns[-1] + (top << BITS)
+    while len(columns) > 1 and not columns[0].any():
+        del columns[0]
+        lowest += 1
+    if len(columns) == 1 and not columns[0].any():
+        lowest = 0
+    return ExactSums(lowest, np.stack(columns).T)  # each column in one piece
+
+
+def _fits(top: Int[np.ndarray, " M"]) -> bool:
+    return not top.size or (int(top.max()) < _FOLDED and int(top.min()) >= -_FOLDED)

@@ -1,0 +1,20 @@
+"""The natural order of labels: 2 before 10, "s2" before "s10"."""
+
+import re
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+
+def natural_order(labels: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Labels in order: numbers by size, text with its digits as numbers, tuples by entry, the rest by its text."""
+    found: list[Any] = list(labels)
+    return tuple(sorted(found) if all(type(label) is int for label in found) else sorted(found, key=_key))
+
+
+def _key(label: Hashable) -> tuple[Any, ...]:
+    if isinstance(label, (bool, int, float)):
+        return (0, label)
+    if isinstance(label, tuple):
+        return (2, *(_key(entry) for entry in label))
+    text = label if isinstance(label, str) else repr(label)
+    return (1, *((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text)), text)
