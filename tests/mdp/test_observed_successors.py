@@ -134,7 +134,7 @@ def test_a_folded_log_gives_the_same_lists(x64):
             "over": data.terminated,
         }
     )
-    columns = {"state": "s", "action": "a", "reward": "r", "next_state": "z", "terminated": "over"}
+    columns: Any = {"state": "s", "action": "a", "reward": "r", "next_state": "z", "terminated": "over"}
     folded = bm.fold_log(frame, **columns, states=log.states, actions=log.actions)
     space = bm.StateActionSpace.from_log(log, successors="observed")
     again = bm.StateActionSpace.from_log(folded, successors="observed")

@@ -65,7 +65,7 @@ def test_the_transform_is_a_bijection_with_its_jacobian(seed, x64):
     assert transform.forward_shape((7, free)) == (7, *possible.shape)
     x = np.random.default_rng(seed).normal(scale=2.0, size=free)
     rows = transform(x)
-    assert SupportedSimplex(possible)(rows).all()
+    assert np.all(SupportedSimplex(possible)(rows))
     np.testing.assert_allclose(transform._inverse(rows), x, atol=1e-9)
     # The Jacobian of each row by automatic differentiation: all its outcomes but the last are free.
     jacobian = np.asarray(jax.jacobian(transform)(x))
