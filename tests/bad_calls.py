@@ -1002,6 +1002,7 @@ CALLS = [
             "num_particles": COUNT,
             "refit_every": MAYBE_COUNT,
             "table_rows": COUNT,
+            "devices": [*MAYBE_COUNT, 10**6, [], ["cpu"]],
         },
     ),
     Call(
