@@ -75,7 +75,7 @@ def _known_payments(env: bm.Environment) -> Prior:
 
 
 TASKS = {
-    "ring": Task(ring, bm.Discounted(0.9), 200_000, 2_000, 10.0, _known_noise),
+    "ring": Task(ring, bm.Discounted(0.9), 200_000, 4_000, 10.0, _known_noise),
     "garnet": Task(lambda: bm.envs.garnet(STATES, 4, 5), bm.Discounted(0.9), 400_000, 10_000, 10.0, _known_noise),
     "maze": Task(bm.envs.maze_with_subgoals, bm.Discounted(0.995), 100_000, 500, 200.0, _known_payments, 0.3),
 }

@@ -60,7 +60,7 @@ def test_no_array_of_an_agent_is_dense(name):
     """A start, ten transitions and a plan, as traced: the largest array is a few times [S, A, K]."""
     agent, space, key = AGENTS[name], space_of(S), jax.random.key(0)
     objective = bm.Episodic(3) if name in EPISODIC else bm.Discounted(0.9)
-    problem, here = Problem(space, objective), jnp.arange(10)
+    problem, here = Problem(space, objective, np.eye(1, S)[0]), jnp.arange(10)
     data = bm.Transitions(here, here % A, jnp.ones(10), here, step=here % 3)
     belief = bm.infer(key, bm.models.dirichlet_normal(), None, space=space)
 
@@ -94,3 +94,18 @@ def test_an_actor_in_many_states():
 def test_a_space_without_lists_is_refused_beforehand():
     with pytest.raises(ValueError, match=r"^space has .* about .* expected at most .*StateActionSpace\(successors="):
         bm.agents.OIM().init(jax.random.key(0), Problem(bm.StateActionSpace(200_000, 4), bm.Discounted(0.9)))
+
+
+@pytest.mark.parametrize("data", [None, bm.Transitions([0], [0], [1.0], [1])], ids=["before data", "after data"])
+def test_a_dense_prior_is_refused_beforehand(data):
+    """With the size, and the way to do it with lists; `run` and `Actor` infer the same way."""
+    space, prior = bm.StateActionSpace(200_000, 4), bm.models.dirichlet_normal()
+    message = r"^space has 200000 states and 4 actions, about .* GiB .* list the possible successors"
+    with pytest.raises(ValueError, match=message):
+        bm.infer(jax.random.key(0), prior, data, space=space)
+
+
+def test_agents_that_are_dense_refuse_many_listed_states():
+    space = space_of(200_000)
+    with pytest.raises(ValueError, match=r"^space has 200000 states .* as a mask over all states, about .* GiB"):
+        space.support_mask()
