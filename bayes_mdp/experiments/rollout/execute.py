@@ -74,6 +74,8 @@ def prepare(case: RunConfig) -> Prepared:
     if case.own_env:
         envs = _draw_environments(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_envs, numbers), case, space)
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
+    if not case.own_env:
+        _check_lists(space, np.asarray(sim.outcome))
     truth = truth_of(envs.mdp, case.objective, batched=case.own_env) if values else Truth()
     belief, constants, own_belief = None, None, False
     if not isinstance(case.agent, Learner):
@@ -87,6 +89,28 @@ def prepare(case: RunConfig) -> Prepared:
     setting = placed(mesh, setting, _specs(setting, case.own_env))
     keys, belief = placed(mesh, keys, EACH), placed(mesh, belief, EACH if own_belief else ALL)
     return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space, mesh)
+
+
+def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) -> None:
+    """Refuse a space that does not list a successor which the environment leads to: it would be counted nowhere.
+
+    Raises:
+        ValueError: names the pair and the successor.
+    """
+    if space.successors is None:
+        return
+    each = np.broadcast_to(outcome, (*space.shape, outcome.shape[-1]))
+    for place in range(each.shape[-1]):
+        one = each[..., place]
+        missing = (np.asarray(space.successors) != one[..., None]).all(-1)
+        missing = missing if space.legal is None else missing & space.legal
+        if missing.any():
+            where = tuple(int(i) for i in np.argwhere(missing)[0])
+            reached = "the end" if one[where] == space.n_states else f"state {one[where]}"
+            raise ValueError(
+                f"space lists no successor {reached} of state {where[-2]}, action {where[-1]}, expected every outcome "
+                "of env"
+            )
 
 
 def _largest_reward(env: Environment) -> float:

@@ -109,3 +109,18 @@ def test_agents_that_are_dense_refuse_many_listed_states():
     space = space_of(200_000)
     with pytest.raises(ValueError, match=r"^space has 200000 states .* as a mask over all states, about .* GiB"):
         space.support_mask()
+
+
+def test_lists_that_the_environment_leaves():
+    env = bm.envs.riverswim()
+    space = bm.StateActionSpace(6, 2, successors=np.tile(np.arange(3), (6, 2, 1)))
+    message = "space lists no successor state 3 of state 2, action 1, expected every outcome of env"
+    with pytest.raises(ValueError, match=message):
+        bm.run(
+            bm.agents.OIM(5000.0),
+            env,
+            objective=bm.Discounted(0.9),
+            num_steps=5,
+            key=jax.random.key(0),
+            options=bm.RunOptions(space=space),
+        )
