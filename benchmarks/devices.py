@@ -12,6 +12,7 @@ import argparse
 import resource
 import sys
 import time
+from typing import Any
 
 import jax
 
@@ -27,7 +28,7 @@ from bayes_mdp.mdp.memory import in_words
 from bayes_mdp.models import dirichlet_normal
 
 
-def devices_of(kind: str, number: int | None) -> list[jax.Device]:
+def devices_of(kind: str, number: int | None) -> list[Any]:
     """The devices of a kind; ends the program where there are none, or fewer than asked for."""
     try:
         there = jax.devices(kind)
@@ -44,7 +45,7 @@ def devices_of(kind: str, number: int | None) -> list[jax.Device]:
 
 def main() -> None:
     """One measurement."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--devices", type=int, help="how many; all by default")
     parser.add_argument("--seeds", type=int, default=10_000)
@@ -63,17 +64,16 @@ def main() -> None:
     print(f"DeepSea {given.size}, {given.seeds} seeds on {len(devices)} {given.device} devices")
     print(f"  carried: {in_words(size)}, {in_words(size / len(devices))} on each device")
     seconds = []
+    returns = 0.0
     for _ in range(2):
         silent = Progress(given.seeds, given.episodes, show=False)
         start = time.perf_counter()
-        outcome = execute(prepared, silent, Snapshots(None, {}))
+        returns = execute(prepared, silent, Snapshots(None, {})).reward[:, -1].mean()
         seconds.append(time.perf_counter() - start)
     rate = given.seeds * given.episodes / seconds[1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"  first call {seconds[0]:.1f} s, second {seconds[1]:.1f} s: {rate:,.0f} episodes a second")
-    print(
-        f"  mean return of the last episode {outcome.reward[:, -1].mean():.3f}; peak memory of the host {peak:.2f} GB"
-    )
+    print(f"  mean return of the last episode {returns:.3f}; peak memory of the host {peak:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ def _known_payments(env: bm.Environment) -> Prior:
     """Unknown rows; what a pair and its listed next state pay is known."""
     law = env.reward_law
     assert isinstance(law, ListedReward)
-    same = listed_space(env).successors[..., :, None] == np.asarray(law.outcome)[..., None, :]  # [S, A, place, entry]
+    same = (
+        np.asarray(listed_space(env).successors)[..., :, None] == np.asarray(law.outcome)[..., None, :]
+    )  # [S, A, place, entry]
     paid = np.take_along_axis(np.asarray(law.value), same.argmax(-1), -1)
     return bm.models.known_rewards(np.where(same.any(-1), paid, 0.0), 0.25)
 
@@ -95,6 +97,7 @@ def agents(task: Task) -> dict[str, Agent]:
 
 def listed_space(env: bm.Environment) -> bm.StateActionSpace:
     """The successors of every pair of an environment, as knowledge."""
+    assert isinstance(env.mdp, SparseMDP)
     listed = np.sort(np.where(np.asarray(env.mdp.probability) > 0, np.asarray(env.mdp.successor), -1), -1)
     listed[..., 1:][listed[..., 1:] == listed[..., :-1]] = -1
     return bm.StateActionSpace(*env.mdp.reward.shape, successors=listed)

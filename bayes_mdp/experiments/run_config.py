@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import as_rule, rule_for
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
-from bayes_mdp.experiments.rollout.seed_devices import Devices, check_devices, seed_mesh
+from bayes_mdp.experiments.seed_devices import Devices, check_devices, seed_mesh
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (

@@ -391,6 +391,7 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> Ba
         if isinstance(tally, ListedTally):
             stats, successor = tally.stats(states)
         else:
+            assert listed is not None
             stats, successor = tally.some(states), listed[states]
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]

@@ -26,7 +26,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
     split_constants,
     thins,
 )
-from bayes_mdp.experiments.rollout.seed_devices import (
+from bayes_mdp.experiments.seed_devices import (
     ALL,
     EACH,
     check_seeds_fit,

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.experiments.rollout import seed_devices
+from bayes_mdp.experiments import seed_devices
 
 HERE = os.path.dirname(bm.__path__[0])
 PROGRAM = """

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from bayes_mdp.mdp.memory import memory_limit, too_much
 from bayes_mdp.mdp.validation import check_count, described
 
-Devices: TypeAlias = int | Sequence[jax.Device] | None
+Devices: TypeAlias = int | Sequence[jax.Device] | None  # pyright: ignore[reportInvalidTypeForm]
 """How many of the devices of JAX's default kind, or which; None: one, JAX's default."""
 
 AXIS = "devices"
@@ -113,7 +113,7 @@ def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
         raise too_much(f"num_seeds is {num_seeds}", needed, limit, whose, "fewer seeds take less, or more devices")
 
 
-def _left(device: jax.Device) -> int | None:
+def _left(device: jax.Device) -> int | None:  # pyright: ignore[reportInvalidTypeForm]
     """Bytes that a device has left, where it reports them."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
