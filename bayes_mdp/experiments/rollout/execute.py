@@ -26,6 +26,9 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
     split_constants,
     thins,
 )
+from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
+from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.experiments.seed_devices import (
     ALL,
     EACH,
@@ -34,9 +37,6 @@ from bayes_mdp.experiments.seed_devices import (
     placed,
     seed_mesh,
 )
-from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
-from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
-from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import CanThin, Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
