@@ -100,17 +100,15 @@ def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) 
     if space.successors is None:
         return
     each = np.broadcast_to(outcome, (*space.shape, outcome.shape[-1]))
-    for place in range(each.shape[-1]):
-        one = each[..., place]
-        missing = (np.asarray(space.successors) != one[..., None]).all(-1)
-        missing = missing if space.legal is None else missing & space.legal
-        if missing.any():
-            where = tuple(int(i) for i in np.argwhere(missing)[0])
-            reached = "the end" if one[where] == space.n_states else f"state {one[where]}"
-            raise ValueError(
-                f"space lists no successor {reached} of state {where[-2]}, action {where[-1]}, expected every outcome "
-                "of env"
-            )
+    # Place by place, so that memory stays that of the lists.
+    missing = np.stack([(space.successors != one[..., None]).all(-1) for one in np.moveaxis(each, -1, 0)], -1)
+    missing = missing if space.legal is None else missing & space.legal[..., None]
+    if missing.any():
+        where = tuple(int(i) for i in np.argwhere(missing)[0])
+        reached = "the end" if each[where] == space.n_states else f"state {each[where]}"
+        raise ValueError(
+            f"space lists no successor {reached} of state {where[-3]}, action {where[-2]}, expected every outcome of env"
+        )
 
 
 def _largest_reward(env: Environment) -> float:
