@@ -106,9 +106,8 @@ def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) 
     if missing.any():
         where = tuple(int(i) for i in np.argwhere(missing)[0])
         reached = "the end" if each[where] == space.n_states else f"state {each[where]}"
-        raise ValueError(
-            f"space lists no successor {reached} of state {where[-3]}, action {where[-2]}, expected every outcome of env"
-        )
+        pair = f"state {where[-3]}, action {where[-2]}"
+        raise ValueError(f"space lists no successor {reached} of {pair}, expected every outcome of env")
 
 
 def _largest_reward(env: Environment) -> float:
