@@ -26,7 +26,7 @@ from bayes_mdp.agents import OIM
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
 from bayes_mdp.mdp import Discounted, Environment, Problem, StateActionSpace, Transitions
-from bayes_mdp.planning.prioritized_sweeping import predecessor_lists
+from bayes_mdp.planning.predecessors import predecessors_of
 
 RUNS, REPEATS = (1, 4, 20), 5
 
@@ -68,7 +68,8 @@ def list_lengths(env: Environment) -> tuple[int, int]:
     known: Any = env.mdp
     successor, probability = np.asarray(known.successor), np.asarray(known.probability)
     rows = zip(successor.reshape(-1, successor.shape[-1]), probability.reshape(-1, successor.shape[-1]), strict=True)
-    return max(len(set(y[p > 0])) for y, p in rows), predecessor_lists(successor, probability).shape[1]
+    before = np.diff(predecessors_of(successor, probability > 0).first)
+    return max(len(set(y[p > 0])) for y, p in rows), int(before.max())
 
 
 def ours(task: Task, num_runs: int) -> Callable[[int], tuple[float, float]]:

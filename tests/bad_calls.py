@@ -1033,6 +1033,7 @@ CALLS = [
             "num_particles": COUNT,
             "refit_every": MAYBE_COUNT,
             "table_rows": COUNT,
+            "devices": [*MAYBE_COUNT, 10**6, [], ["cpu"]],
         },
     ),
     Call(

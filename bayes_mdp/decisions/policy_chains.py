@@ -136,7 +136,7 @@ def policy_chains(
     if isinstance(objective, Episodic) or not isinstance(posterior, CanSampleEntries):
         return None
     probs = np.asarray(policies)
-    entries = posterior.row_entries((probs > 0).any(0))
+    entries = posterior.row_entries(np.asarray((probs > 0).any(0)))
     if entries is None:
         return None
     n_states, n_actions = probs.shape[-2:]

@@ -137,7 +137,7 @@ def policy_values(
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
         can_end = shapes.end_probs is not None
         chains = policy_chains(wide, probs, aim, ends=can_end)
-        if chains is None:
+        if chains is None or not isinstance(wide, CanSampleEntries):
             chunks = in_chunks(keys, shapes, chains=len(policies))
             draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
         else:

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import as_rule, rule_for
 from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.experiments.seed_devices import Devices, check_devices, seed_mesh
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
@@ -84,6 +85,9 @@ class RunOptions:
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
         table_rows: rows of the table of values for an environment whose states are not listed
             (`SimulatedEnvironment`).
+        devices: on which the seeds of a compiled run are played, in equal parts: a number of JAX's devices, or a list
+            of them; None: JAX's default device. `num_seeds` is a multiple of their number. Not part of the identity of
+            a run: a snapshot is resumed on any number of devices.
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -99,6 +103,7 @@ class RunOptions:
     refit_every: int | None = None
     target: ArrayLike | None = None
     table_rows: int = 2**18
+    devices: Devices = None
 
     def __post_init__(self) -> None:
         check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
@@ -106,6 +111,7 @@ class RunOptions:
             check_count(f"options.{name}", getattr(self, name))
         if self.refit_every is not None:
             check_count("options.refit_every", self.refit_every)
+        check_devices("options.devices", self.devices)
         check_bool("options.progress", self.progress)
         check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
         if not isinstance(self.method, Method):
@@ -213,6 +219,7 @@ def check_case(case: RunConfig) -> None:
     _ = case.environment
     check_request(case)
     check_sizes(case)
+    seed_mesh(case.options.devices, case.num_seeds)
     if isinstance(case.objective, FirstExit) and case.regret in ("objective", "bayes"):
         # The value of a policy that never ends is minus infinity.
         raise ValueError(f"regret is {case.regret!r} for FirstExit, expected 'average' or 'oracle_run'")

@@ -154,7 +154,7 @@ def _check(case: RunConfig) -> None:
         raise ValueError(f"options.space is given, expected None: the states of {name} are not listed")
     if case.regret != "average":
         raise ValueError(f"regret is {case.regret!r}, expected 'average' or None for a run in whole episodes")
-    for part in ("target", "env_prior"):
+    for part in ("target", "env_prior", "devices"):
         if getattr(options, part) is not None:
             raise ValueError(f"options.{part} is given, expected None for a run in whole episodes")
     if replan is not None and not isinstance(replan, EveryEpisode):

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp.data import Log
 from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
@@ -31,12 +32,31 @@ from bayes_mdp.mdp.validation import (
 
 END = "end"
 UNSEEN = "unseen"
+DENSE_REMEDY = (
+    "a row has a number for every state; list the possible successors, StateActionSpace(successors=Int[S A K])"
+)
 PLATE_NAMES = ("step", "state", "action")
 
 
 def check_space(space: object, name: str = "space") -> None:
     """Raise a TypeError unless it is a `StateActionSpace`."""
     check_type(name, space, StateActionSpace, "a StateActionSpace")
+
+
+def check_dense_rows(space: "StateActionSpace", bytes_each: float) -> None:
+    """Refuse rows over all states that would take more than half of the memory that is free, before they are made.
+
+    Args:
+        space: one that lists its successors has no such rows, and passes.
+        bytes_each: at the peak, for every probability.
+
+    Raises:
+        ValueError: they would.
+    """
+    if space.successors is None:
+        numbers = float(np.prod([*space.shape, space.n_outcomes], dtype=float))
+        what = f"space has {space.n_states} states and {space.n_actions} actions"
+        check_memory(what, bytes_each * numbers, DENSE_REMEDY)
 
 
 def _mask(name: str, values: object) -> np.ndarray | None:
@@ -171,9 +191,14 @@ class StateActionSpace(eqx.Module):
         """The possible outcomes as a mask over all states (and the end), also where they are listed; None: all.
 
         S numbers a row: for algorithms that are dense anyway.
+
+        Raises:
+            ValueError: they do not fit in memory.
         """
         if self.successors is None:
             return self.support
+        what = f"space has {self.n_states} states and {self.n_actions} actions, as a mask over all states"
+        check_memory(what, float(self.n_states) ** 2 * self.n_actions, "an agent that reads lists takes less")
         listed = jnp.asarray(self.successors)
         width = self.n_states + self.ends
         cell = jnp.indices(listed.shape, sparse=True)[:-1]

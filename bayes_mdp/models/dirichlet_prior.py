@@ -7,12 +7,13 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.space import check_dense_rows, check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
 from bayes_mdp.models.mdp_spec import broadcast_to_cells
 from bayes_mdp.models.supported_dirichlet_distribution import SupportedDirichlet
 
+ROW_BYTES = 64  # for each probability of a dense row: concentrations, counts, a posterior and its mean; measured
 OUTCOME_DIM = "next_state"
 
 
@@ -32,9 +33,11 @@ def supported_dirichlet(
         name: of the sites.
 
     Raises:
-        ValueError: a concentration that is negative or not finite, a row without a positive one, another shape.
+        ValueError: a concentration that is negative or not finite, a row without a positive one, another shape; dense
+            rows that would not fit in memory.
     """
     check_space(space)
+    check_dense_rows(space, ROW_BYTES)
     check_type("name", name, str, "a string")
     check_not_negative("concentration", concentration)
     full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 from numpyro.distributions.util import validate_sample
 
-from bayes_mdp.mdp.typing import AnyArray, BoolScalar
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, BoolScalar
 from bayes_mdp.mdp.validation import as_mask, as_real, check_positive, check_shape, is_concrete, require
 
 SUM_TOLERANCE = 1e-6
@@ -179,7 +179,7 @@ class SupportedDirichlet(dist.Distribution):
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - what is positive depends on the mask
     pytree_data_fields = ("concentration",)
-    pytree_aux_fields = ("_support",)
+    pytree_aux_fields = ("_rows",)
 
     concentration: Float[AnyArray, "*batch K"]
 
@@ -199,37 +199,38 @@ class SupportedDirichlet(dist.Distribution):
             check_positive("concentration", np.where(mask, np.asarray(concentration), 1.0))
         # Zero at impossible outcomes: the parameter says by itself what the rows are.
         self.concentration = jnp.where(mask, concentration, 0.0)
-        self._support = SupportedSimplex(mask)
+        self._rows = SupportedSimplex(mask)
         super().__init__(mask.shape[:-1], mask.shape[-1:], validate_args=validate_args)
 
     @property
-    def support(self) -> constraints.Constraint:
+    def support(self) -> SupportedSimplex:
         """Rows that are zero at impossible outcomes."""
-        return self._support
+        return self._rows
 
-    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> Float[Array, "... K"]:
+    def sample(self, key: PRNGKeyArray | None, sample_shape: tuple[int, ...] = ()) -> Float[Array, "... K"]:
         """Rows, zero at impossible outcomes."""
-        possible, shape = self._support.possible, (*sample_shape, *self.concentration.shape)
+        assert key is not None  # NumPyro's own annotation has None
+        possible, shape = self._rows.possible, (*sample_shape, *jnp.shape(self.concentration))
         # Gamma draws on the log scale: of a row of small concentrations all draws may underflow.
         log_weights = jax.random.loggamma(key, jnp.where(possible, self.concentration, 1.0), shape)
         return jax.nn.softmax(jnp.where(possible, log_weights, -jnp.inf), axis=-1)
 
     @validate_sample
-    def log_prob(self, value: Float[AnyArray, "... K"]) -> Float[Array, "..."]:
-        """Log density of each row on its possible outcomes."""
-        possible = self._support.possible
+    def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[AnyArray, "..."]:
+        """Log density of each row on its possible outcomes, [... K]."""
+        del intermediates
+        possible = self._rows.possible
         concentration = jnp.where(possible, self.concentration, 1.0)
-        value = jnp.where(possible, value, 1.0)
-        terms = jnp.where(possible, xlogy(concentration - 1.0, value) - gammaln(concentration), 0.0)
-        return terms.sum(-1) + gammaln(self.concentration.sum(-1))
+        terms = xlogy(concentration - 1.0, jnp.where(possible, jnp.asarray(value), 1.0)) - gammaln(concentration)
+        return jnp.where(possible, terms, 0.0).sum(-1) + gammaln(jnp.asarray(self.concentration).sum(-1))
 
     @property
     def mean(self) -> Float[Array, "*batch K"]:
         """Expected probabilities."""
-        return self.concentration / self.concentration.sum(-1, keepdims=True)
+        concentration = jnp.asarray(self.concentration)
+        return concentration / concentration.sum(-1, keepdims=True)
 
     @property
     def variance(self) -> Float[Array, "*batch K"]:
         """Variance of each probability."""
-        mean = self.mean
-        return mean * (1.0 - mean) / (self.concentration.sum(-1, keepdims=True) + 1.0)
+        return self.mean * (1.0 - self.mean) / (jnp.asarray(self.concentration).sum(-1, keepdims=True) + 1.0)

@@ -62,4 +62,4 @@ def random_environment(
     if not callable(prior):
         raise TypeError(f"prior is {described(prior)}, expected a function space -> MDPSpec")
     spec: Any = handlers.seed(prior, key)(space)
-    return environment(spec, space, np.eye(space.n_states)[0] if initial is None else initial, name="random")
+    return environment(spec, space, np.eye(1, space.n_states)[0] if initial is None else initial, name="random")

@@ -17,9 +17,10 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import check_count, check_index, check_shape, is_concrete, require
 from bayes_mdp.planning.discounted import bounded
+from bayes_mdp.planning.predecessors import ObservedPredecessors, Predecessors, predecessors_of
 from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.solve import check_problem
@@ -146,7 +147,7 @@ class _Round(NamedTuple):
 def pass_on(
     sweeps: Sweeps,
     backup: BackupOf,
-    predecessors: Int[Array, "S P"],
+    predecessors: ObservedPredecessors | Predecessors,
     threshold: RealScalar,
     num_pops: IntScalar,
     max_backups: IntScalar | None = None,
@@ -159,12 +160,12 @@ def pass_on(
     Args:
         sweeps: from here on.
         backup: the Bellman equation.
-        predecessors: of every state; S and more pad.
+        predecessors: of every state.
         threshold: as in `backed_up`.
         num_pops: may be traced; 0: nothing is done.
         max_backups: no state is taken out once so many have been backed up; None: no limit.
     """
-    n_states, length = predecessors.shape
+    n_states, length = len(sweeps.rows), predecessors.longest
     together, side = min(_TOGETHER, length), sweeps.priority.shape[0]
 
     def may_pop(sweeps: Sweeps, left: Int[Array, ""], first: First) -> Bool[Array, ""]:
@@ -176,9 +177,8 @@ def pass_on(
         pops = (now.item >= n_states) & may_pop(now.sweeps, now.left, now.first)
         sweeps, first = _taken_out(now.sweeps, jnp.where(pops, now.first[0], side))
         item, place = jnp.where(pops, first, now.item), jnp.where(pops, 0, now.place)
-        places = place + jnp.arange(together)
-        listed = predecessors[jnp.minimum(item, n_states - 1), jnp.minimum(places, length - 1)]
-        states = jnp.where((item < n_states) & (places < length), listed, n_states)
+        listed = predecessors.some(item, place + jnp.arange(together))
+        states = jnp.where(item < n_states, listed, n_states)
         sweeps = backed_up(sweeps, backup, states, threshold)
         place = place + together
         item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
@@ -244,26 +244,6 @@ def _any_in_batch(axis_size: int, batched: list[bool], flag: Bool[Array, "*B"]) 
     return any_in_batch(jnp.any(flag, 0) if batched[0] else flag), False
 
 
-def predecessor_lists(
-    successor: Int[AnyArray, "S A K"], probability: Float[AnyArray, "S A K"]
-) -> Int[np.ndarray, "S P"]:
-    """Int[S P]: the states from which some action can lead to each state; S pads short lists. Host side.
-
-    Args:
-        successor: Int[S A K]. probability: Float[S A K].
-    """
-    successor, probability = np.asarray(successor), np.asarray(probability)
-    n_states = successor.shape[0]
-    state = np.broadcast_to(np.arange(n_states)[:, None, None], successor.shape)
-    # Sorted pairs (next state, state) without repetition; the place in a list is the number within its run.
-    pairs = np.unique(np.stack([successor, state], -1)[probability > 0], axis=0)
-    number = np.bincount(pairs[:, 0], minlength=n_states)
-    place = np.arange(len(pairs)) - np.repeat(np.cumsum(number) - number, number)
-    lists = np.full((n_states, max(1, int(number.max(initial=0)))), n_states)
-    lists[pairs[:, 0], place] = pairs[:, 1]
-    return lists
-
-
 def solve_by_priority(
     mdp: MDP | SparseMDP,
     objective: Discounted,
@@ -283,7 +263,7 @@ def solve_by_priority(
     moves all values, whole sweeps (`solve`) are better, by up to 13 times.
 
     Args:
-        mdp: dense or sparse, concrete (predecessors are listed on the host).
+        mdp: dense or sparse, concrete.
         objective: `Discounted`.
         threshold: units of the reward, zero or greater; a state waits where its value moved by more.
         start: a plan for a similar MDP. None: zero values.
@@ -301,7 +281,7 @@ def solve_by_priority(
         raise ValueError(f"objective is {type(objective).__name__}, expected Discounted for prioritized sweeping")
     check_problem(mdp, objective)
     if not is_concrete(mdp):
-        raise ValueError("mdp is traced, expected numbers: predecessors are listed on the host")
+        raise ValueError("mdp is traced, expected numbers: how many states are backed up is an answer")
     limit = np.asarray(threshold)
     require(~(np.isfinite(limit) & (limit >= 0)), "threshold", limit, "a finite number, zero or greater")
     check_count("max_backups", max_backups)
@@ -319,7 +299,7 @@ def solve_by_priority(
     return solution, int(number)
 
 
-def _known(mdp: MDP | SparseMDP) -> tuple[Array, ...]:
+def _known(mdp: MDP | SparseMDP) -> tuple[Array, Array, Array, Array, Predecessors]:
     """Listed rows, rewards, legal pairs and predecessors."""
     if isinstance(mdp, SparseMDP):
         successor, probability = mdp.successor, mdp.probability
@@ -327,13 +307,12 @@ def _known(mdp: MDP | SparseMDP) -> tuple[Array, ...]:
         probability = mdp.transition_probs
         successor = jnp.broadcast_to(jnp.arange(mdp.n_states), probability.shape)
     legal = jnp.ones(mdp.reward.shape, bool) if mdp.legal is None else mdp.legal
-    lists = predecessor_lists(successor, jnp.where(legal[..., None], probability, 0.0))
-    return successor, probability, mdp.reward, legal, jnp.asarray(lists)
+    return successor, probability, mdp.reward, legal, predecessors_of(successor, (probability > 0) & legal[..., None])
 
 
 @jax.jit
 def _run(
-    known: tuple[Array, ...],
+    known: tuple[Array, Array, Array, Array, Predecessors],
     discount: RealScalar,
     values: Float[Array, " S"],
     states: Int[Array, " P"],

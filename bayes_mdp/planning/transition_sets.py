@@ -79,10 +79,10 @@ class L1Ball(eqx.Module):
         """
         return _best_expectation(values, self._trace, lambda reached: _moved(reached, self.radius / 2), 1.0)
 
-    def best_rows(self, values: Float[Array, " S"]) -> Float[Array, "S A O"]:
+    def best_rows(self, values: Float[Array, " V"]) -> Float[Array, "S A O"]:
         """The rows whose value is `best_value`; of several best outcomes the first gets the mass.
 
-        For sets without a step axis.
+        For sets without a step axis. `values`: of the outcomes; those that are missing at the end have value 0.
         """
         _, order = _ranked(values, self.shape[-1])
         mass = _moved(jnp.cumsum(self._trace[..., order], -1), self.radius[..., None] / 2).at[..., -1].set(1.0)

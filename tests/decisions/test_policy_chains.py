@@ -1,5 +1,7 @@
 """Chains of policies drawn alone against whole MDPs drawn with the same keys."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -101,7 +103,8 @@ def test_a_posterior_that_is_drawn_whole_is_left_alone():
 
 def test_a_row_that_does_not_sum_to_one_is_seen():
     posterior, objective = case("dense")
-    chains = policy_chains(posterior, np.asarray(LEGAL / LEGAL.sum(-1, keepdims=True))[None], objective, ends=False)
+    uniform = np.asarray(LEGAL / LEGAL.sum(-1, keepdims=True))
+    chains: Any = policy_chains(posterior, uniform[None], objective, ends=False)
     probs, _ = eqx.filter_jit(lambda p, c: p.sample_entries(KEY, c.entries))(posterior, chains)
     excess, ended = chains.faults(probs)
     assert float(excess[0]) < 1e-5 and float(ended[0]) == 0

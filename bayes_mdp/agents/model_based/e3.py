@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally
+from bayes_mdp.agents.model_based.empirical import Local, Stats, Tally, next_states
 from bayes_mdp.agents.model_based.empirical_optimism import check_num_visits
 from bayes_mdp.agents.model_based.planners import ExactPlanner, ExactState, Split, check_objective
 from bayes_mdp.mdp import Episodic, Problem, Transitions
@@ -151,9 +151,14 @@ class E3(eqx.Module):
         if isinstance(problem.objective, Episodic):
             return jnp.max(split.qe, -1)  # one absorbing reward of 1, without a discount: the probability itself
         # P(reach within n steps), by n products with the chain of the policy; unknown states are absorbing.
-        rows = jnp.take_along_axis(tally.stats.probs, explore[:, None, None], 1)[:, 0]
-        rows = jnp.where(unknown[:, None], 0.0, rows)
-        step = lambda _, reached: jnp.where(unknown, 1.0, rows @ reached)  # noqa: E731
+        chosen = lambda table: jnp.take_along_axis(table, explore[:, None, None], 1)[:, 0]  # noqa: E731
+        rows, space = jnp.where(unknown[:, None], 0.0, chosen(tally.stats.probs)), problem.space
+        listed = None if space.successors is None else chosen(next_states(space))
+
+        def step(_: IntScalar, reached: Float[Array, " S"]) -> Float[Array, " S"]:
+            later = rows @ reached if listed is None else jnp.sum(rows * reached[listed], -1)
+            return jnp.where(unknown, 1.0, later)
+
         return lax.fori_loop(0, jnp.asarray(self.num_explore, jnp.int32), step, unknown.astype(rows.dtype))
 
 

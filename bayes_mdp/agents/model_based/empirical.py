@@ -16,7 +16,10 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, Scalar
 
 COPIES = 6  # of the counts: two models made from them, and the buffers of a step
-REMEDY = "a planner that lists the observed successors (PrioritizedSweeping) takes less"
+REMEDY = (
+    "a space that lists the possible successors (StateActionSpace(successors=...)), or a planner that lists the "
+    "observed ones (PrioritizedSweeping), takes less"
+)
 
 
 class Stats(NamedTuple):
@@ -27,12 +30,15 @@ class Stats(NamedTuple):
         reward: mean of the observed rewards, 0 where n = 0.
         counts: counts of K successors.
         last_use: at which step (from 1 on) the pair was last used; 0: never.
+        possible: which of the K places hold a next state, where every pair has a list of its own; None: the K are all
+            states, or a place without counts holds none.
     """
 
     visits: Float[Array, "*pairs"]
     reward: Float[Array, "*pairs"]
     counts: Float[Array, "*pairs K"]
     last_use: Int[Array, "*pairs"]
+    possible: Bool[AnyArray, "*pairs K"] | None = None
 
     @property
     def probs(self) -> Float[Array, "*pairs K"]:
@@ -57,19 +63,19 @@ class Local(NamedTuple):
 
 
 class Tally(eqx.Module):
-    """Counts of all pairs, dense.
+    """Counts of all pairs: of every next state or, in a space that lists successors, of every listed one.
 
     Args:
         visits: n of every pair.
         total: sum of the rewards.
-        counts: of every next state.
+        counts: of the K next states of a row (`row_width`).
         last_use: as in `Stats`.
         time: steps so far.
     """
 
     visits: Float[Array, "*H S A"]
     total: Float[Array, "*H S A"]
-    counts: Float[Array, "*H S A S"]
+    counts: Float[Array, "*H S A K"]
     last_use: Int[Array, "*H S A"]
     time: Int[Array, ""]
 
@@ -80,35 +86,88 @@ class Tally(eqx.Module):
         Raises:
             ValueError: the counts, and a model made of them, would not fit in memory.
         """
-        numbers = math.prod((*space.shape, space.n_states))
+        shape = (*space.shape, row_width(space))
+        numbers = math.prod(shape)
         check_memory(f"space has {numbers} counts of next states", 4.0 * COPIES * numbers, REMEDY)
         none = jnp.zeros(space.shape)
-        rows = jnp.zeros((*space.shape, space.n_states))
-        return cls(none, none, rows, jnp.zeros(space.shape, jnp.int32), jnp.int32(0))
+        return cls(none, none, jnp.zeros(shape), jnp.zeros(space.shape, jnp.int32), jnp.int32(0))
 
     def count(self, problem: Problem, transition: Transitions, weight: Scalar) -> "Tally":
         """The tally after one transition; unchanged where `weight` is 0."""
-        used = jnp.asarray(weight, self.visits.dtype)
+        space, used = problem.space, jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
-        cell, time = transition.cell(problem.space), self.time + (used > 0)
+        cell, time = transition.cell(space), self.time + (used > 0)
         reward = jnp.where(used > 0, used * jnp.asarray(transition.reward), 0.0)
+        place = transition.next_state if space.successors is None else space.place(cell, transition.next_state)
         return Tally(
             self.visits.at[cell].add(used),
             self.total.at[cell].add(reward),
-            self.counts.at[(*cell, transition.next_state)].add(jnp.where(ended, 0.0, used)),
+            self.counts.at[(*cell, place)].add(jnp.where(ended, 0.0, used)),
             self.last_use.at[cell].set(jnp.where(used > 0, time, self.last_use[cell])),
             time,
         )
 
-    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> MDP:
+    def mdp(self, space: StateActionSpace) -> MDP | SparseMDP:
         """The empirical MDP. Only tried pairs are legal; in a state without one every legal action ends the episode."""
         stats = self.stats
-        return MDP(stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
+        return model_of(space, stats.probs, stats.reward, _usable(stats, space.legal))
 
     @property
     def stats(self) -> Stats:
         """Of all pairs."""
         return Stats(self.visits, self.total / jnp.maximum(self.visits, 1.0), self.counts, self.last_use)
+
+    def stats_in(self, space: StateActionSpace) -> Stats:
+        """Of all pairs, with the places that are possible where the space lists successors."""
+        listed = space.successors
+        return self.stats if listed is None else self.stats._replace(possible=_is_state(space, self.counts))
+
+    def some(self, states: Int[Array, " P"]) -> Stats:
+        """Of all pairs of some states, for a tally without an axis of steps."""
+        visits = self.visits[states]
+        mean = self.total[states] / jnp.maximum(visits, 1.0)
+        return Stats(visits, mean, self.counts[states], self.last_use[states])
+
+
+def row_width(space: StateActionSpace) -> int:
+    """K, the next states of a row that are counted: all, or those that a pair lists (and a place for the end)."""
+    return space.n_states if space.successors is None else space.n_outcomes
+
+
+def next_states(space: StateActionSpace) -> Int[Array, "*H S A K"]:
+    """The listed next states as indices; state 0 at a place that holds none (-1, or the end), where nothing counts.
+
+    Only for spaces that list successors.
+    """
+    listed = jnp.asarray(space.successors)
+    return jnp.where((listed >= 0) & (listed < space.n_states), listed, 0)
+
+
+def values_of_rows(space: StateActionSpace, values: Float[Array, " S"], step: IntScalar = 0) -> Float[Array, "*#S K"]:
+    """`values` of the states as those of the next states of a row, at one step: [S], or [S A K] in a listed space."""
+    if space.successors is None:
+        return values
+    listed = next_states(space)
+    return values[listed if listed.ndim == 3 else listed[step]]
+
+
+def model_of(
+    space: StateActionSpace,
+    probs: Float[Array, "*H S A K"],
+    reward: Float[Array, "*H S A"],
+    legal: Bool[AnyArray, "S A"] | None,
+) -> MDP | SparseMDP:
+    """The MDP with these rows of next states; the mass that a row lacks ends the episode."""
+    ends = jnp.maximum(1.0 - jnp.sum(probs, -1), 0.0)
+    if space.successors is None:
+        return MDP(probs, reward, end_probs=ends, legal=legal)
+    listed = jnp.broadcast_to(next_states(space), probs.shape)
+    return SparseMDP(listed, probs, reward, end_probs=ends, legal=legal)
+
+
+def _is_state(space: StateActionSpace, counts: Float[Array, "*H S A K"]) -> Bool[Array, "*H S A K"]:
+    listed = jnp.asarray(space.successors)
+    return jnp.broadcast_to((listed >= 0) & (listed < space.n_states), counts.shape)
 
 
 class ListedTally(eqx.Module):
@@ -162,20 +221,17 @@ class ListedTally(eqx.Module):
             self.lost + (~fits & (jnp.asarray(weight) != 0)),
         )
 
-    def mdp(self, legal: Bool[AnyArray, "S A"] | None = None) -> SparseMDP:
+    def mdp(self, space: StateActionSpace) -> SparseMDP:
         """As `Tally.mdp`."""
         stats, successor = self.stats(jnp.arange(len(self.visits)))
-        return SparseMDP(successor, stats.probs, stats.reward, end_probs=_ends(stats), legal=_usable(stats, legal))
+        ends = jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
+        return SparseMDP(successor, stats.probs, stats.reward, end_probs=ends, legal=_usable(stats, space.legal))
 
     def stats(self, states: Int[Array, " P"]) -> tuple[Stats, Int[Array, "P A K"]]:
         """Of all pairs of some states, and their successors."""
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states]), self.successor[states]
-
-
-def _ends(stats: Stats) -> Float[Array, "*pairs"]:
-    return jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
 
 
 def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S A"]:

@@ -85,8 +85,7 @@ class ModelBased(eqx.Module):
 
         Pairs that were never tried are not used; a state in which nothing was tried has value 0.
         """
-        tally, legal = state.tally, problem.space.legal
-        solution = solve(tally.mdp(legal), problem.objective)
+        solution = solve(state.tally.mdp(problem.space), problem.objective)
         return Greedy(solution.q, best=solution.policy)
 
     def greedy(self, problem: Problem, state: PyTree) -> Greedy:

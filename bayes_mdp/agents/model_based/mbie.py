@@ -6,9 +6,10 @@ Strehl and Littman, *An analysis of model-based interval estimation for Markov d
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.agents.common.optimism_terms import check_inside
 from bayes_mdp.agents.model_based.empirical import Local, Stats
@@ -73,8 +74,9 @@ class MBIE(OptimisticModel):
         eR = reward_width / sqrt(n),      eT = transition_width / sqrt(n)
 
     The tuned form in the tables of [OIM08] has reward_width = .3 R_max and transition_width 0 (RiverSwim) or .08
-    (SixArms); `theory_widths` gives those of the theorem. A row may lead to every state, and to an end where one was
-    observed. Rows and values are found together, by policy iteration over both.
+    (SixArms); `theory_widths` gives those of the theorem. A row may lead to every state (every listed one, where the
+    space lists successors), and to an end where one was observed. Rows and values are found together, by policy
+    iteration over both.
 
     Args:
         reward_width: units of the reward.
@@ -120,10 +122,21 @@ class MBIE(OptimisticModel):
         # The end is one more outcome, possible only where one was observed.
         ended = jnp.maximum(stats.visits - jnp.sum(stats.counts, -1), 0.0) / n
         centre = jnp.concatenate([stats.probs, ended[..., None]], -1)
-        possible = jnp.ones(centre.shape, bool).at[..., -1].set(ended > 0)
-        ball = L1Ball(centre, jnp.asarray(self.transition_width, float) / jnp.sqrt(n), possible)
-        rows = ball.best_rows(values[0, 0])[..., :-1]  # `ExactPlanner` gives all pairs the same values
+        states = jnp.ones(stats.counts.shape, bool) if stats.possible is None else jnp.asarray(stats.possible)
+        possible = jnp.concatenate([states, (ended > 0)[..., None]], -1)
+        radius = jnp.asarray(self.transition_width, float) / jnp.sqrt(n)
+        if stats.possible is None:  # `ExactPlanner` gives all pairs the same values
+            rows = L1Ball(centre, radius, possible).best_rows(values[0, 0])[..., :-1]
+        else:
+            rows = jax.vmap(jax.vmap(_best_row))(centre, radius, possible, values)[..., :-1]
         return Local(stats.reward, bonus, stats.probs, jnp.where(visited[..., None], rows, 0.0))
+
+
+def _best_row(
+    centre: Float[Array, " O"], radius: Float[Array, ""], possible: Bool[Array, " O"], values: Float[Array, " K"]
+) -> Float[Array, " O"]:
+    """The best row of one pair, whose next states are its own."""
+    return L1Ball(centre[None, None], radius[None, None], possible[None, None]).best_rows(values)[0, 0]
 
 
 def theory_widths(

@@ -8,16 +8,26 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from bayes_mdp.agents.model_based.empirical import ListedTally, Local, Stats, Tally
-from bayes_mdp.mdp import MDP, Discounted, Episodic, Objective, Problem, Transitions
+from bayes_mdp.agents.model_based.empirical import (
+    ListedTally,
+    Local,
+    Stats,
+    Tally,
+    model_of,
+    next_states,
+    values_of_rows,
+)
+from bayes_mdp.mdp import Discounted, Episodic, Objective, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.mdp.validation import check_count, check_that, check_type
 from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.predecessors import ObservedPredecessors, Predecessors, predecessors_of
 from bayes_mdp.planning.prioritized_sweeping import Backup, BackupOf, Sweeps, backed_up, pass_on
 from bayes_mdp.planning.solution import Solution, best_action
 
@@ -88,6 +98,11 @@ def _split(
     return split, vr, jnp.max(qr + qe, -1) - vr if agent.own_rows else jnp.max(qe, -1)
 
 
+def _weighed(rows: Float[Array, "*pairs K"], values: Float[Array, "*pairs K"]) -> Float[Array, "*pairs"]:
+    """The mean of the values of listed successors."""
+    return jnp.sum(rows * values, -1)
+
+
 def _looked_ahead(
     agent: Explores,
     local: Local,
@@ -123,7 +138,8 @@ def check_planner(planner: object) -> None:
 class ExactPlanner(eqx.Module):
     """The exact optimum of the optimistic model at every plan, starting from the last one.
 
-    For up to a few hundred states. Under `Episodic` one backward pass.
+    For up to a few hundred states; in a space that lists successors for any number, where plans are not made at every
+    step. Under `Episodic` one backward pass.
     """
 
     def init(self, agent: Explores, problem: Problem) -> ExactState:
@@ -176,29 +192,32 @@ class ExactPlanner(eqx.Module):
 
 def _of_rewards(agent: Explores, problem: Problem, tally: Tally, plan: Solution) -> Float[Array, "S A"]:
     """Qr of the policy that is greedy for the sum."""
-    local = agent.local(tally.stats, jnp.broadcast_to(plan.v, tally.counts.shape))
-    qr = evaluate(_as_mdp(local.probs, local.reward, problem), plan.policy, problem.objective).q
-    return qr if problem.space.legal is None else jnp.where(problem.space.legal, qr, -jnp.inf)
+    space, stats = problem.space, tally.stats_in(problem.space)
+    local = agent.local(stats, _of_rows(space, plan.v, stats))
+    mdp = model_of(space, local.probs, local.reward, space.legal)
+    qr = evaluate(mdp, plan.policy, problem.objective).q
+    return qr if space.legal is None else jnp.where(space.legal, qr, -jnp.inf)
 
 
-def _as_mdp(rows: Float[Array, "S A S"], reward: Float[Array, "S A"], problem: Problem) -> MDP:
-    ends = jnp.maximum(1.0 - jnp.sum(rows, -1), 0.0)
-    return MDP(rows, reward, end_probs=ends, legal=problem.space.legal)
+def _of_rows(space: StateActionSpace, values: Float[Array, " S"], stats: Stats) -> Float[Array, "S A K"]:
+    """`values` of the next states of every pair."""
+    return jnp.broadcast_to(values_of_rows(space, values), stats.counts.shape)
 
 
 def _solved(agent: Explores, problem: Problem, state: ExactState) -> tuple[Solution, ...]:
-    stats, discount = state.tally.stats, problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
+    space, stats = problem.space, state.tally.stats_in(problem.space)
+    discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
 
     def local_of(values: Float[Array, " S"]) -> Local:
-        return agent.local(stats, jnp.broadcast_to(values, stats.counts.shape))
+        return agent.local(stats, _of_rows(space, values, stats))
 
     def solved(
-        rows: Float[Array, "S A S"],
+        rows: Float[Array, "S A K"],
         reward: Float[Array, "S A"],
         start: Solution,
         goal: Objective = problem.objective,
     ) -> Solution:
-        return solve(_as_mdp(rows, reward, problem), goal, start=start)
+        return solve(model_of(space, rows, reward, space.legal), goal, start=start)
 
     local = local_of(state.plans[-1].v)
     if agent.joint:
@@ -234,13 +253,16 @@ def _settled(improve: Callable[[Solution], Solution], plan: Solution) -> Solutio
 def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
     """Backward induction over the steps of an episode."""
     assert isinstance(problem.objective, Episodic)
-    every, legal = tally.stats, problem.space.legal
+    space, legal = problem.space, problem.space.legal
+    every = tally.stats_in(space)
+    mean = jnp.matmul if space.successors is None else _weighed
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
         # At step h the rows see V_{h+1} = Vr + Ve, the values of the policy that acts on the sum.
-        stats = every if every.visits.ndim == 2 else Stats(*(x[layer] for x in every))
-        local = agent.local(stats, jnp.broadcast_to(values[0] + values[1], stats.counts.shape))
-        qr, qe = _looked_ahead(agent, local, 1.0, jnp.matmul, *values)
+        stats = every if every.visits.ndim == 2 else jax.tree.map(lambda x: x[layer], every)
+        vr, ve = (values_of_rows(space, x, layer) for x in values)
+        local = agent.local(stats, jnp.broadcast_to(vr + ve, stats.counts.shape))
+        qr, qe = _looked_ahead(agent, local, 1.0, mean, vr, ve)
         split, vr, ve = _split(agent, legal, qr, qe)
         return (vr, ve), split
 
@@ -249,10 +271,14 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
 
 
 class SweptState(eqx.Module):
-    """Counts, and the values with their queue."""
+    """Counts, and the values with their queue.
 
-    tally: ListedTally
+    `predecessors`: of all states, where the space lists successors; None: those that were observed, in the tally.
+    """
+
+    tally: ListedTally | Tally
     sweeps: Sweeps
+    predecessors: Predecessors | None = None
 
 
 class PrioritizedSweeping(eqx.Module):
@@ -263,7 +289,8 @@ class PrioritizedSweeping(eqx.Module):
         threshold: units of the reward; a state is queued when its value changed by more.
         max_successors: K, next states that a pair can have; None: all (up to 32 states).
         max_predecessors: P, states from which a state can be reached; None: all (up to 32 states). Transitions
-            that do not fit are not learnt from; the tally counts them as `lost`.
+            that do not fit are not learnt from; the tally counts them as `lost`. In a space that lists its successors
+            both lists are known, and neither number is used.
 
     Raises:
         ValueError, TypeError: a number outside its range.
@@ -285,27 +312,39 @@ class PrioritizedSweeping(eqx.Module):
         """No data; the values are those of the model without data.
 
         Raises:
-            ValueError: an objective other than `Discounted`; more than 32 states and no length of the lists.
+            ValueError: an objective other than `Discounted`; more than 32 states, no length of the lists, and a space
+                that does not list successors.
         """
         check_objective(problem, "prioritized sweeping", (Discounted,))
-        n = problem.space.n_states
+        space, n = problem.space, problem.space.n_states
+        if space.successors is not None:
+            known = Tally.empty(space)
+            return SweptState(known, _first_sweeps(agent, problem, known), _predecessors(space))
         for name in ("max_successors", "max_predecessors"):
             if getattr(self, name) is None and n > _LISTED_BELOW:
-                raise ValueError(f"{name} is None, expected a number of states: the space has {n}")
-        tally = ListedTally.empty(problem.space, self.max_successors or n, self.max_predecessors or n)
-        return SweptState(tally, Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2)))))
+                raise ValueError(
+                    f"{name} is None, expected a number of states: the space has {n}, and does not list successors"
+                )
+        tally = ListedTally.empty(space, self.max_successors or n, self.max_predecessors or n)
+        return SweptState(tally, _first_sweeps(agent, problem, tally))
 
     def observe(
         self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Scalar
     ) -> SweptState:
         """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
-        tally, active = state.tally.count(transition, weight), jnp.asarray(weight) != 0
+        tally, lists, active = state.tally, state.predecessors, jnp.asarray(weight) != 0
+        if isinstance(tally, ListedTally):
+            tally = tally.count(transition, weight)
+            lists = ObservedPredecessors(tally.predecessor)
+        else:
+            tally = tally.count(problem, transition, weight)
+            assert lists is not None
         backup, n = _backup(agent, problem, tally), problem.space.n_states
         # Back up the state that was left, then pass its change on to predecessors. A masked step has index S: no state.
         here = jnp.where(active, transition.state, n)
         sweeps = backed_up(state.sweeps, backup, jnp.atleast_1d(here), self.threshold)
         num_pops = jnp.where(active, self.num_pops, 0)
-        return SweptState(tally, pass_on(sweeps, backup, tally.predecessor, self.threshold, num_pops))
+        return SweptState(tally, pass_on(sweeps, backup, lists, self.threshold, num_pops), state.predecessors)
 
     def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Table, Actions, SweptState]:
         """q of the sum, its greedy actions, and the state, unchanged."""
@@ -319,7 +358,7 @@ class PrioritizedSweeping(eqx.Module):
 
     def check_learnt(self, state: PyTree) -> None:
         """Warn where the lists were too short."""
-        lost = int(np.sum(state.tally.lost))
+        lost = int(np.sum(state.tally.lost)) if isinstance(state.tally, ListedTally) else 0
         if lost:
             warnings.warn(
                 f"{lost} transitions were not learnt from: max_successors is {self.max_successors}, max_predecessors "
@@ -329,17 +368,35 @@ class PrioritizedSweeping(eqx.Module):
             )
 
 
-def _backup(agent: Explores, problem: Problem, tally: ListedTally) -> BackupOf:
+def _first_sweeps(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> Sweeps:
+    """The values of a model without data."""
+    n = problem.space.n_states
+    return Sweeps.start(_backup(agent, problem, tally)(jnp.arange(n), jnp.zeros((n, 2))))
+
+
+def _predecessors(space: StateActionSpace) -> Predecessors:
+    """The states from which each can be reached, by the lists of the space."""
+    listed = jnp.asarray(space.successors)
+    possible = (listed >= 0) & (listed < space.n_states)
+    return predecessors_of(listed, possible if space.legal is None else possible & space.legal[..., None])
+
+
+def _backup(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> BackupOf:
     """The Bellman equation of an agent, for some states."""
     discount = problem.objective.discount  # pyright: ignore[reportAttributeAccessIssue]
     legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
+    listed = next_states(problem.space) if isinstance(tally, Tally) else None
 
     def backup(states: Int[Array, " P"], values: Float[Array, "S 2"]) -> Backup:
-        stats, successor = tally.stats(states)
+        if isinstance(tally, ListedTally):
+            stats, successor = tally.stats(states)
+        else:
+            assert listed is not None
+            stats, successor = tally.some(states), listed[states]
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]
         local = agent.local(stats, vr + ve)
-        qr, qe = _looked_ahead(agent, local, discount, lambda rows, v: jnp.sum(rows * v, -1), vr, ve)
+        qr, qe = _looked_ahead(agent, local, discount, _weighed, vr, ve)
         split, vr, ve = _split(agent, None if legal is None else legal[states], qr, qe)
         both = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
         return Backup(*(jnp.stack(pair, 1) for pair in both))

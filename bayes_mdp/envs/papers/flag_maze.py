@@ -55,7 +55,7 @@ def flag_maze(slip: float = PAPER_SLIP, *, layout: "str | os.PathLike[str]" = DE
     successor = np.stack([after, *sides], -1)
     probability = np.broadcast_to(np.array([1.0 - slip, slip / 2, slip / 2]), successor.shape)
     paid = np.stack([flags_paid, *(np.roll(flags_paid, shift, 1) for shift in (-1, 1))], -1)
-    mdp = SparseMDP(successor, probability, (probability * paid).sum(-1), initial=np.eye(len(after))[start])
+    mdp = SparseMDP(successor, probability, (probability * paid).sum(-1), initial=np.eye(1, len(after), start)[0])
     law = ListedReward(jnp.asarray(successor), jnp.asarray(probability, float), jnp.asarray(paid, float))
     optimum = PAPER_GAIN if slip == PAPER_SLIP and cells == _read(DEARDEN)[1] else None
     return Environment(mdp, law, name=name, optimum=optimum, picture=_picture(cells))

@@ -7,13 +7,19 @@ from bayes_mdp.mdp import MDP, Environment, NormalReward, SparseMDP
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_count, check_number, require
 
+COPIES = 8  # of the lists, at the peak
+MOST_ORDERED = 2**29  # numbers: beyond, next states are not drawn by orders of all states
+BLOCK = 2**24  # numbers in memory at a time
+
 
 def garnet(
     n_states: int = 10, n_actions: int = 2, branching: int = 3, *, seed: int = 0, noise: float = 0.1
 ) -> Environment:
     """Garnet(n, m, b): n = `n_states`, m = `n_actions`, b = `branching` possible next states of every pair; continuing.
 
-    They are distinct, drawn uniformly; their probabilities are the lengths into which b - 1 uniform points cut [0, 1].
+    They are distinct, drawn uniformly (by a random order of all states; above 2^29 numbers, as for 12,000 states and 4
+    actions, one by one, which needs n m b numbers only); their probabilities are the lengths into which b - 1 uniform
+    points cut [0, 1].
     As in Bhatnagar, Sutton, Ghavamzadeh and Lee (2009, without their drift), a mean reward is drawn from
     N(0, 1), here one for every pair, and rewards are N(mean, noise^2). The first state is 0. A `SparseMDP` where b < n.
     Nothing sees to it that all states communicate; `optimum` is None (see `planning.solve`).
@@ -29,17 +35,17 @@ def garnet(
     """
     for name, count in {"n_states": n_states, "n_actions": n_actions, "branching": branching}.items():
         check_count(name, count)
-    check_memory(f"n_states is {n_states}", 16.0 * n_states**2 * n_actions)
+    check_memory(f"n_states is {n_states}", COPIES * 8.0 * n_states * n_actions * branching)
     require(branching > n_states, "branching", branching, f"at most {n_states}, the number of states")
     check_count("seed", seed, 0)
     check_number("noise", noise, lambda x: 0.0 <= x < np.inf, "a finite number, zero or greater")
     rng = np.random.default_rng(seed)
     pairs = (n_states, n_actions)
-    # The order of uniform numbers is a random permutation: its first b entries are distinct next states.
-    successor = np.sort(rng.random((*pairs, n_states)).argsort(-1)[..., :branching], -1)
+    draw = _by_order if n_states**2 * n_actions <= MOST_ORDERED else _one_by_one
+    successor = draw(rng, pairs, branching)
     cuts = np.sort(rng.random((*pairs, branching - 1)), -1)
     probability = np.diff(cuts, axis=-1, prepend=0.0, append=1.0)
-    reward, initial = rng.standard_normal(pairs), np.eye(n_states)[0]
+    reward, initial = rng.standard_normal(pairs), np.eye(1, n_states)[0]
     dense = branching == n_states
     mdp = (
         MDP(probability, reward, initial=initial)
@@ -48,3 +54,29 @@ def garnet(
     )
     law = NormalReward(mdp.reward, None if noise == 0 else jnp.asarray(noise, mdp.reward.dtype))
     return Environment(mdp, law, name=f"garnet_{n_states}_{n_actions}_{branching}_seed_{seed}")
+
+
+def _by_order(rng: np.random.Generator, pairs: tuple[int, int], branching: int) -> np.ndarray:
+    """Int[S A b]: the order of uniform numbers is a random permutation; its first b entries are distinct states.
+
+    Block by block: the numbers are those of one draw of all.
+    """
+    n_states, n_actions = pairs
+    rows = max(1, BLOCK // (n_states * n_actions))
+    blocks = []
+    for first in range(0, n_states, rows):
+        numbers = rng.random((min(rows, n_states - first), n_actions, n_states))
+        blocks.append(np.sort(numbers.argsort(-1)[..., :branching], -1))
+    return np.concatenate(blocks)
+
+
+def _one_by_one(rng: np.random.Generator, pairs: tuple[int, int], branching: int) -> np.ndarray:
+    """Int[S A b]: the k-th next state is drawn from the n - k states that are left (Floyd's algorithm)."""
+    n_states, _ = pairs
+    chosen = np.full((*pairs, branching), -1)
+    for place, most in enumerate(range(n_states - branching, n_states)):
+        # A number from 0 to `most`; where it was drawn before, `most` itself, which cannot have been.
+        drawn = rng.integers(most, size=pairs, endpoint=True)
+        again = (chosen == drawn[..., None]).any(-1)
+        chosen[..., place] = np.where(again, most, drawn)
+    return np.sort(chosen, -1)

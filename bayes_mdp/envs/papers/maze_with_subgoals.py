@@ -90,7 +90,7 @@ def _environment(cells: np.ndarray, slip: float, name: str) -> Environment:
     pairs = (size * size, 4, 4)  # state, action, action that happens
     successor, paid = (np.broadcast_to(x[:, None], pairs) for x in (target, value))
     probability = np.broadcast_to((1.0 - slip) * np.eye(4) + slip / 4, pairs)
-    mdp = SparseMDP(successor, probability, (probability * paid).sum(-1), initial=np.eye(size * size)[start])
+    mdp = SparseMDP(successor, probability, (probability * paid).sum(-1), initial=np.eye(1, size * size, start)[0])
     law = ListedReward(jnp.asarray(successor), jnp.asarray(probability, float), jnp.asarray(paid, float))
     positions = tuple((float(x), float(y)) for y, x in np.ndindex(cells.shape))
     picture = Picture(positions, tuple("".join(line) for line in cells))

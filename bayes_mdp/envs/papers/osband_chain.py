@@ -47,7 +47,7 @@ def osband_chain(n_states: int = 10, *, horizon: int | None = None, stochastic: 
     v = np.zeros(n_states)
     for _ in range(horizon):
         v = (reward + (probability * v[successor]).sum(-1)).max(-1)
-    mdp = SparseMDP(successor, probability, reward, initial=np.eye(n_states)[0])
+    mdp = SparseMDP(successor, probability, reward, initial=np.eye(1, n_states)[0])
     law = NormalReward(mdp.reward, jnp.asarray(noise, mdp.reward.dtype))
     name = f"osband_chain{'_stochastic' if stochastic else ''}_{n_states}"
     return Environment(mdp, law, name=name, optimum=float(v[0]), picture=in_a_line(n_states))

@@ -233,8 +233,9 @@ def _space(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> S
 def _check(case: RunConfig, opened: SingleEnv | ParallelEnvs) -> None:
     if case.regret != "average":
         raise ValueError(f"regret is {case.regret!r}, expected 'average' or None for a Gymnasium environment")
-    if case.options.target is not None:
-        raise ValueError("options.target is given, expected None for a Gymnasium environment")
+    for part in ("target", "devices"):
+        if getattr(case.options, part) is not None:
+            raise ValueError(f"options.{part} is given, expected None for a Gymnasium environment")
     sizes, expected = (case.space.n_states, case.space.n_actions), (opened.n_states, opened.n_actions)
     if sizes != expected:
         raise ValueError(f"space has {sizes} states and actions, expected {expected}, those of env")

@@ -9,7 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
 from bayes_mdp.agents.common.replan import EverySteps
@@ -28,6 +29,14 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
+from bayes_mdp.experiments.seed_devices import (
+    ALL,
+    EACH,
+    check_seeds_fit,
+    on_each_device,
+    placed,
+    seed_mesh,
+)
 from bayes_mdp.mdp import CanThin, Environment, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
@@ -39,7 +48,7 @@ class Prepared(NamedTuple):
     """A run, ready to be executed.
 
     `envs` is the environment, or one for every seed (`own_env`); `belief` the belief of all, or one for every seed
-    (`own_belief`).
+    (`own_belief`); `mesh` the devices that share the seeds (None: the default one).
     """
 
     layout: Layout
@@ -50,6 +59,7 @@ class Prepared(NamedTuple):
     keys: Key[Array, " N"]
     belief: BeliefTree
     space: StateActionSpace
+    mesh: Mesh | None = None
 
 
 def prepare(case: RunConfig) -> Prepared:
@@ -64,6 +74,8 @@ def prepare(case: RunConfig) -> Prepared:
     if case.own_env:
         envs = _draw_environments(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_envs, numbers), case, space)
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
+    if not case.own_env:
+        _check_lists(space, np.asarray(sim.outcome))
     truth = truth_of(envs.mdp, case.objective, batched=case.own_env) if values else Truth()
     belief, constants, own_belief = None, None, False
     if not isinstance(case.agent, Learner):
@@ -73,7 +85,29 @@ def prepare(case: RunConfig) -> Prepared:
     problem = Problem(space, case.objective, case.environment.mdp.initial)
     target = None if case.options.target is None else np.asarray(case.options.target)
     setting = on_device(RunContext(case.agent, case.rule, problem, sim, truth, constants, target))
-    return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space)
+    mesh = seed_mesh(case.options.devices, case.num_seeds)
+    setting = placed(mesh, setting, _specs(setting, case.own_env))
+    keys, belief = placed(mesh, keys, EACH), placed(mesh, belief, EACH if own_belief else ALL)
+    return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space, mesh)
+
+
+def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) -> None:
+    """Refuse a space that does not list a successor which the environment leads to: it would be counted nowhere.
+
+    Raises:
+        ValueError: names the pair and the successor.
+    """
+    if space.successors is None:
+        return
+    each = np.broadcast_to(outcome, (*space.shape, outcome.shape[-1]))
+    # Place by place, so that memory stays that of the lists.
+    missing = np.stack([(space.successors != one[..., None]).all(-1) for one in np.moveaxis(each, -1, 0)], -1)
+    missing = missing if space.legal is None else missing & space.legal[..., None]
+    if missing.any():
+        where = tuple(int(i) for i in np.argwhere(missing)[0])
+        reached = "the end" if each[where] == space.n_states else f"state {each[where]}"
+        pair = f"state {where[-3]}, action {where[-2]}"
+        raise ValueError(f"space lists no successor {reached} of {pair}, expected every outcome of env")
 
 
 def _largest_reward(env: Environment) -> float:
@@ -143,9 +177,14 @@ class Outcome(NamedTuple):
     target: Float[np.ndarray, "N rows"] | None = None
 
 
-@partial(jax.jit, static_argnames=("layout", "own"))
+@partial(jax.jit, static_argnames=("layout", "own", "mesh"))
 def start_all(
-    layout: Layout, own: tuple[bool, bool], setting: RunContext, keys: Key[Array, " N"], belief: BeliefTree
+    layout: Layout,
+    own: tuple[bool, bool],
+    setting: RunContext,
+    keys: Key[Array, " N"],
+    belief: BeliefTree,
+    mesh: Mesh | None = None,
 ) -> Carry:
     """The carries of all seeds before the first step.
 
@@ -155,13 +194,16 @@ def start_all(
         setting: what does not change.
         keys: of the seeds.
         belief: the leaves that change, of all seeds or of each.
+        mesh: the devices that share the seeds.
     """
     own_env, own_belief = own
     axes = _axes(setting, own_env), 0, 0 if own_belief else None
-    return jax.vmap(partial(start, layout), in_axes=axes, axis_name=SEEDS)(setting, keys, belief)
+    seeds = jax.vmap(partial(start, layout), in_axes=axes, axis_name=SEEDS)
+    specs = _specs(setting, own_env), EACH, EACH if own_belief else ALL
+    return on_each_device(seeds, mesh, specs)(setting, keys, belief)
 
 
-@partial(jax.jit, static_argnames=("layout", "own_env"), donate_argnames=("carry",))
+@partial(jax.jit, static_argnames=("layout", "own_env", "mesh"), donate_argnames=("carry",))
 def play_chunk(
     layout: Layout,
     own_env: bool,
@@ -170,6 +212,7 @@ def play_chunk(
     carry: Carry,
     first_row: IntScalar,
     num_rows: IntScalar,
+    mesh: Mesh | None = None,
 ) -> tuple[Carry, Row]:
     """One chunk for all seeds; compiled once for a layout, whatever the rows.
 
@@ -180,10 +223,12 @@ def play_chunk(
         keys: of the seeds.
         carry: of the seeds; donated, so that tables are updated in place.
         first_row, num_rows: which rows; traced.
+        mesh: the devices that share the seeds.
     """
     axes = _axes(setting, own_env)
     seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
-    return seeds(setting, keys, carry, first_row, num_rows)
+    specs = _specs(setting, own_env), EACH, EACH, ALL, ALL
+    return on_each_device(seeds, mesh, specs)(setting, keys, carry, first_row, num_rows)
 
 
 def execute(
@@ -204,7 +249,10 @@ def execute(
         stop: is called between two chunks with the rows so far [seed, row]; where it is true, no more is played.
     """
     layout, own_env, setting, keys = prepared.layout, prepared.own_env, prepared.setting, prepared.keys
-    carry = start_all(layout, (own_env, prepared.own_belief), setting, keys, prepared.belief)
+    mesh, start_arguments = prepared.mesh, (setting, keys, prepared.belief, prepared.mesh)
+    own = (own_env, prepared.own_belief)
+    check_seeds_fit(keys.shape[0], mesh, start_all.eval_shape(layout, own, *start_arguments))
+    carry = start_all(layout, own, *start_arguments)
     refits = Refits(keys, prepared.belief, setting.constants)
     done, carry, rows = snapshots.restore(carry)
     chunks = [Row(**rows)] if rows else []
@@ -219,7 +267,7 @@ def execute(
             if refits.needed:
                 belief, refitted = refits.renew(carry.belief, first)
                 carry = replace(carry, belief=belief)
-            carry, chunk = play_chunk(layout, own_env, setting, keys, carry, jnp.int32(first), jnp.int32(count))
+            carry, chunk = play_chunk(layout, own_env, setting, keys, carry, jnp.int32(first), jnp.int32(count), mesh)
             if refits.needed:  # noted in the first row of the chunk
                 column = np.zeros(chunk.reward.shape)
                 column[:, 0] = refitted
@@ -264,6 +312,15 @@ def _axes(setting: RunContext, own_env: bool) -> RunContext | None:
     shared = jax.tree.map(lambda _: None, setting)
     each = jax.tree.map(lambda _: 0, (setting.simulator, setting.truth))
     return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, each, is_leaf=lambda x: x is None)
+
+
+def _specs(setting: RunContext, own_env: bool) -> PyTree:
+    """Which arrays of the setting are cut along the seeds, where devices share them: those with an axis of them."""
+    shared = jax.tree.map(lambda _: ALL, setting)
+    if not own_env:
+        return shared
+    each = jax.tree.map(lambda _: EACH, (setting.simulator, setting.truth))
+    return eqx.tree_at(lambda s: (s.simulator, s.truth), shared, each)
 
 
 class Oracle(eqx.Module):

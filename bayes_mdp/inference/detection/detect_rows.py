@@ -28,7 +28,7 @@ def detect_rows(
     if not sites:  # Every row is known: one stacked row that nothing uses, of one outcome and so without a density.
         elements = [np.full((1, program.space.n_outcomes), -1)]
     stacked = _stack(elements, -1)
-    prior = assembly.concentration({site.name: probe.parameters(site) for site in sites})
+    prior = np.asarray(assembly.concentration({site.name: probe.parameters(site) for site in sites}))
     # Step 2: every entry of the law is one element (`index`), or known (`fixed`).
     index = _partners(probe, sites)[probe.select_or_complement("the transition law", probe.transition)]
     fixed = probe.known(probe.transition)
@@ -37,7 +37,7 @@ def detect_rows(
     legal = True if program.space.legal is None else program.space.legal[..., None]
     # The common case needs no tables: the law is the sites, row by row.
     if _is_identity(index, stacked) and not fixed.any():
-        return dirichlet_rows(prior, shape, sites=names), stacked, legal & (prior.reshape(shape) > 0)
+        return dirichlet_rows(prior, shape, sites=names), stacked, legal & (np.reshape(prior, shape) > 0)
     # Step 3: where each element lies in the stacked rows, and so each entry of the law; the last place is "none".
     row_of, column_of = np.full((2, 2 * probe.layout.size + 1), -1)
     place = np.nonzero(stacked >= 0)

@@ -438,7 +438,7 @@ def _site(message: Message) -> Site:
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
     observed, scaled = bool(message["is_observed"]), message["scale"] is not None
-    rows = law.support if type(law) is SupportedDirichlet else None
+    rows = law.support if isinstance(law, SupportedDirichlet) and type(law) is SupportedDirichlet else None
     family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
     return Site(message["name"], family, jnp.shape(message["value"]), observed, scaled, masked, rows)
 
