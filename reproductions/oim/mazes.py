@@ -238,7 +238,8 @@ def learn(
     for done in range(0, num_steps, test_every):
         runs, policy, reward = _learn((agent, problem, tables), runs, keys, done, num_steps=test_every, tested=tested)
         found.append((np.asarray(policy, np.int8), np.asarray(reward)))
-    if isinstance(runs.agent, SweptState) and (lost := int(np.sum(runs.agent.tally.lost))):
+    listed = runs.agent.tally if isinstance(runs.agent, SweptState) else None
+    if isinstance(listed, ListedTally) and (lost := int(np.sum(listed.lost))):
         raise ValueError(f"{lost} transitions found no place in the lists of the planner, expected longer ones")
     policies, rewards = zip(*found, strict=True)
     return np.stack(policies), np.stack(rewards)

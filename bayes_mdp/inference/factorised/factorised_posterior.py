@@ -17,9 +17,9 @@ from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampl
 from bayes_mdp.inference.sampled.conditioned_program import Rows, with_capacity
 from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites
-from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp import Counts, FoldedLog, Transitions
 from bayes_mdp.mdp.data import unmasked
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.random.resampling import systematic
 
@@ -138,15 +138,26 @@ class FactorisedPosterior(ConjugatePosterior):
         data = with_capacity(self.rewards.data_statistics, num_transitions)
         return replace(self, reward_cells=replace(self.rewards, data_statistics=data))
 
-    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "FactorisedPosterior":
-        """The belief after one transition, a block, or `Counts`: rows by conjugacy, draws by their likelihood.
+    def update(
+        self,
+        transitions: Transitions | Counts | FoldedLog,
+        weight: ArrayLike = 1.0,
+        *,
+        discount_data: RealScalar | None = None,
+        allow_duplicates: bool = False,
+    ) -> "FactorisedPosterior":
+        """The belief after one transition, a block, or statistics: rows by conjugacy, draws by their likelihood.
 
-        Args and errors: as `ConjugatePosterior.update`; a likelihood of zero under every draw (not inside a trace).
+        Args and errors: as `ConjugatePosterior.update`; a likelihood of zero under every draw (not inside a trace),
+        `discount_data`, which draws of rewards cannot follow.
         """
-        if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
+        concrete = is_concrete(transitions, weight, self.log_weights) and discount_data is None
+        if isinstance(transitions, Transitions) and concrete:
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
                 return _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
-        found = ConjugatePosterior.update(self, transitions, weight)
+        found = ConjugatePosterior.update(
+            self, transitions, weight, discount_data=discount_data, allow_duplicates=allow_duplicates
+        )
         assert isinstance(found, FactorisedPosterior)
         return found
 
