@@ -462,6 +462,7 @@ CALLS = [
             "mdp": MDPS,
             "objective": [*OBJECTIVE, lambda: target("Episodic")(10**12)],
             "start": [3, "start", [0.0]],
+            "tolerance": NOT_NEGATIVE,
         },
         {},
     ),

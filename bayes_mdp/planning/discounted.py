@@ -44,13 +44,18 @@ _DENSE_PATIENCE = 8  # policy iterations
 
 
 def solve_discounted(
-    mdp: MDP | SparseMDP, discount: RealScalar, rounding: Rounding, start: Solution | None
+    mdp: MDP | SparseMDP,
+    discount: RealScalar,
+    rounding: Rounding,
+    start: Solution | None,
+    tolerance: RealScalar = 0.0,
 ) -> Solution:
     """Optimal discounted values of a stationary MDP.
 
     Dense with at most 8 states: policy iteration by elimination, from the policy of `start`. Otherwise modified policy
     iteration from the values of `start` while it is fast, then policy iteration with sweeps in the order of the states
-    between improvements, its evaluations by elimination or preconditioned BiCGSTAB, and by sweeps where both fail.
+    between improvements, its evaluations by elimination or preconditioned BiCGSTAB, and by sweeps where both fail. It
+    stops as soon as no value is off by more than `tolerance`, but for rounding; 0: at rounding.
     """
     discount = jnp.asarray(discount, mdp.reward.dtype)
     if isinstance(mdp, MDP) and mdp.n_states <= TINY:
@@ -58,7 +63,8 @@ def solve_discounted(
         values, _, count, done = tiny_policy_iteration(mdp.transition_probs, mdp.reward, mdp.legal, discount, policy)
     else:
         values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
-        values, count, done = _values(mdp, discount, jnp.where(jnp.isfinite(values), values, 0.0))
+        values = jnp.where(jnp.isfinite(values), values, 0.0)
+        values, count, done = _values(mdp, discount, values, _residual_for(tolerance, discount))
     # Whatever produced the values: the answer and its bounds come from one sweep over them.
     q, gap = bounded(mdp, discount, rounding, values)
     gain = jnp.full((), jnp.nan, q.dtype)
@@ -98,6 +104,11 @@ def bounded(
     return q, jnp.where(known, gap, jnp.inf)
 
 
+def _residual_for(tolerance: RealScalar, discount: RealScalar) -> RealScalar:
+    """The size of T v - v (of its span: twice this, where no episode ends) that keeps T v within `tolerance` of v*."""
+    return tolerance * (1 - discount) / jnp.maximum(discount, float(jnp.finfo(jnp.asarray(discount).dtype).tiny))
+
+
 def _later(k: Float[Array, ""], rounding: Rounding) -> Float[Array, ""]:
     """k / (1 - k) rounded up, infinite from k = 1 on."""
     k = k * (1 + rounding.factor)
@@ -105,12 +116,12 @@ def _later(k: Float[Array, ""], rounding: Rounding) -> Float[Array, ""]:
 
 
 def _values(
-    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
+    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"], allowed: RealScalar
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
-    """Values, iterations, and whether the policy is stable with a residual near rounding."""
-    q, values, count, done = _sweep_while_fast(mdp, discount, values)
+    """Values, iterations, and whether the policy is stable with a residual that is allowed or near rounding."""
+    q, values, count, done = _sweep_while_fast(mdp, discount, values, allowed)
     # What fast sweeps solve is never laid out for anything else.
-    iterate = lambda: _policy_iteration(mdp, discount, values, q, count)  # noqa: E731
+    iterate = lambda: _policy_iteration(mdp, discount, values, q, count, allowed)  # noqa: E731
     return jax.lax.cond(done, lambda: (values, count, done), iterate)
 
 
@@ -120,6 +131,7 @@ def _policy_iteration(
     values: Float[Array, " S"],
     q: Float[Array, "S A"],
     count: Int[Array, ""],
+    allowed: RealScalar,
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Howard 1960, with sweeps in the order of the states between improvements.
 
@@ -163,7 +175,7 @@ def _policy_iteration(
         # A residual at rounding is the end, whatever equal actions do; near it, or with a stable policy, no progress.
         near = error <= 64 * eps * scale
         settled = (error <= 8 * eps * scale) | ((near | jnp.all(keep)) & (error > 0.95 * residual))
-        close = settled & near
+        close = (settled & near) | (error <= allowed)
         status = jnp.where(close, 2, jnp.where(settled | ~jnp.isfinite(error), 1, 0)).astype(jnp.int32)
         return values, q, policy, error, count + 1, status
 
@@ -179,7 +191,7 @@ def _improved(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Arra
 
 
 def _sweep_while_fast(
-    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"]
+    mdp: MDP | SparseMDP, discount: RealScalar, values: Float[Array, " S"], allowed: RealScalar
 ) -> tuple[Float[Array, "S A"], Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """q, values, iterations and whether they are the solution, after modified policy iteration while it is fast.
 
@@ -214,7 +226,10 @@ def _sweep_while_fast(
         q = action_values(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)
-        near = jnp.max(jnp.abs(change)) <= 8 * eps * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(change)))
+        size = jnp.max(jnp.abs(change))
+        near = size <= 8 * eps * (jnp.max(jnp.abs(values)) + size)
+        # Where no episode ends the middle of the bounds is the answer: half of the span counts.
+        near |= (new / 2 if mdp.end_probs is None else size) <= allowed
         status = jnp.where(near, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
         return q, values, new, count + 1, status
 

@@ -11,7 +11,7 @@ from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.mdp.validation import check_type, first_index, is_concrete, require
+from bayes_mdp.mdp.validation import check_not_negative, check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
@@ -25,7 +25,9 @@ from bayes_mdp.planning.rounding import Mixed, Rounding
 from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution, best_action
 
 
-def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None = None) -> Solution:
+def solve(
+    mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None = None, tolerance: RealScalar | None = None
+) -> Solution:
     """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch, `jit` it to use it again.
 
     `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
@@ -38,22 +40,26 @@ def solve(mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None 
         mdp: dense or sparse; a step axis H needs `Episodic(H)`.
         objective: `Discounted`, `Episodic`, `AverageReward` or `FirstExit`.
         start: a plan for a similar MDP to start from. It changes the effort, not the answer.
+        tolerance: `Discounted` stops as soon as no value is off by more than this (in units of the value; `gap` has the
+            proven bound, which adds rounding). None: at rounding, as the other objectives do anyway.
 
     Raises:
-        ValueError: sizes that do not fit; a discount outside [0, 1); ends with `AverageReward`; for `FirstExit`, a
-            state that cannot reach the end, or a cycle without end and with positive reward. Under tracing the
-            values cannot be looked into: `converged` is then false and `gap` infinite.
+        ValueError: sizes that do not fit; a negative tolerance; a discount outside [0, 1); ends with `AverageReward`;
+            for `FirstExit`, a state that cannot reach the end, or a cycle without end and with positive reward. Under
+            tracing the values cannot be looked into: `converged` is then false and `gap` infinite.
         TypeError: no MDP, no objective, no plan.
     """
     check_problem(mdp, objective)
     mdp = in_one_dtype(mdp)
     if start is not None:
         check_start(mdp, objective, start)
+    if tolerance is not None and is_concrete(tolerance):
+        check_not_negative("tolerance", tolerance)
     if isinstance(objective, Episodic):
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp))
         gain = jnp.full((), jnp.nan, q.dtype)
         return Solution(q, v, best_action(q), gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
-    solution = _solve_stationary(mdp, objective, Rounding.of(mdp), start)
+    solution = _solve_stationary(mdp, objective, Rounding.of(mdp), start, 0.0 if tolerance is None else tolerance)
     if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
         refuse_improper(mdp, solution)
     return solution
@@ -143,10 +149,14 @@ def _verdict(
 
 
 def _solve_stationary(
-    mdp: MDP | SparseMDP, objective: Discounted | AverageReward | FirstExit, rounding: Rounding, start: Solution | None
+    mdp: MDP | SparseMDP,
+    objective: Discounted | AverageReward | FirstExit,
+    rounding: Rounding,
+    start: Solution | None,
+    tolerance: RealScalar = 0.0,
 ) -> Solution:
     # The planners iterate on constants; the derivatives of their answer are attached to it.
-    fixed, rounding, start = jax.lax.stop_gradient((mdp, rounding, start))
+    fixed, rounding, start, tolerance = jax.lax.stop_gradient((mdp, rounding, start, tolerance))
     if isinstance(objective, AverageReward):
         found = solve_average(fixed, rounding, start)
         solved = near_enough(found.v, found.converged, found.gap)
@@ -155,7 +165,7 @@ def _solve_stationary(
         return eqx.tree_at(lambda s: (s.q, s.v, s.gain), found, (q, v, gain))
     if isinstance(objective, Discounted):
         discount = jnp.asarray(objective.discount, mdp.reward.dtype)
-        found = solve_discounted(fixed, jax.lax.stop_gradient(discount), rounding, start)
+        found = solve_discounted(fixed, jax.lax.stop_gradient(discount), rounding, start, tolerance)
     else:
         discount = jnp.ones((), mdp.reward.dtype)
         found = solve_first_exit(fixed, rounding, start)

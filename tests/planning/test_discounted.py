@@ -10,6 +10,7 @@ from quantecon.markov import DiscreteDP
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
 from bayes_mdp.planning import Solution
+from bayes_mdp.planning import solve as plan_of
 from bayes_mdp.planning.discounted import bounded, sweep_chain
 from bayes_mdp.planning.rounding import Rounding
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
@@ -257,3 +258,31 @@ def test_sweeps_of_a_chain_that_mixes_fast_are_its_solution(ends, x64):
     around = SparseMDP((np.arange(40)[:, None, None] + 1) % 40, np.ones((40, 1, 1)), chain.reward)
     values = jax.jit(sweep_chain)(around, jnp.asarray(0.999), jnp.zeros(40))
     assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("name", ["random", "ends", "chain"])
+def test_a_tolerance_stops_earlier_and_is_kept(name, x64):
+    """Against the plan at rounding: no value is off by more than the tolerance, as the gap says, and less is done."""
+    rng, n = np.random.default_rng(11), 300
+    if name == "chain":
+        listed = np.clip(np.arange(n)[:, None] + np.array([-1, 0, 1]), 0, n - 1)[:, None].repeat(2, 1)
+        rows = np.broadcast_to(np.array([[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]), (n, 2, 3))
+        reward = np.zeros((n, 2))
+        reward[-1] = 1.0
+    else:
+        listed, rows = rng.integers(n, size=(n, 2, 5)), rng.dirichlet(np.ones(5), (n, 2))
+        reward = rng.normal(size=(n, 2))
+    ends = np.full((n, 2), 0.1) if name == "ends" else None
+    mdp = SparseMDP(listed, rows * (0.9 if name == "ends" else 1.0), reward, end_probs=ends)
+    plan = jax.jit(lambda tolerance: plan_of(mdp, Discounted(0.97), tolerance=tolerance))
+    exact = plan(0.0)
+    assert exact.converged and exact.gap < 1e-9
+    efforts = []
+    for tolerance in (1e-2, 1e-5):
+        found = plan(tolerance)
+        assert found.converged and found.gap <= tolerance * (1 + 1e-6)
+        assert np.abs(found.v - exact.v).max() <= found.gap + exact.gap
+        efforts.append(int(found.iterations))
+    assert efforts[0] <= efforts[1] <= int(exact.iterations)
+    # Policy iteration on the chain ends exactly with the last improvement.
+    assert efforts[0] < int(exact.iterations) or name == "chain"
