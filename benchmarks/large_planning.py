@@ -83,7 +83,7 @@ def main(sizes: list[int], discounts: list[float], problems: list[str]) -> None:
     plan = jax.jit(lambda mdp, discount, tolerance: solve(mdp, Discounted(discount), tolerance=tolerance))
     sweep = jax.jit(lambda mdp, v: jnp.max(action_values(mdp, v, 0.99), -1))
     print(
-        "problem, S, discount: ours s (iterations, proven gap, converged), quantecon s, ratio; ours at rounding s; peak MB"
+        "problem, S, discount: ours s (iterations, proven gap, converged), quantecon s, ratio; at rounding s; peak MB"
     )
     for n in sizes:
         for name in problems:

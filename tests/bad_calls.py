@@ -462,7 +462,7 @@ CALLS = [
             "mdp": MDPS,
             "objective": [*OBJECTIVE, lambda: target("Episodic")(10**12)],
             "start": [3, "start", [0.0]],
-            "tolerance": NOT_NEGATIVE,
+            "tolerance": [x for x in NOT_NEGATIVE if x is not None],
         },
         {},
     ),

@@ -215,7 +215,7 @@ def _sweep_while_fast(
             return values, width, loop[2] + 1
 
         # No nearer to the policy's values than the policy may be to the best one.
-        enough = jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(values)))
+        enough = jnp.maximum(jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(values))), allowed)
         rough = lambda loop: (loop[2] < _POLICY_SWEEPS) & (loop[1] > enough)  # noqa: E731
         return jax.lax.while_loop(rough, sweep, (values, jnp.full_like(width, jnp.inf), jnp.int32(0)))[0]
 
