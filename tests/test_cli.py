@@ -56,6 +56,9 @@ def test_fit_prints_the_posterior_judges_policies_and_saves(capsys, log, tmp_pat
     assert "log evidence" in out and "P(best)" in out and "60 transitions" in out
     posterior: Any = bm.load(saved)
     assert posterior.visit_counts().sum() == 60
+    code, out, _ = run(capsys, "fit", log, *COLUMNS, "--successors", "observed", "--save", saved)
+    listed: Any = bm.load(saved)
+    assert code == 0 and listed.space.state_names[-1] == "unseen" and listed.visit_counts().sum() == 60
 
 
 def test_fit_refuses_what_it_cannot_read(capsys, log, tmp_path):

@@ -41,6 +41,12 @@ def add_fit(commands: Commands) -> None:
     add_chunks(parser)
     parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
     add_method(parser)
+    parser.add_argument(
+        "--successors",
+        choices=["observed"],
+        help="list the outcomes that the log has of each pair, and put all others into one state, 'unseen' (for many "
+        "states)",
+    )
     add_objective(parser)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the draws")
     parser.add_argument("--draws", type=count, default=2000, help="number of posterior draws for the policies' values")
@@ -66,7 +72,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     objective, method = objective_of(arguments), arguments.method
     prior = find_prior(arguments.prior)
     log = _read(arguments)
-    space = bm.StateActionSpace.from_log(log)
+    space = bm.StateActionSpace.from_log(log, successors=arguments.successors)
     key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     print(posterior)

@@ -44,7 +44,7 @@ def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = N
 
     Args:
         log: see `read_log`, `fold_log`.
-        space: for its legal actions; None: all are.
+        space: for its legal actions, and its state "unseen" if it has one; None: all actions are legal.
 
     Raises:
         TypeError: `log` is no `Log`.
@@ -57,18 +57,19 @@ def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = N
         check_labels("log.states", log.states, space.logged_states)
         check_labels("log.actions", log.actions, space.action_names)
         log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
-    counts = np.zeros((len(log.states), len(log.actions)))
+    names = log.states if space is None else space.state_names  # with "unseen", where the space has it
+    counts = np.zeros((len(names), len(log.actions)))
     if isinstance(log, FoldedLog):
         np.add.at(counts, (log.cells.where.state, log.cells.where.action), log.cells.count)
     else:
         np.add.at(counts, (np.asarray(log.transitions.state), np.asarray(log.transitions.action)), 1.0)
-    unseen = counts.sum(-1) == 0
-    counts[unseen] = 1.0 if space is None or space.legal is None else space.legal[unseen]
-    if unseen.any():
-        names = [str(log.states[s]) for s in np.flatnonzero(unseen)]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    left = counts.sum(-1) == 0
+    counts[left] = 1.0 if space is None or space.legal is None else space.legal[left]
+    if left[: len(log.states)].any():
+        never = [str(names[s]) for s in np.flatnonzero(left[: len(log.states)])]
+        more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
         logger.warning(
-            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(names[:SHOWN]), more
+            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
         )
     return counts / counts.sum(-1, keepdims=True)
 

@@ -42,6 +42,16 @@ def test_greedy_refuses_first_exit_without_an_exit():
         greedy(rich, FirstExit())
 
 
+def test_behaviour_has_a_row_for_what_the_log_never_saw(caplog):
+    data = Transitions(np.array([0, 0, 1]), np.array([1, 1, 0]), None, np.array([1, 0, 1]))
+    log = Log(data, ("x", "y"), ("a", "b"))
+    space = StateActionSpace.from_log(log, successors="observed")
+    with caplog.at_level(logging.WARNING):
+        probs = behaviour_policy(log, space=space)
+    np.testing.assert_array_equal(probs, [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    assert not caplog.text  # "unseen" is no state that the log could have left
+
+
 def test_behaviour_is_how_often(caplog):
     data = Transitions(np.array([0, 0, 0, 2]), np.array([1, 1, 0, 0]), None, np.array([0, 0, 2, 2]))
     log = Log(data, ("x", "y", "z"), ("a", "b"))
