@@ -82,8 +82,8 @@ def open_table(
     return table
 
 
-def check_roles(roles: dict[str, str | None], required: Sequence[str] = ("state", "action")) -> dict[str, str]:
-    """The roles that are given, with the names of their columns.
+def check_roles(roles: dict[str, str | None], required: Sequence[str] = ("state", "action")) -> dict[str, Any]:
+    """The roles that are given, with the names of their columns (of a DataFrame: anything that can be hashed).
 
     Raises:
         TypeError: one that is required is None, or no name.
