@@ -37,6 +37,7 @@ from bayes_mdp.planning.solution import Solution
 
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
+CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
@@ -141,7 +142,7 @@ def policy_values(
             chunks = in_chunks(keys, shapes, chains=len(policies))
             draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
         else:
-            chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]))
+            chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
             mean = _evaluate_mean(wide, chains, aim)
             draws = over_chunks(lambda chunk: _evaluate_chains(chunk, wide, chains, aim, start, mean), chunks)
         values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
@@ -235,12 +236,12 @@ def _size_in_words(n_states: int, n_actions: int) -> str:
     return f"posterior has draws of {n_states} states and {n_actions} actions"
 
 
-def chunks_of(keys: Keys, numbers: int, what: str) -> Keys:
-    """`in_chunks` for draws of so many numbers each; `what` names them in the error."""
+def chunks_of(keys: Keys, numbers: int, what: str, at_once: int = NUMBERS_AT_ONCE) -> Keys:
+    """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
     check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
-    most = min(MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers), len(keys))
+    most = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
     chunk = 1 << (most - 1).bit_length()
-    chunk = chunk if chunk * numbers <= NUMBERS_AT_ONCE and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
+    chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
     return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
 

@@ -82,7 +82,7 @@ def open_table(
     return table
 
 
-def check_roles(roles: dict[str, str | None], required: Sequence[str] = ("state", "action")) -> dict[str, Any]:
+def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "action")) -> dict[str, Any]:
     """The roles that are given, with the names of their columns (of a DataFrame: anything that can be hashed).
 
     Raises:
