@@ -229,14 +229,14 @@ def in_chunks(keys: Keys, draw: PyTree, chains: int = 1) -> Keys:
     # A chain is solved directly where it is dense, or small.
     listed = isinstance(draw, SparseMDP) and n_states > LISTED_DIRECT
     numbers = sum(math.prod(leaf.shape) for leaf in leaves) + (0 if listed else chains * n_states**2)
-    return chunks_of(keys, numbers, _size_in_words(n_states, n_actions))
+    return chunks_of(keys, numbers, _size_in_words(n_states, n_actions), NUMBERS_AT_ONCE)
 
 
 def _size_in_words(n_states: int, n_actions: int) -> str:
     return f"posterior has draws of {n_states} states and {n_actions} actions"
 
 
-def chunks_of(keys: Keys, numbers: int, what: str, at_once: int = NUMBERS_AT_ONCE) -> Keys:
+def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
     check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
     most = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
