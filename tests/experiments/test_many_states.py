@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:v_max is")]
 SHARES = {
     ("ring", "PSRL"): (200_000, 0.6),
     ("ring", "OIM"): (200_000, 0.6),
+    ("ring", "MomentMatching"): (200_000, 0.6),
     ("maze", "PSRL"): (100_000, 0.6),
     ("maze", "OIM"): (60_000, 0.4),
     ("maze", "MomentMatching"): (50_000, 0.08),
