@@ -36,10 +36,9 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
         ValueError: a next state without label, lists that do not fit in memory.
     """
     n_states, n_actions = len(log.states), len(log.actions)
-    state, action, reached = _observed(log)
-    check_index("transitions.next_state", np.maximum(reached, 0), n_states, "state")
     unseen, end = n_states, n_states + 1
-    reached = np.where(reached < 0, end, reached)
+    state, action, reached = _observed(log, end)
+    check_index("transitions.next_state", np.where(reached == end, 0, reached), n_states, "state")
     # Every (pair, outcome) once, in order: one sort of one number each.
     pair, outcome = np.divmod(np.unique((state * n_actions + action) * (end + 1) + reached), end + 1)
     number = np.bincount(pair, minlength=(n_states + 1) * n_actions)
@@ -65,13 +64,14 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     return ObservedSuccessors(successors.reshape(shape), multiplicity.reshape(shape))
 
 
-def _observed(log: Log | FoldedLog) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-    """State, action and next state (-1: the end) of the transitions, each at least once."""
+def _observed(
+    log: Log | FoldedLog, end: int
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """State, action and next state (or `end`) of the transitions, each at least once."""
     if isinstance(log, FoldedLog):
         where = log.cells.where
-        return np.asarray(where.state, np.int64), np.asarray(where.action, np.int64), np.asarray(where.outcome) - 1
-    data = log.transitions
-    reached = np.asarray(data.next_state, np.int64)
-    if data.terminated is not None:
-        reached = np.where(np.asarray(data.terminated), -1, reached)
-    return np.asarray(data.state, np.int64), np.asarray(data.action, np.int64), reached
+        columns = where.state, where.action, np.where(where.outcome == 0, end, where.outcome - 1)
+    else:
+        columns = log.transitions.state, log.transitions.action, log.transitions.outcome(end)
+    state, action, reached = (np.asarray(column, np.int64) for column in columns)
+    return state, action, reached

@@ -106,6 +106,14 @@ def test_wrong_arguments(arguments, sentence):
         bm.StateActionSpace.from_log(random_log(0, ends=False), **arguments)
 
 
+def test_a_next_state_without_label_is_refused():
+    """A negative index, too: it is not the end."""
+    for wrong in (-1, 2):
+        log = Log(bm.Transitions([0, 1], [0, 0], None, [1, wrong]), ("a", "b"), ("stay",))
+        with pytest.raises(ValueError, match=rf"transitions.next_state\[1\] is {wrong}, expected a state index"):
+            bm.StateActionSpace.from_log(log, successors="observed")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
