@@ -87,12 +87,12 @@ class PolicyChains(eqx.Module):
         mixed = Mixed(self.n_actions, jnp.max(jnp.abs(reward[pairs])))
 
         def one(weights: Float[Array, " Q"], start: Solution | None) -> Solution:
-            chain = self._chain(weights, probs, reward)
+            chain = self.chain(weights, probs, reward)
             return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours)
 
         return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start)
 
-    def _chain(
+    def chain(
         self, weights: Float[Array, " Q"], probs: Float[Array, " E"], reward: Float[Array, "S A"]
     ) -> MDP | SparseMDP:
         """The chain of a policy that takes the pairs with these weights."""
@@ -101,6 +101,11 @@ class PolicyChains(eqx.Module):
             jnp.asarray(x) for x in (entries.state, entries.action, entries.pair, entries.next_state)
         )
         mean_reward = jnp.zeros((n, 1), reward.dtype).at[origin, 0].add(weights * reward[origin, action])
+        if entries.width == n + self.ends and self.place is None:
+            # Every pair has all outcomes, in their order: rows are added to rows.
+            rows = weights[:, None] * probs.reshape(-1, n + self.ends)
+            mixed = jnp.zeros((n, n + self.ends), rows.dtype).at[origin].add(rows, indices_are_sorted=True)
+            return MDP(mixed[:, None, :n], mean_reward, end_probs=mixed[:, n:] if self.ends else None)
         # Joint probabilities of action and outcome.
         state, joint = origin[pair], weights[pair] * probs
         ended = jnp.where(reached == n, joint, 0.0)
@@ -114,10 +119,15 @@ class PolicyChains(eqx.Module):
         successor = jnp.append(jnp.where(reached == n, 0, reached), 0)[place]
         return SparseMDP(successor[:, None], listed[:, None], mean_reward, end_probs=ends)
 
+    def reweighted(self, policies: Float[AnyArray, "P S A"]) -> "PolicyChains":
+        """The same for other policies, which take no pair that is not among the entries."""
+        weights = jnp.asarray(policies)[:, jnp.asarray(self.entries.state), jnp.asarray(self.entries.action)]
+        return eqx.tree_at(lambda chains: chains.weights, self, weights)
+
     def faults(self, probs: Float[Array, " E"]) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
         """How far the rows are from summing to one, and the largest probability of an end in any of them."""
         entries = self.entries
-        total = jax.ops.segment_sum(probs, jnp.asarray(entries.pair), len(entries.state), indices_are_sorted=True)
+        total = entries.sum_by_pair(probs)
         ended = jnp.where(jnp.asarray(entries.next_state) == self.n_states, probs, 0.0)
         return jnp.max(jnp.abs(total - 1.0))[None], jnp.max(ended)[None]
 

@@ -149,7 +149,7 @@ def policy_values(
         if isinstance(objective, AverageReward):
             require_endless(ends)
         require_usable(values, gaps, excess, list(policies), objective)
-        missing = _unvisited(wide, probs, aim, start)
+        missing = unvisited_by(wide, probs, aim, start)
     return {
         name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
         for name, draws, gap, unseen in zip(policies, values.T, gaps.T, missing, strict=True)
@@ -376,7 +376,7 @@ def require_usable(
         )
 
 
-def _unvisited(
+def unvisited_by(
     posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
 ) -> list[Unvisited | None]:
     """What each policy rests on without data; its time is that in the mean MDP."""

@@ -4,6 +4,8 @@ A draw of all rows costs a gamma variable for each of S A K entries. A policy ta
 illegal, and lists of successors are padded to the longest: what is needed may be a hundredth of it.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,8 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import loggamma
+
+NEARLY_FULL = 0.5  # share of the outcomes of the needed rows that are possible
 
 
 class RowEntries(eqx.Module):
@@ -26,6 +30,8 @@ class RowEntries(eqx.Module):
         element: [E], its number in the stacked site rows.
         concentration: [E], after data; zero in known rows.
         known: [E], probabilities of known rows, zero in others; None: no row is known.
+        width: the number of outcomes of every pair, where all are listed (impossible ones with concentration zero);
+            None: only possible ones are.
     """
 
     state: Int[AnyArray, " Q"]
@@ -35,15 +41,21 @@ class RowEntries(eqx.Module):
     element: Int[AnyArray, " E"]
     concentration: Float[AnyArray, " E"]
     known: Float[AnyArray, " E"] | None
+    width: int | None = eqx.field(default=None, static=True)
+
+    @property
+    def possible(self) -> Bool[np.ndarray, " E"]:
+        """Which entries are possible outcomes. Host side."""
+        some = np.asarray(self.concentration) > 0
+        return some if self.known is None else some | (np.asarray(self.known) > 0)
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, " E"]:
         """One draw of the probabilities: those of `DirichletRows.sample` with this key, but for rounding."""
         # Each entry has the random numbers of its element: pairs that share a site row share them too.
         log_weights = loggamma(key, jnp.asarray(self.concentration), jnp.asarray(self.element))
-        pair, number = jnp.asarray(self.pair), len(self.state)
         # A row of gamma draws over its sum, from log weights less their largest: all of a row may underflow.
-        peak = jax.ops.segment_max(log_weights, pair, number, indices_are_sorted=True)
-        weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(peak), peak, 0.0)[pair])
+        peak = self._of_pairs(log_weights, jax.ops.segment_max, jnp.max)
+        weights = jnp.exp(log_weights - self.to_entries(jnp.where(jnp.isfinite(peak), peak, 0.0)))
         return self._filled(weights)
 
     def mean(self) -> Float[Array, " E"]:
@@ -52,10 +64,25 @@ class RowEntries(eqx.Module):
 
     def _filled(self, weights: Float[Array, " E"]) -> Float[Array, " E"]:
         """Probabilities from weights, and those that are known."""
-        pair, number = jnp.asarray(self.pair), len(self.state)
-        total = jax.ops.segment_sum(weights, pair, number, indices_are_sorted=True)
-        probs = weights / jnp.where(total > 0, total, 1.0)[pair]
+        total = self.sum_by_pair(weights)
+        probs = weights / self.to_entries(jnp.where(total > 0, total, 1.0))
         return probs if self.known is None else probs + self.known
+
+    def sum_by_pair(self, values: Float[Array, " E"]) -> Float[Array, " Q"]:
+        """The sums of the entries of each pair."""
+        return self._of_pairs(values, jax.ops.segment_sum, jnp.sum)
+
+    def _of_pairs(
+        self, values: Float[Array, " E"], by_segment: Callable[..., Array], by_axis: Callable[..., Array]
+    ) -> Float[Array, " Q"]:
+        # Equal rows are a matrix: a reduction along an axis is many times faster than one over segments.
+        if self.width is not None:
+            return by_axis(values.reshape(-1, self.width), axis=-1)
+        return by_segment(values, jnp.asarray(self.pair), len(self.state), indices_are_sorted=True)
+
+    def to_entries(self, values: Float[Array, " Q"]) -> Float[Array, " E"]:
+        """A number of each pair, for each of its entries."""
+        return values[jnp.asarray(self.pair)] if self.width is None else jnp.repeat(values, self.width)
 
 
 def row_entries(rows: DirichletRows, space: StateActionSpace, needed: Bool[np.ndarray, "S A"]) -> RowEntries | None:
@@ -81,7 +108,10 @@ def row_entries(rows: DirichletRows, space: StateActionSpace, needed: Bool[np.nd
     concentration = (np.asarray(rows.prior) + np.asarray(rows.counts)).reshape(-1)[element] * inside
     known = None if rows.known is None else np.where((row < 0)[:, None], np.asarray(rows.known)[state, action], 0.0)
     possible = concentration > 0 if known is None else (concentration > 0) | (known > 0)
-    pair, outcome = np.nonzero(possible)
+    # Nearly full rows are taken as a matrix, with impossible outcomes of probability zero in it.
+    full = space.successors is None and possible.mean() > NEARLY_FULL
+    pair, outcome = np.nonzero(possible | full)
+    possible = possible | full
     return RowEntries(
         state=state.astype(np.int32),
         action=action.astype(np.int32),
@@ -90,6 +120,7 @@ def row_entries(rows: DirichletRows, space: StateActionSpace, needed: Bool[np.nd
         element=element[possible],
         concentration=concentration[possible],
         known=None if known is None else known[possible],
+        width=size if full else None,
     )
 
 

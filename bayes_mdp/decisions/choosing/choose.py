@@ -1,0 +1,359 @@
+"""`choose`: the policy that is best by a criterion under a posterior, judged on draws that did not choose it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
+from bayes_mdp.decisions.choosing.credible_set import centre, credible_set
+from bayes_mdp.decisions.choosing.criteria import (
+    Criterion,
+    Robust,
+    Scored,
+    needs_best,
+    read_criterion,
+    scored,
+    tail_share,
+)
+from bayes_mdp.decisions.choosing.deterministic_search import Found, Problem, ascend, enumerate_policies
+from bayes_mdp.decisions.choosing.mean_plan import best_in
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
+from bayes_mdp.decisions.choosing.robust_plan import robust_plan
+from bayes_mdp.decisions.choosing.safe_improvement import Improvement, draws_for, no_worse
+from bayes_mdp.decisions.choosing.stochastic_search import climb
+from bayes_mdp.decisions.policy_evaluation import (
+    PolicyValue,
+    check_num_draws,
+    describe_objective,
+    read_action_probs,
+    summarise_draws,
+    to_float64,
+    unvisited_by,
+)
+from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.validation import check_key, check_number, check_type
+from bayes_mdp.planning.outline import outline
+
+TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
+THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
+DRAWN_STARTS = 4  # optimal policies of single draws that a search starts from
+ASCENTS = 2  # starts that are improved, the best ones
+STRICTER = 0.5  # of the allowed probability of harm, that a candidate may use on the draws that choose it
+RESAMPLES = 200
+
+
+class PolicyChoice(eqx.Module):
+    """A policy that was chosen, what it is worth, and what that rests on; `print` shows it in words.
+
+    Args:
+        policy: Int64[*H S] (one action in every state) or Float64[*H S A] (action probabilities): the chosen policy, or
+            the baseline where `abstained`.
+        criterion: by which it was chosen.
+        score: the criterion's value for the candidate in fresh draws, which did not choose it. For `Robust` the worst
+            value over the set.
+        score_error: Monte Carlo standard error of `score` (`Robust`: 0).
+        claimed: the criterion's value in the draws that chose the candidate: too high, the more the longer the search.
+        value: the candidate's value in the fresh draws.
+        how: how it was found.
+        exact: whether no deterministic policy of the allowed set has a higher `claimed` (`Robust`: worst value).
+        baseline: the baseline's value in the same fresh draws; None: no baseline was given.
+        improvement: the candidate against the baseline; None: no baseline was given.
+        abstained: whether the baseline is returned because the improvement is not sure enough.
+        candidate: the policy that was judged: `policy`, unless `abstained`.
+    """
+
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+    criterion: Criterion
+    score: float
+    score_error: float
+    claimed: float
+    value: PolicyValue
+    how: str
+    exact: bool
+    baseline: PolicyValue | None
+    improvement: Improvement | None
+    abstained: bool
+    candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        low, high = self.value.interval
+        lines = [
+            f"Policy chosen by {self.criterion}, {describe_objective(self.value.objective)}",
+            f"  found: {self.how}",
+            f"  {self.criterion}: {self.score:.6g} (Monte Carlo error {self.score_error:.2g}) in "
+            f"{len(self.value.draws)} fresh draws; {self.claimed:.6g} in those that chose it",
+            f"  value in the fresh draws: mean {self.value.mean:.6g}, sd {self.value.sd:.3g}, "
+            f"95 % interval [{low:.6g}, {high:.6g}]",
+            "  this is the value under the posterior that chose it: if the prior is wrong, or its data few, it is too "
+            "high (judge it on data that did not choose it)",
+        ]
+        if self.improvement is not None:
+            lines.append(f"  {self.improvement}")
+        if self.abstained:
+            lines.append("  the baseline is returned: these data do not show that the candidate is no worse")
+        return "\n".join(lines)
+
+
+def choose(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    objective: Objective,
+    criterion: Criterion | str = "mean",
+    *,
+    limits: PolicyLimits = PolicyLimits(),
+    baseline: PolicyLike | None = None,
+    confidence: float = 0.95,
+    slack: float = 0.0,
+    initial: ArrayLike | None = None,
+    num_draws: int = 400,
+) -> PolicyChoice:
+    """Choose a policy under a posterior. Host-side: compiles itself, works in float64.
+
+    One half of the work is the search, on `num_draws` draws; the other the judgement of what it found, on as many fresh
+    draws. With a `baseline` the policy is an improvement with a promise, P(value >= baseline - slack) >= confidence
+    under the posterior, or it is the baseline (see `Improvement`). The promise is the posterior's: it is worth what the
+    prior is worth.
+
+    Up to 4096 deterministic policies are all tried. Beyond, choosing for several MDPs at once is NP-hard: the search
+    starts from the optimum of the mean MDP, from those of some draws and, with a baseline, from policies that follow it
+    where data are few, and ascends; it ends at a local optimum.
+
+    Args:
+        key: random; the draws of the search and those of the judgement.
+        posterior: anything that can `sample`.
+        objective: Discounted, Episodic, AverageReward or FirstExit.
+        criterion: `ExpectedValue`, `CVaR`, `Percentile`, `SoftRobust`, `Regret`, `ProbabilityOptimal`, `Robust` of
+            `bayes_mdp.decisions`, or its name with its numbers, such as "mean", "cvar:0.1", "robust:0.95".
+        limits: which policies may be chosen.
+        baseline: the policy in use.
+        confidence: probability of being no worse than the baseline, in (0, 1).
+        slack: by how much a value below the baseline's still counts as no worse; zero or greater.
+        initial: distribution of the first state, as in `policy_value`.
+        num_draws: draws of the search, and of the judgement.
+
+    Raises:
+        ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
+            baseline that takes actions the space forbids; limits that leave no policy.
+    """
+    require_ability(posterior, CanSample, "choose")
+    check_key("key", key)
+    check_num_draws(num_draws, 64)
+    check_objective(objective)
+    check_type("limits", limits, PolicyLimits, "PolicyLimits")
+    criterion = read_criterion(criterion)
+    _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
+    search_key, judge_key = jax.random.split(key)
+    with jax.enable_x64(True):
+        sizes = eqx.filter_eval_shape(posterior.sample, search_key).reward.shape
+        shape = outline(search_key, posterior, sizes)
+        today = None
+        if baseline is not None:
+            today = np.asarray(read_action_probs("baseline", baseline, shape, objective), np.float64)
+        mean = to_float64(posterior.mean_mdp()) if isinstance(posterior, CanMean) else None
+        aim = to_float64(objective)
+    counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
+    steps = (objective.horizon, *sizes[-2:]) if isinstance(objective, Episodic) else sizes
+    if today is not None:
+        today = np.broadcast_to(today, steps)
+    legal = None if shape.legal is None else np.asarray(shape.legal)
+    sets = _policy_sets(limits, legal, steps, counts, today)
+    needed = np.logical_or.reduce([policies.used for _, policies in sets])
+    if today is not None:
+        needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
+    search, judge = (
+        draws_of(k, posterior, objective, num_draws, initial=initial, needed=needed) for k in (search_key, judge_key)
+    )
+    if isinstance(criterion, Robust):
+        found = _robust(criterion, search, mean, aim, sets[0][1])
+    else:
+        found = _search(scored(criterion), search, sets, mean, aim, limits, today, confidence, slack)
+    return _judged(found, criterion, judge, posterior, today, confidence, slack)
+
+
+def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
+    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+    share = tail_share(criterion)
+    if share * num_draws < TAIL_DRAWS - 1e-9 and not isinstance(criterion, Robust):
+        least = int(np.ceil(TAIL_DRAWS / share - 1e-9))
+        raise ValueError(
+            f"num_draws is {num_draws}, expected at least {least}: the criterion ({criterion}) rests on a share of "
+            f"{share:g} of the draws, {TAIL_DRAWS} of them at least"
+        )
+    if safe and num_draws < draws_for(confidence):
+        raise ValueError(
+            f"num_draws is {num_draws}, expected at least {draws_for(confidence)}: fewer cannot show a probability of "
+            f"{confidence:g}"
+        )
+
+
+def _policy_sets(
+    limits: PolicyLimits,
+    legal: Bool[np.ndarray, "S A"] | None,
+    shape: tuple[int, ...],
+    counts: Float[np.ndarray, "*H S A"] | None,
+    today: Float[np.ndarray, "*H S A"] | None,
+) -> list[tuple[str, PolicySet]]:
+    """The set of the limits, and smaller ones that keep to the baseline where data are few."""
+    sets = [("the optimum of the mean MDP", policy_set(limits, legal, shape, counts, today))]
+    if today is None or counts is None:
+        return sets
+    for below in THRESHOLDS:
+        if below > limits.bootstrap_below:
+            name = (
+                f"the optimum of the mean MDP that follows the baseline where actions were seen less than {below} times"
+            )
+            sets.append((name, policy_set(limits, legal, shape, counts, today, below)))
+    return sets
+
+
+def _search(
+    criterion: Scored,
+    draws: CommonDraws,
+    sets: list[tuple[str, PolicySet]],
+    mean: MDP | SparseMDP | None,
+    objective: Objective,
+    limits: PolicyLimits,
+    today: Float[np.ndarray, "*H S A"] | None,
+    confidence: float,
+    slack: float,
+) -> Found:
+    """The best policy that was found; the baseline where no other may be chosen."""
+    best = draws.best() if needs_best(criterion) else None
+    feasible, stay = None, None
+    if today is not None:
+        base = draws.values(today[None])[:, 0]
+        share = 1.0 - STRICTER * (1.0 - confidence)
+        feasible = lambda values: no_worse(values, base, slack, share)  # noqa: E731
+        stay = Found(today, base, criterion.score(base, best), "no other policy is as sure: the baseline", False)
+    main = Problem(draws, criterion, sets[0][1], best, feasible)
+    results = [enumerate_policies(main)]
+    if results[0] is None or today is not None:
+        starts = _starts(main, sets, mean, objective)
+        some = starts if results[0] is None else [start for start in starts if start[1] is not sets[0][1]]
+        results += _ascents(main, some)
+    found = [result for result in results if result is not None]
+    if limits.stochastic:
+        found = [climb(main, result) if main.policies.contains(result.policy) else result for result in found[:ASCENTS]]
+    found += [stay] if stay is not None else []
+    if not found:
+        raise ValueError("limits leave no policy with a finite value, expected at least one")
+    return max(found, key=lambda result: result.score)
+
+
+Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
+
+
+def _starts(
+    main: Problem, sets: list[tuple[str, PolicySet]], mean: MDP | SparseMDP | None, objective: Objective
+) -> list[Start]:
+    """Where searches begin."""
+    starts: list[Start] = []
+    if mean is not None:
+        starts += [(name, policies, best_in(mean, objective, policies)) for name, policies in sets]
+    # The optimum of the mean is where to begin for a mean; a tail, or a posterior without a mean, asks for others.
+    if mean is None or main.criterion.gradient(np.arange(2.0), np.ones(2)).std() > 0:
+        number = min(DRAWN_STARTS, main.draws.num)
+        for i, policy in enumerate(main.draws.optimal_policies(number)):
+            starts.append((f"the optimum of draw {i}", main.policies, main.policies.best(policy)))
+    return starts
+
+
+def _ascents(main: Problem, starts: list[Start]) -> list[Found | None]:
+    """Ascents from the best of the starts."""
+    if not starts:
+        return []
+    values = main.draws.values(np.stack([policies.policy(choice) for _, policies, choice in starts]))
+    free = Problem(main.draws, main.criterion, main.policies, main.best)
+    order = np.lexsort((-free.scores(values), -main.scores(values)))[:ASCENTS]
+    found = []
+    for index in order:
+        name, policies, choice = starts[index]
+        found.append(ascend(Problem(main.draws, main.criterion, policies, main.best, main.feasible), choice, name))
+    return found
+
+
+def _robust(
+    criterion: Robust, draws: CommonDraws, mean: MDP | SparseMDP | None, objective: Objective, policies: PolicySet
+) -> Found:
+    if criterion.radius is None:
+        members = credible_set(draws, mean, float(criterion.confidence))
+        what = f"a set that has at least {float(criterion.confidence):g} of the posterior"
+    else:
+        members = centre(draws, mean)
+        shape = draws.shape[-2:]
+        if criterion.radius.shape != shape:
+            raise ValueError(f"radius has shape {criterion.radius.shape}, expected {shape} (state, action)")
+        members = members.scaled(criterion.radius[members.state, members.action], np.zeros(len(members.state)))
+        what = "the given set"
+    plan = robust_plan(members, objective, policies)
+    policy = policies.policy(plan.choice)
+    score = float(plan.values @ draws.start)
+    return Found(policy, np.full(draws.num, score), score, f"robust dynamic programming over {what}", True)
+
+
+def _judged(
+    found: Found,
+    criterion: Criterion,
+    judge: CommonDraws,
+    posterior: CanSample,
+    today: Float[np.ndarray, "*H S A"] | None,
+    confidence: float,
+    slack: float,
+) -> PolicyChoice:
+    """The answer, from the fresh draws."""
+    policies = np.stack([found.policy] if today is None else [found.policy, today])
+    values, gaps = judge.evaluations(policies)
+    with jax.enable_x64(True):
+        missing = unvisited_by(to_float64(posterior), jnp.asarray(policies), to_float64(judge.objective), judge.start)
+    judged = [
+        PolicyValue(
+            draws, *summarise_draws(draws), float(gap.max()), judge.start, judge.initial_given, unseen, judge.objective
+        )
+        for draws, gap, unseen in zip(values.T, gaps.T, missing, strict=True)
+    ]
+    if isinstance(criterion, Robust):
+        score, error = found.score, 0.0
+    else:
+        form = scored(criterion)
+        best = judge.best() if needs_best(form) else None
+        score = form.score(values[:, 0], best)
+        error = _score_error(form, values[:, 0], best)
+    candidate = chosen = _plain(found.policy)
+    improvement, abstained = None, False
+    if today is not None:
+        improvement = Improvement(values[:, 0] - values[:, 1], float(slack), float(confidence))
+        abstained = np.array_equal(found.policy, today) or not improvement.accepted
+        chosen = _plain(today) if abstained else candidate
+    return PolicyChoice(
+        chosen,
+        criterion,
+        score,
+        error,
+        claimed=found.score,
+        value=judged[0],
+        how=found.how,
+        exact=found.exact,
+        baseline=None if today is None else judged[1],
+        improvement=improvement,
+        abstained=abstained,
+        candidate=candidate,
+    )
+
+
+def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float[np.ndarray, " W"] | None) -> float:
+    """Standard error of the criterion by the bootstrap over draws, with fixed resamples."""
+    picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    scores = [criterion.score(values[pick], None if best is None else best[pick]) for pick in picks]
+    return float(np.std(scores, ddof=1))
+
+
+def _plain(policy: Float[np.ndarray, "*H S A"]) -> Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]:
+    """Actions where the policy is deterministic, else its probabilities."""
+    return policy.argmax(-1) if np.all(policy.max(-1) == 1.0) else policy

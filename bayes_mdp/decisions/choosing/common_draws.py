@@ -1,0 +1,395 @@
+"""`CommonDraws`: values of many policies in the same draws of an unknown MDP, and how they change with the policy.
+
+The draws are kept as keys and drawn anew for each pass: a thousand draws of a large MDP need not fit in memory. Where
+the posterior can draw single pairs, those that no policy of the search can use are never drawn, and the random numbers
+are of single precision (a gamma variable of double precision takes four times as long); sums and linear systems are of
+double precision throughout.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from bayes_mdp.decisions.policy_chains import PolicyChains, policy_chains
+from bayes_mdp.decisions.policy_evaluation import (
+    CHAINS_AT_ONCE,
+    NUMBERS_AT_ONCE,
+    chunks_of,
+    read_start,
+    require_endless,
+    require_usable,
+    row_faults,
+    to_float64,
+)
+from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
+from bayes_mdp.planning import evaluate, occupancy, solve
+from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.solution import Solution
+
+BATCH = 4  # policies that are evaluated at once in a large problem
+MANY = 64  # and in a small one
+SMALL = 4096  # pairs times outcomes of a small one
+
+_ITERATIONS = 200
+_BETTER = 1e-11  # share of the largest value by which an action must be better
+
+Policies = Float[AnyArray, "P *H S A"]
+
+
+class GivenMDPs(eqx.Module):
+    """MDPs that are listed, as a belief: the "key" of a draw is its number.
+
+    Args:
+        mdps: with a leading axis W on every array.
+    """
+
+    mdps: MDP | SparseMDP
+
+    def sample(self, key: Shaped[Array, ""], sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+        """The MDP of this number."""
+        return jax.tree.map(lambda x: jnp.asarray(x)[key], self.mdps)
+
+
+class CommonDraws(eqx.Module):
+    """Draws of a belief about an MDP (built by `draws_of` and `given_draws`). Host-side, float64.
+
+    Args:
+        keys: of the draws.
+        posterior: what draws.
+        chains: for posteriors that can draw single pairs: the pairs that are needed; else None.
+        objective: of the values.
+        start: distribution of the first state.
+        legal: legal actions of the draws; None: all.
+        initial_given: whether someone stated `start`.
+    """
+
+    keys: Shaped[AnyArray, "W ..."]
+    posterior: CanSample
+    chains: PolicyChains | None
+    objective: Objective
+    start: Float[np.ndarray, " S"]
+    legal: Bool[np.ndarray, "S A"] | None
+    initial_given: bool
+    shape: tuple[int, ...] = eqx.field(static=True)
+    numbers: int = eqx.field(static=True)
+
+    @property
+    def num(self) -> int:
+        """W, the number of draws."""
+        return len(self.keys)
+
+    @property
+    def policy_shape(self) -> tuple[int, ...]:
+        """(*H, S, A), the shape of a policy for the objective."""
+        pairs = self.shape[-2:]
+        return (self.objective.horizon, *pairs) if isinstance(self.objective, Episodic) else pairs
+
+    @property
+    def batch(self) -> int:
+        """How many policies one pass takes."""
+        return MANY if self.numbers <= SMALL else BATCH
+
+    def draw_entries(self, key: Array) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+        """Probabilities of the entries of the needed pairs, and the rewards, in one draw. Traceable."""
+        assert self.chains is not None
+        entries = self.chains.entries
+        probs, reward = self.posterior.sample_entries(key, entries)  # type: ignore[attr-defined]
+        probs = probs.astype(jnp.float64)
+        # Rows sum to one in double precision.
+        return probs / entries.to_entries(entries.sum_by_pair(probs)), reward.astype(jnp.float64)
+
+    def pair_values(
+        self, probs: Float[Array, " E"], reward: Float[Array, "S A"], values: Float[Array, " S"]
+    ) -> Float[Array, " Q"]:
+        """reward + discount sum_s' p values(s') of the needed pairs; the value of an end is zero. Traceable."""
+        assert self.chains is not None
+        entries = self.chains.entries
+        ahead = jnp.append(values, 0.0)[jnp.asarray(entries.next_state)]
+        now = reward[jnp.asarray(entries.state), jnp.asarray(entries.action)]
+        return now + _discount(self.objective) * entries.sum_by_pair(probs * ahead)
+
+    def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
+        """The value of every policy in every draw.
+
+        Args:
+            policies: action probabilities.
+
+        Raises:
+            ValueError: a value that is not finite in some draw, as `policy_value`.
+        """
+        return self.evaluations(policies)[0]
+
+    def evaluations(self, policies: Policies) -> tuple[Float[np.ndarray, "W P"], Float[np.ndarray, "W P"]]:
+        """`values`, and the bounds on their numerical errors."""
+        policies = np.asarray(policies, np.float64)
+        number, size = len(policies), self.batch
+        parts, bounds = [], []
+        for first in range(0, number, size):
+            some = policies[first : first + size]
+            # One compiled program for any number: a batch is filled up to a power of two.
+            full = 1 << (len(some) - 1).bit_length()
+            filled = np.concatenate([some, np.repeat(some[:1], full - len(some), 0)])
+            values, gaps, excess, ends = self.over(_values_of, filled, chains=full)
+            names = [f"policy {first + i}" for i in range(full)]
+            if isinstance(self.objective, AverageReward):
+                require_endless(ends)
+            require_usable(values, gaps, excess, names, self.objective)
+            parts.append(values[:, : len(some)])
+            bounds.append(gaps[:, : len(some)])
+        return np.concatenate(parts, 1), np.concatenate(bounds, 1)
+
+    def gradient(
+        self, policy: Float[AnyArray, "*H S A"], weights: Float[np.ndarray, " W"]
+    ) -> Float[np.ndarray, "*H S A"]:
+        """Derivative by the action probabilities of sum_w weights_w value_w: sum_w weights_w d_w(s) q_w(s, a).
+
+        d is the (discounted) time in a state, q the value of the pair (Sutton et al. 2000, theorem 1). Zero where the
+        action is illegal, or not needed.
+        """
+        (total,) = self.over(_gradient_of, np.asarray(policy, np.float64), weights, chains=2, add=True)
+        return total
+
+    def gradients(self, policy: Float[AnyArray, "*H S A"]) -> Float[np.ndarray, "W *H S A"]:
+        """The derivative of every draw's value by the action probabilities."""
+        (each,) = self.over(_gradients_of, np.asarray(policy, np.float64), chains=2)
+        return each
+
+    def best(self) -> Float[np.ndarray, " W"]:
+        """The optimal value of every draw, over all policies that know the draw (and use needed pairs alone).
+
+        Raises:
+            ValueError: as `values`.
+        """
+        values, gaps, excess, ends, _ = self.over(_best_of)
+        if isinstance(self.objective, AverageReward):
+            require_endless(ends)
+        require_usable(values, gaps, excess, ["the best policy"], self.objective)
+        return values[:, 0]
+
+    def optimal_policies(self, number: int) -> Float[np.ndarray, "N *H S A"]:
+        """The optimal policies of the first draws."""
+        *_, actions = eqx.tree_at(lambda d: d.keys, self, self.keys[:number]).over(_best_of)
+        return np.eye(self.shape[-1])[actions]
+
+    def over(
+        self,
+        function: Callable[..., PyTree],
+        *arrays: PyTree,
+        chains: int = 2,
+        add: bool = False,
+    ) -> tuple[np.ndarray, ...]:
+        """A compiled function of the draws, chunk by chunk. The last array is cut with the keys if `add`.
+
+        Args:
+            function: (keys, draws, arrays) -> arrays with a leading axis of draws, or, with `add`, sums over draws.
+            arrays: the other arguments.
+            chains: how many systems a draw solves at once.
+            add: answers are summed.
+        """
+        draws = self
+        with jax.enable_x64(True):
+            states = self.shape[-2]
+            if draws.chains is None:
+                numbers, most = self.numbers + chains * min(states**2, self.numbers), NUMBERS_AT_ONCE
+            else:
+                numbers, most = draws.chains.numbers + chains * states, CHAINS_AT_ONCE
+            what = f"posterior has draws of {states} states and {self.shape[-1]} actions"
+            chunks = chunks_of(jnp.asarray(self.keys), numbers, what, most)
+            size = chunks.shape[1]
+            answers: list[tuple[np.ndarray, ...]] = []
+            for i, keys in enumerate(chunks):
+                if add:
+                    # Draws that fill up the last chunk count nothing.
+                    weights = np.zeros(size)
+                    part = np.asarray(arrays[-1])[i * size : (i + 1) * size]
+                    weights[: len(part)] = part
+                    found = function(keys, draws, *arrays[:-1], weights)
+                else:
+                    found = function(keys, draws, *arrays)
+                answers.append(tuple(np.asarray(x) for x in jax.tree.leaves(found)))
+        if add:
+            return tuple(np.sum(parts, 0) for parts in zip(*answers, strict=True))
+        return tuple(np.concatenate(parts)[: self.num] for parts in zip(*answers, strict=True))
+
+
+def draws_of(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    objective: Objective,
+    num_draws: int,
+    *,
+    initial: ArrayLike | None = None,
+    needed: Bool[np.ndarray, "S A"] | None = None,
+) -> CommonDraws:
+    """Draws of a posterior.
+
+    Args:
+        key, posterior, objective, initial, num_draws: as in `policy_value`.
+        needed: the pairs that the policies to come may use; None: all legal ones.
+
+    Raises:
+        ValueError: `initial` is no distribution; one draw does not fit in memory.
+    """
+    with jax.enable_x64(True):
+        return _draws(jax.random.split(key, num_draws), posterior, to_float64(objective), initial, needed)
+
+
+def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: ArrayLike | None = None) -> CommonDraws:
+    """Listed MDPs, equally likely, as draws.
+
+    Args:
+        mdps: with a leading axis W on every array.
+        objective, initial: as in `policy_value`.
+    """
+    with jax.enable_x64(True):
+        number = mdps.reward.shape[0]
+        return _draws(jnp.arange(number), GivenMDPs(mdps), to_float64(objective), initial, None)
+
+
+def _draws(
+    keys: Shaped[Array, "W ..."],
+    posterior: CanSample,
+    objective: Objective,
+    initial: ArrayLike | None,
+    needed: Bool[np.ndarray, "S A"] | None,
+) -> CommonDraws:
+    shapes = eqx.filter_eval_shape(posterior.sample, keys[0])
+    mdp = outline(keys[0], posterior, shapes.reward.shape)
+    start, given = read_start(mdp, initial)
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    numbers = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))
+    chains = None
+    if not isinstance(posterior, GivenMDPs):
+        pairs = (np.ones(shapes.reward.shape[-2:], bool) if legal is None else legal) if needed is None else needed
+        some = (pairs / np.maximum(pairs.sum(-1, keepdims=True), 1))[None]
+        chains = policy_chains(posterior, some, objective, ends=shapes.end_probs is not None)
+    if chains is None:
+        posterior = to_float64(posterior)
+    else:
+        concentration = np.asarray(chains.entries.concentration, np.float32)
+        chains = eqx.tree_at(lambda c: c.entries.concentration, chains, concentration)
+    return CommonDraws(keys, posterior, chains, objective, start, legal, given, tuple(shapes.reward.shape), numbers)
+
+
+def _discount(objective: Objective) -> RealLike:
+    return objective.discount if isinstance(objective, Discounted) else 1.0
+
+
+@eqx.filter_jit
+def _values_of(keys: Array, draws: CommonDraws, policies: Policies) -> PyTree:
+    """Values and error bounds [C P]; then, of the draw, how far rows are from summing to one, and the largest end."""
+    objective = draws.objective
+
+    def of_chains(key: Array) -> tuple[Array, ...]:
+        assert draws.chains is not None
+        probs, reward = draws.draw_entries(key)
+        found = draws.chains.reweighted(policies).values(probs, reward, objective)
+        values = found.gain if isinstance(objective, AverageReward) else found.v @ draws.start
+        return values, found.gap, *draws.chains.faults(probs)
+
+    def of_mdps(key: Array) -> tuple[Array, ...]:
+        mdp = draws.posterior.sample(key)
+        found = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(jnp.asarray(policies))
+        first = found.v[:, 0] if found.v.ndim == 3 else found.v
+        values = found.gain if isinstance(objective, AverageReward) else first @ draws.start
+        return values, found.gap, *row_faults(mdp)
+
+    return jax.vmap(of_mdps if draws.chains is None else of_chains)(keys)
+
+
+def _one_gradient(key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:
+    """d(s) q(s, a) in one draw."""
+    objective = draws.objective
+    if draws.chains is None:
+        mdp = draws.posterior.sample(key)
+        q = evaluate(mdp, policy, objective).q
+        time = occupancy(mdp, policy, objective, draws.start).sum(-1)
+        slope = time[..., None] * jnp.where(jnp.isfinite(q), q, 0.0)
+        return slope if mdp.legal is None else jnp.where(mdp.legal, slope, 0.0)
+    chains = draws.chains
+    probs, reward = draws.draw_entries(key)
+    mixed = chains.reweighted(policy[None])
+    values = jax.tree.map(lambda x: x[0], mixed.values(probs, reward, objective))
+    chain = mixed.chain(mixed.weights[0], probs, reward)
+    time = occupancy(chain, jnp.ones((chain.n_states, 1)), objective, draws.start)[:, 0]
+    q = draws.pair_values(probs, reward, values.v)
+    state, action = jnp.asarray(chains.entries.state), jnp.asarray(chains.entries.action)
+    return jnp.zeros(policy.shape).at[state, action].set(time[state] * q)
+
+
+@eqx.filter_jit
+def _gradient_of(
+    keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S A"], weights: Float[AnyArray, " C"]
+) -> PyTree:
+    policy = jnp.asarray(policy)
+    each = jax.vmap(lambda key: _one_gradient(key, draws, policy))(keys)
+    return jnp.tensordot(weights, each, axes=1)
+
+
+@eqx.filter_jit
+def _gradients_of(keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S A"]) -> PyTree:
+    policy = jnp.asarray(policy)
+    return jax.vmap(lambda key: _one_gradient(key, draws, policy))(keys)
+
+
+@eqx.filter_jit
+def _best_of(keys: Array, draws: CommonDraws) -> PyTree:
+    """As `_values_of`, of the optimal policy; and its actions."""
+    objective = draws.objective
+
+    def of_mdps(key: Array) -> tuple[Array, ...]:
+        mdp = draws.posterior.sample(key)
+        found = solve(mdp, objective)
+        first = found.v[0] if found.v.ndim == 2 else found.v
+        value = found.gain if isinstance(objective, AverageReward) else first @ draws.start
+        return value[None], found.gap[None], *row_faults(mdp), found.policy
+
+    return jax.vmap(of_mdps if draws.chains is None else lambda key: _best_chain(key, draws))(keys)
+
+
+Iterate = tuple[Int[Array, " Q"], Solution, Bool[Array, ""], Int[Array, ""]]
+"""Which pairs are taken (1, or 0), the values of that policy, whether it is stable, iterations."""
+
+
+def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
+    """Policy iteration over the needed pairs of one draw, whose last evaluation bounds the error."""
+    chains, objective = draws.chains, draws.objective
+    assert chains is not None
+    entries, size = chains.entries, draws.shape[-2]
+    state, action = jnp.asarray(entries.state), jnp.asarray(entries.action)
+    number = jnp.arange(len(entries.state))
+    probs, reward = draws.draw_entries(key)
+
+    def taken(q: Float[Array, " Q"]) -> Int[Array, " Q"]:
+        """The first best pair of every state."""
+        best = jax.ops.segment_max(q, state, size, indices_are_sorted=True)
+        first = jax.ops.segment_min(jnp.where(q >= best[state], number, len(number)), state, size)
+        return (number == first[state]).astype(jnp.int32)
+
+    def body(loop: Iterate) -> Iterate:
+        chosen, _, _, count = loop
+        weights = chosen.astype(jnp.float64)[None]
+        some = eqx.tree_at(lambda c: c.weights, chains, weights)
+        found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective))
+        q = draws.pair_values(probs, reward, found.v)
+        now = jax.ops.segment_sum(jnp.where(chosen == 1, q, 0.0), state, size, indices_are_sorted=True)
+        least = _BETTER * jnp.max(jnp.abs(q))
+        better = jax.ops.segment_max(q, state, size, indices_are_sorted=True) > now + least
+        new = jnp.where(better[state], taken(q), chosen)
+        return new, found, ~jnp.any(better), count + 1
+
+    first = (
+        taken(reward[state, action]),
+        Solution.blank((size, 1), dtype=jnp.float64),
+        jnp.array(False),
+        jnp.int32(0),
+    )
+    chosen, found, stable, _ = jax.lax.while_loop(lambda loop: ~loop[2] & (loop[3] < _ITERATIONS), body, first)
+    value = found.gain if isinstance(objective, AverageReward) else found.v @ draws.start
+    actions = jnp.zeros(size, jnp.int32).at[state].add(chosen * action)
+    return jnp.where(stable, value, jnp.nan)[None], found.gap[None], *chains.faults(probs), actions

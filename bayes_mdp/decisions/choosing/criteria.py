@@ -1,0 +1,292 @@
+"""Criteria of choice: one number for the values of a policy in many equally likely MDPs.
+
+All of them but `Percentile`, `ProbabilityOptimal` and `Robust` are a mixture of the mean and of the mean of the lowest
+values (`TailMean`), of the values themselves or of the regrets. Every `score` is to be maximised.
+"""
+
+import math
+from typing import ClassVar, TypeAlias
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from bayes_mdp.mdp.validation import check_name, check_number, described
+
+Values = Float[np.ndarray, " W"]
+
+_ROUNDING = 1e-9
+
+
+class TailMean(eqx.Module):
+    """weight * mean + (1 - weight) * CVaR at `level`, of the values or, with `regret`, of minus the regrets.
+
+    The form that the criteria of this file have in common; `CVaR`, `SoftRobust` and the rest are its names.
+    CVaR at level a (Rockafellar and Uryasev 2000) is the mean of the lowest share a of the values; at 0 the lowest one.
+    """
+
+    weight: float
+    level: float
+    regret: bool
+
+    def score(self, values: Values, best: Values | None = None) -> float:
+        """The criterion.
+
+        Args:
+            values: of the policy in each MDP.
+            best: the optimal values there, for regrets.
+        """
+        return float(self.gradient(values, best) @ self._gains(values, best))
+
+    def gradient(self, values: Values, best: Values | None = None) -> Values:
+        """A supergradient by the values: weights of the MDPs, zero or greater, that sum to one."""
+        gains = self._gains(values, best)
+        order = np.argsort(gains, kind="stable")
+        # The lowest share `level` of the draws; the draw on its edge counts in part.
+        share = np.clip(max(self.level * len(gains), 1.0) - np.arange(len(gains)), 0.0, 1.0)
+        tail = np.empty(len(gains))
+        tail[order] = share / share.sum()
+        return self.weight / len(gains) + (1.0 - self.weight) * tail
+
+    def _gains(self, values: Values, best: Values | None) -> Values:
+        if not self.regret:
+            return values
+        assert best is not None
+        return values - best
+
+
+def _check_level(level: float, least: str = "a number greater than 0, at most 1") -> None:
+    check_number("level", level, lambda x: (x > 0) & (x <= 1), least)
+
+
+class ExpectedValue(eqx.Module):
+    """The mean of the values: the value of the policy to someone who is indifferent to risk."""
+
+    name: ClassVar[str] = "mean"
+
+    def __str__(self) -> str:
+        return "expected value"
+
+    @property
+    def form(self) -> TailMean:
+        """weight 1 on the mean."""
+        return TailMean(1.0, 1.0, False)
+
+
+class CVaR(eqx.Module):
+    """Conditional value at risk: the mean of the lowest share `level` of the values; 1 is `ExpectedValue`.
+
+    Raises:
+        ValueError: a level outside (0, 1].
+    """
+
+    level: float
+    name: ClassVar[str] = "cvar"
+
+    def __check_init__(self) -> None:
+        _check_level(self.level)
+
+    def __str__(self) -> str:
+        return f"mean of the lowest {float(self.level):g} of the values (CVaR)"
+
+    @property
+    def form(self) -> TailMean:
+        """All weight on the tail."""
+        return TailMean(0.0, float(self.level), False)
+
+
+class SoftRobust(eqx.Module):
+    """weight * expected value + (1 - weight) * CVaR at `level`.
+
+    Raises:
+        ValueError: a level outside (0, 1], a weight outside [0, 1].
+    """
+
+    level: float
+    weight: float = 0.5
+    name: ClassVar[str] = "soft-robust"
+
+    def __check_init__(self) -> None:
+        _check_level(self.level)
+        check_number("weight", self.weight, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
+
+    def __str__(self) -> str:
+        weight = float(self.weight)
+        return f"{weight:g} expected value + {1 - weight:g} CVaR at {float(self.level):g}"
+
+    @property
+    def form(self) -> TailMean:
+        """The mixture."""
+        return TailMean(float(self.weight), float(self.level), False)
+
+
+class Regret(eqx.Module):
+    """Minus the mean of the largest share `level` of the regrets; 0: minus the largest (min-max regret).
+
+    The regret in an MDP is the value of its own optimal policy minus that of the policy. At level 1 this chooses as
+    `ExpectedValue` does.
+
+    Raises:
+        ValueError: a level outside [0, 1].
+    """
+
+    level: float = 0.0
+    name: ClassVar[str] = "regret"
+
+    def __check_init__(self) -> None:
+        check_number("level", self.level, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
+
+    def __str__(self) -> str:
+        level = float(self.level)
+        return f"minus the mean of the largest {level:g} of the regrets" if level else "minus the largest regret"
+
+    @property
+    def form(self) -> TailMean:
+        """The lowest of minus the regrets."""
+        return TailMean(0.0, float(self.level), True)
+
+
+class Percentile(eqx.Module):
+    """What the value exceeds with probability 1 - level: sup {y: P(value >= y) >= 1 - level} (Delage and Mannor 2010).
+
+    Raises:
+        ValueError: a level outside (0, 1].
+    """
+
+    level: float
+    name: ClassVar[str] = "percentile"
+
+    def __check_init__(self) -> None:
+        _check_level(self.level)
+
+    def __str__(self) -> str:
+        return f"percentile at {float(self.level):g}"
+
+    def rank(self, num: int) -> int:
+        """How many of the `num` largest values must reach it: the percentile is the smallest of these."""
+        return max(1, math.ceil((1.0 - float(self.level)) * num - _ROUNDING))
+
+    def score(self, values: Values, best: Values | None = None) -> float:
+        """The criterion."""
+        return float(np.sort(values)[-self.rank(len(values))])
+
+    def gradient(self, values: Values, best: Values | None = None) -> Values:
+        """All weight on the draw at the percentile."""
+        at = np.argsort(values, kind="stable")[-self.rank(len(values))]
+        return np.eye(len(values))[at]
+
+
+class ProbabilityOptimal(eqx.Module):
+    """The probability that the policy's regret is at most `tolerance` (in units of the value).
+
+    Raises:
+        ValueError: a negative tolerance.
+    """
+
+    tolerance: float = 0.0
+    name: ClassVar[str] = "probability-optimal"
+
+    def __check_init__(self) -> None:
+        check_number("tolerance", self.tolerance, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+
+    def __str__(self) -> str:
+        return f"probability that the regret is at most {float(self.tolerance):g}"
+
+    def score(self, values: Values, best: Values | None = None) -> float:
+        """The criterion; values that are equal to rounding count as equal."""
+        assert best is not None
+        slack = float(self.tolerance) + _ROUNDING * np.maximum(np.abs(best), 1.0)
+        return float(np.mean(best - values <= slack))
+
+    def gradient(self, values: Values, best: Values | None = None) -> Values:
+        """A direction to search in, no gradient (there is none): that of the mean."""
+        return np.full(len(values), 1.0 / len(values))
+
+
+class Robust(eqx.Module):
+    """The worst value over a credible set of MDPs that has the probability `confidence`, a product over pairs.
+
+    The set: every row within an L1 distance of its posterior mean, every mean reward within an interval around its own
+    (Iyengar 2005; Nilim and El Ghaoui 2005). Distances are in proportion to the mean distances of the draws; one factor
+    for all pairs is such that the share `confidence` of the draws lies inside as a whole (not pair by pair).
+
+    Args:
+        confidence: posterior probability of the set, in (0, 1].
+        radius: Float[S A], L1 distances of one's own, in place of those from the draws; rewards are then at their
+            means, and nothing is claimed of the set's probability.
+
+    Raises:
+        ValueError: a confidence outside (0, 1], a negative radius.
+    """
+
+    confidence: float = 0.95
+    radius: Float[np.ndarray, "S A"] | None = eqx.field(
+        default=None, converter=lambda x: None if x is None else np.asarray(x, np.float64)
+    )
+    name: ClassVar[str] = "robust"
+
+    def __check_init__(self) -> None:
+        check_number("confidence", self.confidence, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
+
+    def __str__(self) -> str:
+        if self.radius is not None:
+            return "worst value over the given L1 distances"
+        return f"worst value over a credible set of probability {float(self.confidence):g}"
+
+
+Criterion: TypeAlias = ExpectedValue | CVaR | SoftRobust | Regret | Percentile | ProbabilityOptimal | Robust
+"""How the values of a policy in many MDPs become one number."""
+
+Scored: TypeAlias = TailMean | Percentile | ProbabilityOptimal
+"""Criteria of the values in the draws."""
+
+_KINDS = (ExpectedValue, CVaR, SoftRobust, Regret, Percentile, ProbabilityOptimal, Robust)
+_BY_NAME = {kind.name: kind for kind in _KINDS}
+
+
+def scored(criterion: ExpectedValue | CVaR | SoftRobust | Regret | Percentile | ProbabilityOptimal) -> Scored:
+    """The form of a criterion that scores values."""
+    return criterion if isinstance(criterion, (Percentile, ProbabilityOptimal)) else criterion.form
+
+
+def needs_best(criterion: Scored) -> bool:
+    """Whether it compares with the optimal value of each MDP."""
+    return isinstance(criterion, ProbabilityOptimal) or (isinstance(criterion, TailMean) and criterion.regret)
+
+
+def tail_share(criterion: Criterion) -> float:
+    """The share of the draws that the criterion rests on."""
+    if isinstance(criterion, Robust):
+        return 1.0 if criterion.radius is not None else max(1.0 - float(criterion.confidence), 0.0)
+    if isinstance(criterion, (CVaR, SoftRobust, Percentile)):
+        return float(criterion.level)
+    return float(criterion.level) or 1.0 if isinstance(criterion, Regret) else 1.0
+
+
+def read_criterion(criterion: "Criterion | str") -> Criterion:
+    """A criterion, or its name with its numbers: "mean", "cvar:0.1", "soft-robust:0.1:0.5", "robust:0.95".
+
+    Raises:
+        TypeError: neither. ValueError: an unknown name, numbers that do not fit.
+    """
+    if isinstance(criterion, _KINDS):
+        return criterion
+    if not isinstance(criterion, str):
+        raise TypeError(f"criterion is {described(criterion)}, expected a criterion or its name, such as 'cvar:0.1'")
+    name, *numbers = criterion.split(":")
+    check_name("criterion", name, _BY_NAME)
+    try:
+        return _BY_NAME[name](*map(float, numbers))
+    except TypeError:
+        raise ValueError(f"criterion is {criterion!r}, expected {_usage(name)}") from None
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise ValueError(f"criterion is {criterion!r}, expected {_usage(name)}") from None
+        raise
+
+
+def _usage(name: str) -> str:
+    numbers = {"mean": "", "soft-robust": ":LEVEL or soft-robust:LEVEL:WEIGHT", "robust": ":CONFIDENCE"}
+    if name == "probability-optimal":
+        return "probability-optimal or probability-optimal:TOLERANCE"
+    return name + numbers.get(name, ":LEVEL")

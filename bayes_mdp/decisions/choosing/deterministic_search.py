@@ -1,0 +1,202 @@
+"""Deterministic policies for a criterion over common draws: all of them where they are few, else ascent.
+
+Choosing for more than one MDP at once is NP-hard (Steimle, Kaufman and Denton 2021), whatever the criterion: beyond
+enumeration what is found is a local optimum, and called so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.decisions.choosing.common_draws import BATCH, CommonDraws
+from bayes_mdp.decisions.choosing.criteria import Scored
+from bayes_mdp.decisions.choosing.policy_set import PolicySet
+
+ENUMERATED = 4096  # deterministic policies that are all tried
+ENUMERATED_VALUES = 4_000_000  # and values of policies in draws
+SINGLE_CHANGES = 400_000  # values of policies in draws, to try every change of one action
+MOST_STEPS = 50
+BETTER = 1e-12  # share of the largest value by which a score must rise to count as better
+
+Feasible = Callable[[Float[np.ndarray, "W P"]], Bool[np.ndarray, " P"]]
+"""Which policies may be chosen, by their values in the draws."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A policy and how it was found.
+
+    Args:
+        policy: Float[*H S A], action probabilities.
+        values: in each draw.
+        score: of the criterion.
+        how: in words.
+        exact: whether it is proven to be the best deterministic policy of the set, on these draws.
+    """
+
+    policy: Float[np.ndarray, "*H S A"]
+    values: Float[np.ndarray, " W"]
+    score: float
+    how: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be optimised.
+
+    Args:
+        draws: the common draws.
+        criterion: to be maximised.
+        policies: the set to choose from.
+        best: optimal value of every draw, where the criterion compares with it.
+        feasible: None: every policy may be chosen.
+    """
+
+    draws: CommonDraws
+    criterion: Scored
+    policies: PolicySet
+    best: Float[np.ndarray, " W"] | None
+    feasible: Feasible | None = None
+
+    def scores(self, values: Float[np.ndarray, "W P"]) -> Float[np.ndarray, " P"]:
+        """The criterion of each policy, -inf where it may not be chosen."""
+        scores = np.array([self.criterion.score(column, self.best) for column in values.T])
+        return scores if self.feasible is None else np.where(self.feasible(values), scores, -np.inf)
+
+
+def enumerate_policies(problem: Problem) -> Found | None:
+    """The best of all deterministic policies of the set; None where they are too many (or none may be chosen)."""
+    policies, draws = problem.policies, problem.draws
+    count = policies.count
+    if count > ENUMERATED or count * draws.num > ENUMERATED_VALUES:
+        return None
+    base = policies.best(np.zeros(policies.fixed.shape))
+    where = np.argwhere(policies.open_states)
+    options = [np.flatnonzero(policies.free[index[-1]]) for index in where]
+    best: tuple[float, np.ndarray, np.ndarray] | None = None
+    batch: list[np.ndarray] = []
+
+    def try_batch() -> None:
+        nonlocal best
+        if not batch:
+            return
+        found = policies.policy(np.stack(batch))
+        values = draws.values(found)
+        scores = problem.scores(values)
+        top = int(np.argmax(scores))
+        if np.isfinite(scores[top]) and (best is None or scores[top] > best[0]):
+            best = float(scores[top]), found[top], values[:, top]
+        batch.clear()
+
+    for actions in product(*options):
+        choice = base.copy()
+        choice[tuple(where.T)] = actions
+        batch.append(choice)
+        if len(batch) == draws.batch:
+            try_batch()
+    try_batch()
+    if best is None:
+        return None
+    how = f"best of all {round(count)} deterministic policies, in these draws"
+    return Found(best[1], best[2], best[0], how, True)
+
+
+def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found | None:
+    """Policy iteration on the criterion from `start`: in each step every state weighs the draws alike and selects.
+
+    The weights of the draws are the criterion's gradient by their values; with d_w(s) q_w(s, a), summed by them, each
+    state selects the action (weight-select-update, Steimle et al. 2021). Draws visit a state differently, so that many
+    changes at once may do harm: then fewer are made, those first that promise most. In a small problem the end is
+    checked against every change of a single action.
+
+    Returns:
+        None where no policy on the way may be chosen.
+    """
+    policies, draws = problem.policies, problem.draws
+    choice = np.asarray(start)
+    policy = policies.policy(choice)
+    values = draws.values(policy[None])
+    score = problem.scores(values)[0]
+    at_optimum = False
+    for _ in range(MOST_STEPS):
+        slope = policies.mass[..., None] * draws.gradient(
+            policy, problem.criterion.gradient(values[:, 0], problem.best)
+        )
+        found = _step(problem, choice, score, slope)
+        if found is None and _few_changes(problem):
+            found = _single_change(problem, choice, score)
+            at_optimum = found is None
+        if found is None:
+            break
+        choice, policy, values, score = found
+    if not np.isfinite(score):
+        return None
+    how = f"ascent from {name}" + (": no change of one action improves it, in these draws" if at_optimum else "")
+    return Found(policy, values[:, 0], float(score), how, False)
+
+
+Step = tuple[Int[np.ndarray, "*H S"], Float[np.ndarray, "*H S A"], Float[np.ndarray, "W 1"], float]
+"""Choice, policy, values, score."""
+
+
+def _step(
+    problem: Problem, choice: Int[np.ndarray, "*H S"], score: float, slope: Float[np.ndarray, "*H S A"]
+) -> Step | None:
+    """All changes that promise a gain, or the half, ... of them that promise most; None where nothing improves."""
+    wanted = problem.policies.best(slope)
+    gain = np.take_along_axis(slope, wanted[..., None], -1) - np.take_along_axis(slope, choice[..., None], -1)
+    gain = np.where(problem.policies.open_states, gain[..., 0], 0.0)
+    scale = max(float(np.abs(slope).max()), 1e-300)
+    order = np.argsort(-gain, axis=None, kind="stable")[: int((gain > BETTER * scale).sum())]
+    count = len(order)
+    while count:
+        # A few sizes in one pass, from all changes down.
+        sizes = sorted({max(1, count >> shift) for shift in range(problem.draws.batch)}, reverse=True)[
+            : problem.draws.batch
+        ]
+        trials = []
+        for size in sizes:
+            trial = choice.copy()
+            trial.flat[order[:size]] = wanted.flat[order[:size]]
+            trials.append(trial)
+        better = _best_of(problem, trials, score)
+        if better is not None:
+            return better
+        count = sizes[-1] // 2
+    return None
+
+
+def _few_changes(problem: Problem) -> bool:
+    changes = (problem.policies.open_states[..., None] * problem.policies.free).sum()
+    small = problem.draws.batch > BATCH
+    return small and float(changes) * problem.draws.num <= SINGLE_CHANGES
+
+
+def _single_change(problem: Problem, choice: Int[np.ndarray, "*H S"], score: float) -> Step | None:
+    """The best change of one action in one state, if any improves."""
+    trials = []
+    for index in map(tuple, np.argwhere(problem.policies.open_states)):
+        for action in np.flatnonzero(problem.policies.free[index[-1]]):
+            if action != choice[index]:
+                trial = choice.copy()
+                trial[index] = action
+                trials.append(trial)
+    return _best_of(problem, trials, score)
+
+
+def _best_of(problem: Problem, trials: list[np.ndarray], score: float) -> Step | None:
+    """The best of the trials, if it is better than `score`."""
+    if not trials:
+        return None
+    policies = problem.policies.policy(np.stack(trials))
+    values = problem.draws.values(policies)
+    scores = problem.scores(values)
+    top = int(np.argmax(scores))
+    least = BETTER * float(np.abs(values).max())
+    if not np.isfinite(scores[top]) or (np.isfinite(score) and scores[top] <= score + least):
+        return None
+    return trials[top], policies[top], values[:, top : top + 1], float(scores[top])

@@ -1,0 +1,168 @@
+"""`PolicyLimits`: what a policy may do, as a user says it; `PolicySet`: the same as arrays, for the searches."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bayes_mdp.mdp.typing import AnyArray, IntScalar
+from bayes_mdp.mdp.validation import as_mask, check_bool, check_count, check_number, check_shape, require
+
+
+class PolicyLimits(eqx.Module):
+    """Which policies may be chosen.
+
+    Args:
+        allowed: Bool[S A], the actions that may be taken; None: all legal ones.
+        min_count: only actions that the data have at least so often in the state. Where a state has none, the policy
+            follows the baseline there, or, without one, the actions that the data have most often.
+        bootstrap_below: with a baseline: actions that the data have less often than this keep the probability that the
+            baseline gives them, the rest of the probability is free (SPIBB; Laroche, Trichelair and Tachet des Combes
+            2019).
+        max_change: with a baseline: the part of the decisions that may differ from it, in every state: the policy is
+            (1 - max_change) baseline + max_change any policy, so that no state's probabilities are further from the
+            baseline's than this (total variation).
+        stochastic: whether what is free may be a mixture of actions, or is one action in every state.
+
+    Raises:
+        ValueError: a count below 0, a change outside (0, 1]. TypeError: no mask, no bool.
+    """
+
+    allowed: Bool[np.ndarray, "S A"] | None = eqx.field(
+        default=None, converter=lambda x: None if x is None else np.asarray(as_mask("allowed", x))
+    )
+    min_count: int = 0
+    bootstrap_below: int = 0
+    max_change: float = 1.0
+    stochastic: bool = False
+
+    def __check_init__(self) -> None:
+        check_count("min_count", self.min_count, 0)
+        check_count("bootstrap_below", self.bootstrap_below, 0)
+        check_number("max_change", self.max_change, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
+        check_bool("stochastic", self.stochastic)
+
+
+class PolicySet(eqx.Module):
+    """The policies fixed + mass * choice, where `choice` is any policy over the free actions.
+
+    Args:
+        fixed: [*H S A], probabilities that every policy of the set has.
+        mass: [*H S], the probability that is left to the choice.
+        free: Bool[S A], the actions that it may take.
+    """
+
+    fixed: Float[np.ndarray, "*H S A"]
+    mass: Float[np.ndarray, "*H S"]
+    free: Bool[np.ndarray, "S A"]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is fixed."""
+        return bool(np.all(self.mass == 1.0))
+
+    @property
+    def used(self) -> Bool[np.ndarray, "S A"]:
+        """The pairs that any of its policies can use."""
+        chosen = np.any((self.mass > 0).reshape(-1, len(self.free)), axis=0)
+        return (self.free & chosen[:, None]) | np.any((self.fixed > 0).reshape(-1, *self.free.shape), axis=0)
+
+    @property
+    def open_states(self) -> Bool[np.ndarray, "*H S"]:
+        """Where there is a choice: more than one free action, with some probability."""
+        return (self.mass > 0) & (self.free.sum(-1) > 1)
+
+    @property
+    def count(self) -> float:
+        """The number of its deterministic choices."""
+        return float(np.exp(np.sum(np.log(np.where(self.open_states, self.free.sum(-1), 1.0)))))
+
+    def policy(self, choice: Int[AnyArray, "*P S"]) -> Float[np.ndarray, "*P S A"]:
+        """The policies of deterministic choices, an action for every state (and step)."""
+        return self.mixed(np.eye(self.free.shape[-1])[np.asarray(choice)])
+
+    def mixed(self, choice: Float[AnyArray, "*P S A"]) -> Float[np.ndarray, "*P S A"]:
+        """The policies of stochastic choices."""
+        return self.fixed + self.mass[..., None] * np.asarray(choice)
+
+    def best(self, q: Float[AnyArray, "*H S A"]) -> Int[np.ndarray, "*H S"]:
+        """The free action of the largest q in every state; the first of equal ones."""
+        return np.argmax(np.where(self.free, np.asarray(q), -np.inf), -1)
+
+    def contains(self, policy: Float[AnyArray, "*H S A"]) -> bool:
+        """Whether a policy is one of the set, to rounding."""
+        rest = np.asarray(policy) - self.fixed
+        return bool(np.all(rest >= -1e-9) and np.all(np.where(self.free, 0.0, rest) <= 1e-9))
+
+
+def policy_set(
+    limits: PolicyLimits,
+    legal: Bool[AnyArray, "S A"] | None,
+    shape: tuple[int, ...],
+    counts: Float[AnyArray, "*H S A"] | None,
+    baseline: Float[AnyArray, "*H S A"] | None,
+    threshold: IntScalar | None = None,
+) -> PolicySet:
+    """The arrays of `limits`.
+
+    Args:
+        limits: of the user.
+        legal: the legal actions; None: all.
+        shape: (*H, S, A), that of a policy.
+        counts: data of every pair; None where the posterior has none.
+        baseline: action probabilities.
+        threshold: `bootstrap_below`, in place of that of `limits`.
+
+    Raises:
+        ValueError: a mask of another shape, or that leaves a state without an action; limits that need a baseline, or
+            counts, without them.
+    """
+    pairs = shape[-2:]
+    free = np.ones(pairs, bool) if legal is None else np.asarray(legal, bool)
+    if limits.allowed is not None:
+        check_shape("allowed", limits.allowed, pairs, "state, action")
+        free = free & limits.allowed
+        require(~free.any(-1), "allowed", limits.allowed.any(-1), "at least one legal action in every state")
+    below = limits.bootstrap_below if threshold is None else int(threshold)
+    if (below or limits.max_change < 1) and baseline is None:
+        name = "max_change" if limits.max_change < 1 else "bootstrap_below"
+        raise ValueError(f"{name} is given without a baseline, expected the policy that it is measured from")
+    if (below or limits.min_count) and counts is None:
+        name = "min_count" if limits.min_count else "bootstrap_below"
+        raise ValueError(f"{name} is given, and the posterior does not count its data, expected one that does")
+    fixed, mass = np.zeros(shape), np.ones(shape[:-1])
+    seen = None if counts is None else np.asarray(counts, np.float64).reshape(-1, *pairs).sum(0)
+    if limits.min_count and seen is not None:
+        often = free & (seen >= limits.min_count)
+        none = ~often.any(-1)
+        if baseline is None:
+            most = np.where(free, seen, -1.0)
+            often[none] = (most == most.max(-1, keepdims=True))[none]
+        else:
+            fixed[..., none, :], mass[..., none] = np.asarray(baseline)[..., none, :], 0.0
+            often[none] = free[none]
+        free = often
+    if baseline is not None:
+        fixed, mass = _around(np.asarray(baseline, np.float64), seen, below, limits.max_change, free, fixed, mass)
+        free = free & ~(seen < below) if below and seen is not None else free
+        # A state without a free action follows the baseline: any action stands for it.
+        free = np.where(free.any(-1, keepdims=True), free, True)
+    return PolicySet(fixed, mass, free)
+
+
+def _around(
+    baseline: Float[np.ndarray, "*H S A"],
+    seen: Float[np.ndarray, "S A"] | None,
+    below: int,
+    change: float,
+    free: Bool[np.ndarray, "S A"],
+    fixed: Float[np.ndarray, "*H S A"],
+    mass: Float[np.ndarray, "*H S"],
+) -> tuple[Float[np.ndarray, "*H S A"], Float[np.ndarray, "*H S"]]:
+    """What the baseline fixes: rare actions, and the part of the decisions that may not change."""
+    kept = baseline * (seen < below) if below and seen is not None else np.zeros_like(baseline)
+    rare = (seen < below) if below and seen is not None else np.zeros(free.shape, bool)
+    # Where no action is left to choose, the whole row is the baseline's.
+    closed = ~(free & ~rare).any(-1) | (mass == 0)
+    kept = np.where(closed[..., None], baseline, kept)
+    kept = (1 - change) * baseline + change * kept
+    return kept, np.maximum(1.0 - kept.sum(-1), 0.0) * ~closed
