@@ -16,9 +16,9 @@ from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.policy_evaluation import (
     Keys,
     PolicyValue,
+    describe_basis,
     describe_objective,
     describe_start,
-    describe_unvisited,
     in_chunks,
     over_chunks,
     policy_value,
@@ -73,7 +73,7 @@ class PerfectInformation(eqx.Module):
             f"  policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
             f"  {self.validity}",
             f"  {describe_start(self.in_use)}",
-            f"  {describe_unvisited(self.in_use.unvisited)}",
+            *(f"  {line}" for line in describe_basis(self.in_use.basis)),
         ]
         return "\n".join(lines)
 

@@ -8,16 +8,17 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
+    describe_basis,
     describe_gap,
     describe_objective,
     describe_start,
-    describe_unvisited,
     policy_values,
     summarise_draws,
 )
+from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike
 from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import described
+from bayes_mdp.mdp.validation import check_bool, described
 
 
 class PolicyDifference(eqx.Module):
@@ -42,11 +43,14 @@ class PolicyComparison(eqx.Module):
 
     Args:
         values: name -> `PolicyValue`, draws in common.
-        prob_best: name -> share of the draws in which the policy is the best (equal values share a draw).
+        prob_best: name -> share of the draws in which the policy is the best (equal values share a draw). Printed only
+            where `verdict.decided`.
+        verdict: whether these probabilities may be acted on.
     """
 
     values: dict[str, PolicyValue]
     prob_best: dict[str, float]
+    verdict: Verdict
 
     def difference(self, first: str, second: str) -> PolicyDifference:
         """Value of `first` minus value of `second`, draw by draw.
@@ -61,33 +65,35 @@ class PolicyComparison(eqx.Module):
         return PolicyDifference(draws, *summarise_draws(draws), float(np.mean((draws > 0) + 0.5 * (draws == 0))))
 
     def __str__(self) -> str:
-        """The table, the differences to the best, and what the answer rests on."""
+        """The table, the differences to the best, what the answer rests on, and the verdict."""
         order = sorted(self.values, key=lambda name: -self.values[name].mean)
         best, width = order[0], max(map(len, order))
         first = self.values[best]
         lines = [
             f"Policies in {len(first.draws)} common draws, {describe_objective(first.objective)}",
             f"  {describe_start(first)}",
-            f"  {'policy':<{max(width, 6)}} {'mean':>12} {'sd':>10} {'95 % interval':>26}   P(best)",
+            f"  {'policy':<{max(width, 6)}} {'mean':>12} {'sd':>10} {'95 % interval':>26}"
+            + ("   P(best)" if self.verdict.decided else ""),
         ]
         for name in order:
             value = self.values[name]
             low, high = value.interval
             interval = f"[{low:.6g}, {high:.6g}]"
             lines.append(
-                f"  {name:<{max(width, 6)}} {value.mean:>12.6g} {value.sd:>10.3g} {interval:>26}   "
-                f"{self.prob_best[name]:.3f}"
+                f"  {name:<{max(width, 6)}} {value.mean:>12.6g} {value.sd:>10.3g} {interval:>26}"
+                + (f"   {self.prob_best[name]:.3f}" if self.verdict.decided else "")
             )
         for name in order[1:]:
             gain = self.difference(best, name)
             low, high = gain.interval
             lines.append(
-                f"  {best} minus {name}: {gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}], "
-                f"P({best} better) {gain.prob_better:.3f}"
+                f"  {best} minus {name}: {gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]"
+                + (f", P({best} better) {gain.prob_better:.3f}" if self.verdict.decided else "")
             )
         for name in order:
-            notes = [describe_unvisited(self.values[name].unvisited), *describe_gap(self.values[name])]
+            notes = [*describe_basis(self.values[name].basis), *describe_gap(self.values[name])]
             lines.extend(f"  {name}: {note}" for note in notes)
+        lines.extend(f"  {line}" for line in str(self.verdict).splitlines())
         return "\n".join(lines)
 
 
@@ -99,6 +105,8 @@ def compare_policies(
     *,
     initial: ArrayLike | None = None,
     num_draws: int = 2000,
+    value_range: Range | None = None,
+    held_out: bool = False,
 ) -> PolicyComparison:
     """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.
 
@@ -106,10 +114,16 @@ def compare_policies(
         key, posterior, objective, initial, num_draws: see `policy_value`; the draws are those of `policy_value` with
             this key.
         policies: name -> policy.
+        value_range: the lowest and the highest value that any policy can have, if known: the verdict abstains where a
+            draw leaves it.
+        held_out: whether the policies were chosen without the data of this posterior. If not, the verdict abstains
+            where a policy is the optimum of this posterior's own mean.
 
     Raises:
-        ValueError, TypeError: as `policy_value`, with the name of the policy; no policies.
+        ValueError, TypeError: as `policy_value`, with the name of the policy; no policies; a range that is none.
     """
+    check_value_range(value_range)
+    check_bool("held_out", held_out)
     if not isinstance(policies, Mapping):
         raise TypeError(f"policies is {described(policies)}, expected name -> policy")
     policies = {str(name): policy for name, policy in policies.items()}
@@ -119,4 +133,5 @@ def compare_policies(
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     best = draws == draws.max(-1, keepdims=True)
     shares = (best / best.sum(-1, keepdims=True)).mean(0)
-    return PolicyComparison(values, dict(zip(values, map(float, shares), strict=True)))
+    probs = dict(zip(values, map(float, shares), strict=True))
+    return PolicyComparison(values, probs, verdict_on(values, value_range, held_out))

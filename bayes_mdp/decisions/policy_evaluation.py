@@ -12,11 +12,10 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, policy_chains
 from bayes_mdp.decisions.unvisited import Unvisited
+from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
-    CanCount,
-    CanMean,
     CanSample,
     Discounted,
     Episodic,
@@ -30,7 +29,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
-from bayes_mdp.planning import evaluate, occupancy, policy_probs
+from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
 from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solution import Solution
@@ -58,7 +57,7 @@ class PolicyValue(eqx.Module):
         gap: the largest bound on a draw's numerical error that the planner proved (see `PolicyEvaluation`).
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
-        unvisited: what the policy rests on without data; None where the posterior has no data counts.
+        basis: what it rests on (data, prior, own choice); None where the posterior has no data counts, or no mean.
         objective: what was evaluated.
     """
 
@@ -69,8 +68,13 @@ class PolicyValue(eqx.Module):
     gap: float
     initial: Float[np.ndarray, " S"]
     initial_given: bool
-    unvisited: Unvisited | None
+    basis: ValueBasis | None
     objective: Objective
+
+    @property
+    def unvisited(self) -> Unvisited | None:
+        """The pairs that the policy uses and the data never tried; None where the posterior has no data counts."""
+        return None if self.basis is None else self.basis.unvisited
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -81,7 +85,7 @@ class PolicyValue(eqx.Module):
             f"  mean {self.mean:.6g} (Monte Carlo error {error:.2g}), sd {self.sd:.3g}, "
             f"95 % interval [{low:.6g}, {high:.6g}]",
             f"  {describe_start(self)}",
-            f"  {describe_unvisited(self.unvisited)}",
+            *(f"  {line}" for line in describe_basis(self.basis)),
             *(f"  {line}" for line in describe_gap(self)),
         ]
         return "\n".join(lines)
@@ -149,10 +153,10 @@ def policy_values(
         if isinstance(objective, AverageReward):
             require_endless(ends)
         require_usable(values, gaps, excess, list(policies), objective)
-        missing = unvisited_by(wide, probs, aim, start)
+        bases = value_bases(wide, probs, aim, start)
     return {
-        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, unseen, objective)
-        for name, draws, gap, unseen in zip(policies, values.T, gaps.T, missing, strict=True)
+        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective)
+        for name, draws, gap, basis in zip(policies, values.T, gaps.T, bases, strict=True)
     }
 
 
@@ -182,9 +186,17 @@ def describe_start(value: PolicyValue) -> str:
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
 
 
-def describe_unvisited(missing: Unvisited | None) -> str:
-    """What the policy rests on without data, in words."""
-    return "data: the posterior has no data counts" if missing is None else f"data: {missing}"
+def describe_basis(basis: ValueBasis | None) -> list[str]:
+    """What the value rests on, in words."""
+    if basis is None:
+        return ["data: the posterior has no data counts"]
+    lines = [f"data: {basis.unvisited}; {basis}"]
+    if basis.own_optimum:
+        lines.append(
+            "chosen from this posterior: it is the optimum of its mean, and its value is too high wherever the prior "
+            "is wrong"
+        )
+    return lines
 
 
 def describe_gap(value: PolicyValue) -> list[str]:
@@ -312,13 +324,6 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
 
 
-@eqx.filter_jit
-def _times(
-    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
-) -> Float[Array, "P *steps S A"]:
-    return jax.vmap(lambda policy: occupancy(mdp, policy, objective, start))(policies)
-
-
 def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
     """Policies side by side; one that does not depend on the step is repeated where another does."""
     return jnp.stack(jnp.broadcast_arrays(*policies))
@@ -374,16 +379,3 @@ def require_usable(
             f"{names[policy]}: its value in draw {draw} is {values[index]:g} with error bound {gaps[index]:g}, "
             f"expected {expected} ({describe_objective(objective)})"
         )
-
-
-def unvisited_by(
-    posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: np.ndarray
-) -> list[Unvisited | None]:
-    """What each policy rests on without data; its time is that in the mean MDP."""
-    if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):
-        return [None] * len(policies)
-    visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
-    space = getattr(posterior, "space", None)
-    named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
-    names = [*(range(n) for n in visits.shape[:-2]), *named]
-    return [Unvisited.of(visits, np.asarray(time), names) for time in _times(mdp, policies, objective, start)]

@@ -38,6 +38,18 @@ class CanCount(Protocol):
 
 
 @runtime_checkable
+class CanWeighPrior(Protocol):
+    """Says how much of it stems from the prior."""
+
+    def prior_share(self) -> Float[Array, "*H S A"]:
+        """The prior's part in the belief about each pair, from 0 to 1: that of the concentration of its row.
+
+        1 where the reward is unknown and the pair was never tried; nan where nothing about the pair is unknown.
+        """
+        ...
+
+
+@runtime_checkable
 class CanUpdate(Protocol):
     """Learns from data inside a compiled loop."""
 

@@ -30,8 +30,8 @@ from bayes_mdp.decisions.policy_evaluation import (
     read_action_probs,
     summarise_draws,
     to_float64,
-    unvisited_by,
 )
+from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.objectives import check_objective
@@ -311,12 +311,12 @@ def _judged(
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
     with jax.enable_x64(True):
-        missing = unvisited_by(to_float64(posterior), jnp.asarray(policies), to_float64(judge.objective), judge.start)
+        bases = value_bases(to_float64(posterior), jnp.asarray(policies), to_float64(judge.objective), judge.start)
     judged = [
         PolicyValue(
-            draws, *summarise_draws(draws), float(gap.max()), judge.start, judge.initial_given, unseen, judge.objective
+            draws, *summarise_draws(draws), float(gap.max()), judge.start, judge.initial_given, basis, judge.objective
         )
-        for draws, gap, unseen in zip(values.T, gaps.T, missing, strict=True)
+        for draws, gap, basis in zip(values.T, gaps.T, bases, strict=True)
     ]
     if isinstance(criterion, Robust):
         score, error = found.score, 0.0

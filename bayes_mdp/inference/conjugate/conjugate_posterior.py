@@ -191,6 +191,17 @@ class ConjugatePosterior(eqx.Module):
         """Number of observed transitions from every pair."""
         return self.transition_probs.visits() if self.visits is None else jnp.asarray(self.visits)
 
+    def prior_share(self) -> Pairs:
+        """The prior's part in the belief about each pair (`CanWeighPrior`)."""
+        share = self.transition_probs.prior_share()
+        if not self.reward_cells.learns:
+            return share
+        # Not "> 0": a variance that does not exist belongs to an unknown reward.
+        unknown = ~(jnp.asarray(self.reward_cells.variance()) == 0)
+        unknown = unknown.any(-1) if self.rewards_by_outcome else unknown
+        known_row = jnp.where(jnp.isnan(share) & unknown, 0.0, share)
+        return jnp.where(unknown & (self.visit_counts() == 0), 1.0, known_row)
+
     def reward_variance(self) -> Pairs:
         """Epistemic variance of the expected reward sum_o P(o | s, a) r(s, a, o) of one step.
 

@@ -110,11 +110,23 @@ class DirichletRows(eqx.Module):
             return total.reshape(self.shape[:-1])
         return jnp.where(self.is_known, jnp.inf, total[jnp.asarray(self.row)])
 
+    def prior_share(self) -> Float[Array, "*H S A"]:
+        """The prior's part of the sum of the concentrations; nan where nothing is unknown. It builds no rows."""
+        share = jnp.where(self._unknown_sites(), self._site_prior() / self._site_total(), jnp.nan)
+        if self.row is None:
+            return share.reshape(self.shape[:-1])
+        return jnp.where(self.is_known, jnp.nan, share[jnp.asarray(self.row)])
+
+    def _site_prior(self) -> Float[Array, " M"]:
+        """Sum of the concentrations of each site row before data."""
+        # A prior of ones sums to its width: no pass over [M K].
+        if self.unit_prior:
+            return jnp.full(len(self.prior), float(self.prior.shape[-1]))
+        return jnp.asarray(self.prior).sum(-1)
+
     def _site_total(self) -> Float[Array, " M"]:
         """Sum of the concentrations of each site row after data."""
-        # A prior of ones sums to its width: no pass over [M K].
-        prior = self.prior.shape[-1] if self.unit_prior else jnp.asarray(self.prior).sum(-1)
-        return prior + jnp.asarray(self.counts).sum(-1)
+        return self._site_prior() + jnp.asarray(self.counts).sum(-1)
 
     def _unknown_sites(self) -> bool | Bool[Array, " M"]:
         """Which site rows have more than one possible outcome."""

@@ -100,6 +100,10 @@ class MixturePosterior(eqx.Module):
         """Number of observed transitions from every pair."""
         return self.component(0).visit_counts()
 
+    def prior_share(self) -> Pairs:
+        """The mean over the components of the prior's part in the belief about each pair (`CanWeighPrior`)."""
+        return self.average(lambda component: component.prior_share())
+
     def reward_variance(self) -> Pairs:
         """Epistemic variance of the expected reward of one step.
 

@@ -1,0 +1,129 @@
+"""`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side."""
+
+from collections.abc import Hashable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from bayes_mdp.decisions.unvisited import Unvisited, describe_pairs
+from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, CanWeighPrior, Objective, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.planning import evaluate, occupancy
+
+PRIOR_SHARE = 0.1
+"""Above this prior share a comparison calls itself undecided."""
+
+WEAKEST = 5
+_OPTIMAL = 1e-9  # share of the largest value by which an action must be better
+
+Pair = tuple[Hashable, ...]
+
+
+class ValueBasis(eqx.Module):
+    """What the value of a policy rests on.
+
+    Pairs about which nothing is unknown are left out of everything. Time is that in the mean MDP (discounted, as in the
+    objective).
+
+    Args:
+        unvisited: the pairs that the policy uses and the data never tried.
+        prior_share: the prior's part in the rows that the policy uses (prior concentration over posterior
+            concentration; 1 where a reward is unknown and was never seen), weighted by its time there; None: the
+            posterior does not know it (draws of a whole program).
+        weakest: the pairs with most of it, (state, action) or (step, state, action), and their parts of `prior_share`.
+        transitions: effective number of observed transitions behind the value: 1 / sum of time^2 / (count + 1). The
+            variance of a mean over the policy's rows falls with it.
+        own_optimum: whether the policy is optimal in the mean MDP of this posterior, and others are not: chosen and
+            judged by the same data, its value is too high wherever the prior is wrong.
+    """
+
+    unvisited: Unvisited
+    prior_share: float | None
+    weakest: tuple[tuple[Pair, float], ...] = eqx.field(static=True)
+    transitions: float
+    own_optimum: bool
+
+    def __str__(self) -> str:
+        """One line."""
+        share = ""
+        if self.prior_share is not None:
+            share = f"; prior's share of the rows it uses {self.prior_share:.2g}"
+        return f"{self.transitions:.3g} transitions behind it (effective number){share}"
+
+    @property
+    def describe_weakest(self) -> str:
+        """The weakest pairs, in words."""
+        return describe_pairs([" ".join(map(str, pair)) for pair, _ in self.weakest], [x for _, x in self.weakest])
+
+
+def value_bases(
+    posterior: CanSample, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
+) -> list[ValueBasis | None]:
+    """What each policy's value rests on; None where the posterior has no mean or no counts.
+
+    Args:
+        posterior: in float64.
+        policies: action probabilities, in float64.
+        objective: of the values.
+        start: distribution of the first state.
+    """
+    if not (isinstance(posterior, CanCount) and isinstance(posterior, CanMean)):
+        return [None] * len(policies)
+    visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
+    share = np.asarray(posterior.prior_share(), np.float64) if isinstance(posterior, CanWeighPrior) else None
+    space = getattr(posterior, "space", None)
+    named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
+    names = [*(range(n) for n in visits.shape[:-2]), *named]
+    unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
+    unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
+    times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
+    return [_basis(visits, share, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
+
+
+def _basis(
+    visits: Float[np.ndarray, "*H S A"],
+    share: Float[np.ndarray, "*H S A"] | None,
+    unknown: Bool[np.ndarray, "*H S A"],
+    time: Float[np.ndarray, "*steps S A"],
+    names: Sequence[Sequence[Hashable]],
+    own: bool,
+) -> ValueBasis:
+    time = time.sum(0) if time.ndim > visits.ndim else time
+    unvisited = Unvisited.of(visits, time, names, unknown)
+    # Known rows need no data: time there does not count.
+    time = np.where(unknown, np.maximum(time, 0.0), 0.0)
+    time = time / max(time.sum(), 1e-300)
+    transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
+    if share is None:
+        return ValueBasis(unvisited, None, (), transitions, own)
+    part = time * np.where(unknown, share, 0.0)
+    order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
+    where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+    weakest = tuple(
+        (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
+    )
+    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own)
+
+
+@eqx.filter_jit
+def _in_mean(
+    mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
+) -> tuple[Float[Array, "P *steps S A"], Bool[Array, " P"]]:
+    """The time of every policy in each pair, and whether it alone is optimal where it comes."""
+
+    def one(policy: Float[Array, "*H S A"]) -> tuple[Array, Array]:
+        time = occupancy(mdp, policy, objective, start)
+        q = evaluate(mdp, policy, objective).q
+        legal = jnp.isfinite(q) if mdp.legal is None else jnp.isfinite(q) & mdp.legal
+        known = jnp.where(legal, q, 0.0)
+        least = _OPTIMAL * jnp.maximum(jnp.max(jnp.abs(known)), 1e-300)
+        loss = jnp.max(jnp.where(legal, q, -jnp.inf), -1, keepdims=True) - known
+        reached = time.sum(-1, keepdims=True) > 0
+        no_worse = jnp.all(jnp.where(reached & legal & (policy > 0), loss <= least, True))
+        others_worse = jnp.any(reached & legal & (loss > least))
+        return time, no_worse & others_worse & jnp.all(jnp.isfinite(q) | ~legal)
+
+    return jax.vmap(one)(policies)

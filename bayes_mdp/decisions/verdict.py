@@ -1,0 +1,103 @@
+"""`Verdict`: whether a posterior may decide between policies, or the question is not decided by the data behind it."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import numpy as np
+
+from bayes_mdp.decisions.policy_evaluation import PolicyValue
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE
+from bayes_mdp.mdp.typing import RealLike
+from bayes_mdp.mdp.validation import described
+
+_ROUNDING = 1e-9
+
+Range = tuple[RealLike, RealLike]
+"""The lowest and the highest value that a policy can have."""
+
+
+class Verdict(eqx.Module):
+    """Whether probabilities of being better may be acted on. It abstains; it never says which policy is better.
+
+    Args:
+        reasons: why not, one sentence each; empty: no reason was found.
+        would_decide: for each reason, what would remove it.
+    """
+
+    reasons: tuple[str, ...] = eqx.field(static=True)
+    would_decide: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is no reason to abstain."""
+        return not self.reasons
+
+    def __str__(self) -> str:
+        """One line, and two for each reason."""
+        if self.decided:
+            return "verdict: no reason to abstain was found (prior's share, stated range, choice and judgement apart)"
+        lines = ["verdict: not decided by these data"]
+        for reason, cure in zip(self.reasons, self.would_decide, strict=True):
+            lines += [f"  - {reason}", f"    what would decide: {cure}"]
+        return "\n".join(lines)
+
+
+def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, held_out: bool) -> Verdict:
+    """The verdict on policies under one posterior.
+
+    Args:
+        values: name -> value.
+        value_range: what the user knows of every policy's value; None: nothing.
+        held_out: whether the policies were chosen without the data of this posterior.
+    """
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        basis = value.basis
+        if basis is not None and basis.prior_share is not None and basis.prior_share > PRIOR_SHARE:
+            found.append(
+                (
+                    f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {PRIOR_SHARE:g}",
+                    f"data of {basis.describe_weakest}, or a prior that is known to fit",
+                )
+            )
+        if value_range is not None:
+            found += _outside(name, value, value_range)
+        if basis is not None and basis.own_optimum and not held_out:
+            found.append(
+                (
+                    f"{name}: chosen and judged by the same data: it is the optimum of this posterior's own mean",
+                    "a posterior from data that did not choose it (`decide` splits the log; held_out=True says it is "
+                    "one)",
+                )
+            )
+    return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found))
+
+
+def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:
+    low, high = (float(x) for x in value_range)
+    slack = _ROUNDING * max(abs(low), abs(high), 1.0) + value.gap
+    least, most = float(value.draws.min()), float(value.draws.max())
+    if least >= low - slack and most <= high + slack:
+        return []
+    return [
+        (
+            f"{name}: its values go from {least:.4g} to {most:.4g}, outside the stated range {low:g} to {high:g}",
+            "a prior that keeps to the range: known rewards, a known support, an end that is certain",
+        )
+    ]
+
+
+def check_value_range(value_range: Range | None) -> None:
+    """Two finite numbers in order, or None.
+
+    Raises:
+        TypeError, ValueError: one sentence.
+    """
+    if value_range is None:
+        return
+    try:
+        low, high = (float(x) for x in value_range)
+    except (TypeError, ValueError):
+        raise TypeError(f"value_range is {described(value_range)}, expected two numbers (lowest, highest)") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise ValueError(f"value_range is ({low:g}, {high:g}), expected two finite numbers, the lower one first")
