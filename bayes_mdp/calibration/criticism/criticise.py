@@ -1,0 +1,267 @@
+"""`criticise`: would this belief mislead a choice of policy? Several checks against the log, and one verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, check_posterior, program_of
+from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, novelty
+from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
+from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
+from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, to_float64
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.route import infer
+from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
+from bayes_mdp.mdp.log_split import episode_numbers, first_states, split_log
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
+from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
+from bayes_mdp.models.mdp_spec import Prior
+
+NEW, CHOSEN, RETURNS = "new outcomes", "chosen policy", "returns"
+LEAST_REPLICATES = 119  # a rank p-value of 2 / (R + 1) lies below .05 / 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check.
+
+    Args:
+        observed: what the log says.
+        expected: what the belief says.
+        p_value: of the difference.
+        text: both, in words.
+    """
+
+    observed: float
+    expected: float
+    p_value: float
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Criticism:
+    """Result of `criticise`; `print` shows it, the line that matters first.
+
+    Args:
+        findings: name of the check -> what it found: "new outcomes" and "chosen policy" by held-out data, with p-values
+            that are exact ranks; "returns", by a normal approximation.
+        skipped: name of a check that could not be made -> why.
+        bases: "behaviour", "greedy" -> what its value rests on.
+        log_density: name of the prior ("this prior" and the rivals) -> log predictive density of the second half given
+            the first, for each transition.
+        false_alarm: probability that any check sounds though the belief is right, at most (Bonferroni over the checks;
+            that of "returns" is approximate).
+        objective: of the values.
+    """
+
+    findings: Mapping[str, Finding]
+    skipped: Mapping[str, str]
+    bases: Mapping[str, ValueBasis | None]
+    log_density: Mapping[str, float]
+    false_alarm: float
+    objective: Objective
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """Names of the checks that sound, the clearest first."""
+        least = self.false_alarm / max(len(self.findings), 1)
+        some = [name for name, finding in self.findings.items() if finding.p_value <= least]
+        return tuple(sorted(some, key=lambda name: self.findings[name].p_value))
+
+    @property
+    def better_rival(self) -> str | None:
+        """The rival prior that predicts the second half best, if it does so better than this prior."""
+        best = max(self.log_density, key=lambda name: self.log_density[name], default="this prior")
+        return None if best == "this prior" else best
+
+    @property
+    def headline(self) -> str:
+        """The line that matters."""
+        if self.alarms:
+            return f"this belief does not fit the log: {self.findings[self.alarms[0]].text}"
+        share = max((b.prior_share or 0.0 for b in self.bases.values() if b is not None), default=0.0)
+        if share > PRIOR_SHARE:
+            return f"no check sounds, but the prior's share of the rows that a policy uses is {share:.2g}"
+        if self.better_rival is not None:
+            return f"no check sounds, but the prior {self.better_rival!r} predicts the second half of the log better"
+        if not self.findings:
+            return "no check could be made"
+        return "no check sounds"
+
+    def __str__(self) -> str:
+        """A line for each check."""
+        lines = [f"Criticism, {describe_objective(self.objective)}: {self.headline}"]
+        for name, finding in self.findings.items():
+            mark = "sounds" if name in self.alarms else "silent"
+            lines.append(f"  {name} ({mark}, p = {finding.p_value:.3g}): {finding.text}")
+        lines += [f"  {name}: not checked, {why}" for name, why in self.skipped.items()]
+        lines += [f"  {name}: {basis}" for name, basis in self.bases.items() if basis is not None]
+        for name, basis in self.bases.items():
+            if basis is not None and (basis.prior_share or 0.0) > PRIOR_SHARE:
+                lines.append(f"    {name} rests on the prior most at {basis.describe_weakest}")
+        if self.log_density:
+            each = ", ".join(f"{name} {density:.4g}" for name, density in self.log_density.items())
+            lines.append(f"  log predictive density of the second half, per transition: {each}")
+        return "\n".join(lines)
+
+
+def criticise(
+    key: PRNGKeyArray,
+    posterior: FittedPosterior,
+    log: Log,
+    objective: Objective,
+    *,
+    initial: ArrayLike | None = None,
+    rivals: Mapping[str, Prior] | None = None,
+    num_replicates: IntScalar = 199,
+    false_alarm: RealLike = 0.05,
+) -> Criticism:
+    """Check a belief against the log, by what has misled choices of policies.
+
+    The log is split in two by episodes; the prior is inferred again from the first half, and predicts the second:
+    how many outcomes are new in their row (a prior of too small a concentration expects too few, a flat one too many),
+    and what the first half's best policy is worth in the second half's frequencies (the optimiser's curse). With the
+    whole log, the value of the behaviour is compared with the mean return. Data that are predicted well on average may
+    still give wrong values, and the reverse: none of the checks replaces another.
+
+    Args:
+        key: of the split and of the replicates.
+        posterior: as `infer` returns it, from `log`; rows that do not depend on the step.
+        log: as a whole.
+        objective: of the values.
+        initial: distribution of the first state; None: that of the log's episodes.
+        rivals: name -> prior program, compared by the log predictive density of the second half.
+        num_replicates: of the rank tests, at least 119.
+        false_alarm: probability that any check sounds though the belief is right.
+
+    Raises:
+        ValueError, TypeError: a posterior without its program (a loaded one), with rows for every step, or of another
+            space than the log; a log of one episode; numbers out of range.
+    """
+    check_key("key", key)
+    check_posterior(posterior, 1)
+    check_type("log", log, Log, "a Log (see read_log)")
+    check_objective(objective)
+    check_count("num_replicates", num_replicates, LEAST_REPLICATES)
+    check_number("false_alarm", false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    space, program = posterior.space, program_of(posterior)
+    check_labels("log.states", log.states, space.logged_states)
+    if program is None:
+        raise ValueError(f"posterior holds no prior to infer again, expected one as infer returns it: {NO_PROGRAM}")
+    if space.horizon is not None:
+        raise ValueError(
+            f"posterior has rows for each of {space.horizon} steps, expected rows that do not depend on it"
+        )
+    rivals = _read_rivals(rivals)
+    keys = jax.random.split(key, 5)
+    first, second = split_log(keys[0], log)
+    start = _start(posterior, log, initial)
+    half = _infer(keys[1], program, first, space)
+    findings: dict[str, Finding] = {}
+    skipped: dict[str, str] = {}
+    new = novelty(keys[2], half, space, first.transitions, second.transitions, int(num_replicates))
+    expected = float(new.replicates.mean())
+    findings[NEW] = Finding(
+        new.observed,
+        expected,
+        new.p_two_sided,
+        f"of held-out transitions {new.observed:.2g} had an outcome that was new in its row, the belief expects "
+        f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})",
+    )
+    findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates))
+    check = return_check(keys[4], posterior, log, space, objective, start)
+    if isinstance(check, ReturnCheck):
+        findings[RETURNS] = Finding(
+            check.observed,
+            check.expected,
+            check.p_value,
+            f"episodes of the log return {check.observed:.4g} +- {check.error:.2g}, the belief says that the behaviour "
+            f"is worth {check.expected:.4g} +- {check.sd:.2g}",
+        )
+    else:
+        skipped[RETURNS] = check
+    density = _densities(keys[1], {"this prior": program, **rivals}, first, log, space, len(second.transitions.state))
+    bases = _bases(posterior, log, objective, start)
+    return Criticism(findings, skipped, bases, density, float(false_alarm), objective)
+
+
+def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
+    if rivals is None:
+        return {}
+    if not isinstance(rivals, Mapping) or not all(callable(prior) for prior in rivals.values()):
+        raise TypeError(f"rivals is {described(rivals)}, expected name -> prior program")
+    return {str(name): prior for name, prior in rivals.items()}
+
+
+def _start(posterior: FittedPosterior, log: Log, initial: ArrayLike | None) -> Float[np.ndarray, " S"]:
+    """The given distribution of the first state, or that of the log's episodes; of one stretch: uniform."""
+    mean = posterior.mean_mdp()
+    if initial is None and int(episode_numbers(log.transitions)[-1]) > 0:
+        logged = first_states(log)
+        # A state "unseen" is in the space and not in the log.
+        initial = np.concatenate([logged, np.zeros(mean.n_states - len(logged))])
+    return read_start(mean, initial)[0]
+
+
+def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:
+    return infer(key, program, log.transitions, space=space)
+
+
+def _chosen(
+    key: PRNGKeyArray,
+    half: FittedPosterior,
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+    second: Log,
+    num_replicates: int,
+) -> Finding:
+    from tqdm import tqdm
+
+    policy = greedy(half, objective)
+    with tqdm(total=num_replicates, unit=" replicates", delay=2, leave=False, disable=None) as bar:
+        value = chosen_value(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
+    expected = float(value.replicates.mean())
+    return Finding(
+        value.observed,
+        expected,
+        value.p_low,
+        f"the best policy of the first half is worth {value.observed:.4g} in the frequencies of the second; the belief "
+        f"expects {expected:.4g} +- {value.replicates.std(ddof=1):.2g} there",
+    )
+
+
+def _densities(
+    key: PRNGKeyArray, priors: Mapping[str, Prior], first: Log, log: Log, space: StateActionSpace, number: int
+) -> dict[str, float]:
+    """log p(second half | first half) / its transitions, where the evidence has a closed form."""
+    found = {}
+    for name, prior in priors.items():
+        whole, half = (_log_evidence(_infer(key, prior, part, space)) for part in (log, first))
+        if whole is not None and half is not None:
+            found[name] = (whole - half) / number
+    return found
+
+
+def _log_evidence(posterior: FittedPosterior) -> float | None:
+    """Of a closed form; None: of another posterior."""
+    return float(posterior.log_evidence) if isinstance(posterior, ConjugatePosterior) else None
+
+
+def _bases(
+    posterior: FittedPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
+) -> dict[str, ValueBasis | None]:
+    policies = {"behaviour": behaviour_policy(log, space=posterior.space), "greedy": greedy(posterior, objective)}
+    with jax.enable_x64(True):
+        wide = to_float64(posterior)
+        mean = wide.mean_mdp()
+        probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]
+        if isinstance(objective, Episodic):
+            probs = jnp.broadcast_arrays(*probs)
+        bases = value_bases(wide, jnp.stack(probs).astype(jnp.float64), to_float64(objective), start)
+    return dict(zip(policies, bases, strict=True))

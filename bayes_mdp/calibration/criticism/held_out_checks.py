@@ -1,0 +1,223 @@
+"""Two checks of a belief from one half of a log by the other half: new outcomes, and the chosen policy's value.
+
+Both compare a statistic of the second half with its replicates: rows drawn from the belief of the first half, outcomes
+of the second half's own pairs drawn from them. Under the belief data and replicates are exchangeable, so the rank
+p-values are valid in any sample size (Rubin 1984, in the held-out form).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.calibration.belief.parameter_draws import generator
+from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
+from bayes_mdp.decisions.policy_evaluation import to_float64
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import Posterior
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.planning import evaluate
+
+
+class Replicated(NamedTuple):
+    """A statistic of held-out data and of its replicates.
+
+    Args:
+        observed: of the data.
+        replicates: [R].
+    """
+
+    observed: float
+    replicates: Float[np.ndarray, " R"]
+
+    @property
+    def p_low(self) -> float:
+        """Probability under the belief of a value as low as the data's."""
+        return float((1 + np.sum(self.replicates <= self.observed)) / (1 + len(self.replicates)))
+
+    @property
+    def p_two_sided(self) -> float:
+        """Twice the smaller tail."""
+        high = float((1 + np.sum(self.replicates >= self.observed)) / (1 + len(self.replicates)))
+        return min(1.0, 2 * min(self.p_low, high))
+
+
+Progress = Callable[[], object]
+"""Called after each replicate."""
+
+
+def novelty(
+    key: PRNGKeyArray,
+    posterior: Posterior,
+    space: StateActionSpace,
+    first: Transitions,
+    second: Transitions,
+    num_replicates: int,
+) -> Replicated:
+    """The share of the second half's transitions whose outcome the first half never had in that pair.
+
+    Args:
+        key: of the replicates.
+        posterior: from the first half.
+        space: of the posterior, stationary.
+        first, second: the halves.
+        num_replicates: R.
+    """
+    rng = generator(key)
+    known = np.unique(_codes(first, space))
+    state, action = np.asarray(second.state), np.asarray(second.action)
+    count = np.zeros((space.n_states, space.n_actions))
+    np.add.at(count, (state, action), 1.0)
+    observed = float(np.mean(~np.isin(_codes(second, space), known)))
+    number = count[count > 0]
+    mass = _unseen_mass(posterior, space, known, count > 0)
+    new = [rng.binomial(number.astype(int), mass(rng, k)).sum() for k in jax.random.split(key, num_replicates)]
+    return Replicated(observed, np.array(new) / len(state))
+
+
+def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray, " N"]:
+    """One number for each pair and state reached; the end is the state of number S."""
+    reached = np.asarray(transitions.outcome(space.n_states)).astype(np.int64)
+    pair = np.asarray(transitions.state).astype(np.int64) * space.n_actions + np.asarray(transitions.action)
+    return pair * (space.n_states + 1) + reached
+
+
+def _unseen_mass(
+    posterior: Posterior, space: StateActionSpace, known: Int[np.ndarray, " n"], needed: Bool[np.ndarray, "S A"]
+) -> Callable[[np.random.Generator, PRNGKeyArray], Float[np.ndarray, " Q"]]:
+    """A draw of each needed pair's probability of outcomes without data."""
+    size = space.n_states + 1
+    entries = None
+    if isinstance(posterior, ConjugatePosterior) and posterior.independent_rows:
+        entries = posterior.row_entries(needed)
+    if entries is not None and entries.known is None:
+        # Dirichlet rows add up: the unseen outcomes together have a beta distribution.
+        pair = np.asarray(entries.pair)
+        base = np.asarray(entries.state).astype(np.int64) * space.n_actions + np.asarray(entries.action)
+        seen = np.isin(base[pair] * size + np.asarray(entries.next_state), known)
+        weight, number = np.asarray(entries.concentration, np.float64), len(entries.state)
+        old = np.bincount(pair, weight * seen, number)
+        new = np.bincount(pair, weight * ~seen, number)
+
+        def beta(rng: np.random.Generator, key: PRNGKeyArray) -> Float[np.ndarray, " Q"]:
+            mixed = (old > 0) & (new > 0)
+            return np.where(mixed, rng.beta(np.where(mixed, new, 1.0), np.where(mixed, old, 1.0)), new > 0)
+
+        return beta
+    rows = row_draws(posterior, needed)
+    base = rows.state.astype(np.int64) * space.n_actions + rows.action
+    seen = np.isin(base[:, None] * size + rows.next_state, known)
+    return lambda rng, key: np.clip(1.0 - (rows.draw(key) * seen).sum(-1), 0.0, 1.0)
+
+
+def good_turing(transitions: Transitions, space: StateActionSpace) -> float:
+    """The share of outcomes, pair by pair, that were seen once: an estimate of how often the next one is new.
+
+    Good (1953); it needs no belief and no second half.
+    """
+    _, counts = np.unique(_codes(transitions, space), return_counts=True)
+    return float((counts == 1).sum() / counts.sum())
+
+
+def chosen_value(
+    key: PRNGKeyArray,
+    posterior: Posterior,
+    policy: Int[np.ndarray, "*H S"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+    second: Transitions,
+    num_replicates: int,
+    done: Progress,
+) -> Replicated:
+    """The value of a policy in the MDP of the second half's frequencies.
+
+    Each row is (counts of the second half + the first half's mean row) / (count + 1); rewards are at their means under
+    the first half. A policy that was chosen because its value looks high is worth less there than in replicates,
+    unless the belief is right.
+
+    Args:
+        key: of the replicates.
+        posterior: from the first half.
+        policy: chosen from it.
+        objective, start: of the value.
+        second: the second half.
+        num_replicates: R.
+        done: called after each replicate.
+    """
+    rng = generator(jax.random.fold_in(key, 1))
+    mean = posterior.mean_mdp()
+    used = np.zeros(mean.reward.shape[-2:], bool)
+    used[np.broadcast_to(np.arange(used.shape[0]), policy.shape), policy] = True
+    rows = row_draws(posterior, used)
+    number = np.full(used.shape, -1)
+    number[rows.state, rows.action] = np.arange(len(rows.state))
+    pair = number[np.asarray(second.state), np.asarray(second.action)]
+    inside = pair >= 0
+    reached = np.asarray(second.outcome(used.shape[0]))[inside]
+    pair = pair[inside]
+    place = rows.place(pair, reached)
+    value = _value_of(mean, rows, policy, objective, start)
+
+    def statistic(place: Int[np.ndarray, " n"]) -> float:
+        counts = np.bincount(place, minlength=rows.mean.size).reshape(rows.mean.shape)
+        return value((counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0))
+
+    observed = statistic(place)
+    replicates = []
+    for each in jax.random.split(key, num_replicates):
+        replicates.append(statistic(drawn_outcomes(rng, rows.draw(each), pair)))
+        done()
+    return Replicated(observed, np.array(replicates))
+
+
+def _value_of(
+    mean: MDP | SparseMDP,
+    rows: RowDraws,
+    policy: Int[np.ndarray, "*H S"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> Callable[[Float[np.ndarray, "Q K"]], float]:
+    """The value of the policy as a function of the rows that it uses."""
+    with jax.enable_x64(True):
+        wide, aim = to_float64(mean), to_float64(objective)
+
+    def value(new: Float[np.ndarray, "Q K"]) -> float:
+        with jax.enable_x64(True):
+            return float(_evaluate(wide, (rows.state, rows.action), policy, aim, start, new))
+
+    return value
+
+
+@eqx.filter_jit
+def _evaluate(
+    mean: MDP | SparseMDP,
+    pairs: tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]],
+    policy: Int[AnyArray, "*H S"],
+    objective: Objective,
+    start: Float[AnyArray, " S"],
+    rows: Float[AnyArray, "Q K"],
+) -> Float[Array, ""]:
+    probs, ends = jnp.asarray(rows)[:, :-1], jnp.asarray(rows)[:, -1]
+    if isinstance(objective, Episodic):
+        # The policy may take several actions in a state: its rows are put into the whole MDP.
+        mdp = eqx.tree_at(_stored_rows, mean, _stored_rows(mean).at[pairs].set(probs))
+        if mean.end_probs is not None:
+            mdp = eqx.tree_at(lambda m: m.end_probs, mdp, mean.end_probs.at[pairs].set(ends))
+        return evaluate(mdp, jnp.asarray(policy), objective).v[0] @ start
+    # One action a state: the rows that the policy uses, in the order of the states.
+    reward, end_probs = mean.reward[pairs][:, None], None if mean.end_probs is None else ends[:, None]
+    if isinstance(mean, SparseMDP):
+        chain = SparseMDP(mean.successor[pairs][:, None], probs[:, None], reward, end_probs=end_probs)
+    else:
+        chain = MDP(probs[:, None], reward, end_probs=end_probs)
+    found = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
+    return found.gain if isinstance(objective, AverageReward) else found.v @ start
+
+
+def _stored_rows(mdp: MDP | SparseMDP) -> Array:
+    return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
