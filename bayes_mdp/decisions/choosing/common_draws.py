@@ -32,7 +32,8 @@ from bayes_mdp.planning.outline import outline
 from bayes_mdp.planning.solution import Solution
 
 BATCH = 4  # policies that are evaluated at once in a large problem
-MANY = 64  # and in a small one
+MANY = 16  # and in a small one
+FEW = 2  # and where there is but a policy, and one to compare it with
 SMALL = 4096  # pairs times outcomes of a small one
 
 _ITERATIONS = 200
@@ -131,8 +132,8 @@ class CommonDraws(eqx.Module):
         parts, bounds = [], []
         for first in range(0, number, size):
             some = policies[first : first + size]
-            # One compiled program for any number: a batch is filled up to a power of two.
-            full = 1 << (len(some) - 1).bit_length()
+            # Two compiled programs for any number: a batch is filled up.
+            full = min(FEW, size) if len(some) <= FEW else size
             filled = np.concatenate([some, np.repeat(some[:1], full - len(some), 0)])
             values, gaps, excess, ends = self.over(_values_of, filled, chains=full)
             names = [f"policy {first + i}" for i in range(full)]
@@ -288,7 +289,8 @@ def _values_of(keys: Array, draws: CommonDraws, policies: Policies) -> PyTree:
     def of_chains(key: Array) -> tuple[Array, ...]:
         assert draws.chains is not None
         probs, reward = draws.draw_entries(key)
-        found = draws.chains.reweighted(policies).values(probs, reward, objective)
+        # From a start, a chain is one linear system: nothing looks for a policy.
+        found = draws.chains.reweighted(policies).values(probs, reward, objective, _nowhere(draws, len(policies)))
         values = found.gain if isinstance(objective, AverageReward) else found.v @ draws.start
         return values, found.gap, *draws.chains.faults(probs)
 
@@ -300,6 +302,11 @@ def _values_of(keys: Array, draws: CommonDraws, policies: Policies) -> PyTree:
         return values, found.gap, *row_faults(mdp)
 
     return jax.vmap(of_mdps if draws.chains is None else of_chains)(keys)
+
+
+def _nowhere(draws: CommonDraws, number: int) -> Solution:
+    """No plan yet of so many chains, to start linear systems with."""
+    return jax.vmap(lambda _: Solution.blank((draws.shape[-2], 1), dtype=jnp.float64))(jnp.arange(number))
 
 
 def _one_gradient(key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:
@@ -314,7 +321,7 @@ def _one_gradient(key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"]
     chains = draws.chains
     probs, reward = draws.draw_entries(key)
     mixed = chains.reweighted(policy[None])
-    values = jax.tree.map(lambda x: x[0], mixed.values(probs, reward, objective))
+    values = jax.tree.map(lambda x: x[0], mixed.values(probs, reward, objective, _nowhere(draws, 1)))
     chain = mixed.chain(mixed.weights[0], probs, reward)
     time = occupancy(chain, jnp.ones((chain.n_states, 1)), objective, draws.start)[:, 0]
     q = draws.pair_values(probs, reward, values.v)
@@ -375,7 +382,7 @@ def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
         chosen, _, _, count = loop
         weights = chosen.astype(jnp.float64)[None]
         some = eqx.tree_at(lambda c: c.weights, chains, weights)
-        found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective))
+        found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective, _nowhere(draws, 1)))
         q = draws.pair_values(probs, reward, found.v)
         now = jax.ops.segment_sum(jnp.where(chosen == 1, q, 0.0), state, size, indices_are_sorted=True)
         least = _BETTER * jnp.max(jnp.abs(q))
@@ -385,7 +392,7 @@ def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
 
     first = (
         taken(reward[state, action]),
-        Solution.blank((size, 1), dtype=jnp.float64),
+        jax.tree.map(lambda x: x[0], _nowhere(draws, 1)),
         jnp.array(False),
         jnp.int32(0),
     )

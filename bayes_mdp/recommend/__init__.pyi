@@ -1,0 +1,3 @@
+from .decide import decide as decide
+from .decision import Decision as Decision
+from .report import write_report as write_report

@@ -1,0 +1,152 @@
+"""`decide`: a policy from a log, chosen on one part of it and judged on the other, or the one in use."""
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
+from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
+from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
+from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_policies
+from bayes_mdp.decisions.verdict import Range, check_value_range
+from bayes_mdp.inference.route import infer
+from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp.log_split import first_states, split_log
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
+from bayes_mdp.mdp.validation import check_bool, check_key, check_labels, check_number, check_type
+from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.recommend.decision import BASELINE, CHOSEN, Decision
+from bayes_mdp.recommend.differences import differences, measure_next
+
+
+def decide(
+    key: PRNGKeyArray,
+    prior: Prior,
+    log: Log,
+    objective: Objective,
+    *,
+    space: StateActionSpace | None = None,
+    criterion: Criterion | str = "mean",
+    limits: PolicyLimits = PolicyLimits(),
+    baseline: PolicyLike | None = None,
+    confidence: RealLike = 0.95,
+    slack: RealLike = 0.0,
+    split: RealLike = 0.5,
+    initial: ArrayLike | None = None,
+    value_range: Range | None = None,
+    num_draws: IntScalar = 400,
+    checks: bool = True,
+) -> Decision:
+    """Choose a policy from a log and judge it, or recommend the one in use and say why. Host-side.
+
+    The log is split by episodes. From the first part a policy is chosen (see `choose`). The posterior of the second
+    part, which had no say in the choice, compares it with the baseline in common draws. It is recommended where it is
+    no worse than the baseline with the probability asked for, the verdict on the comparison does not abstain (see
+    `compare_policies`) and no check of the belief sounds (see `criticise`). The promise is the posterior's: it is worth
+    what prior and model are worth.
+
+    Args:
+        key: of the split and of all draws.
+        prior: program.
+        log: as a whole; one row for each transition, in the order of time.
+        objective: of the values.
+        space: None: `StateActionSpace.from_log(log)`.
+        criterion, limits, slack, num_draws: as in `choose`.
+        baseline: the policy in use; None: what the log did (`behaviour_policy`).
+        confidence: probability of being no worse than the baseline, in (0, 1).
+        split: share of the episodes that chooses, in [0, 1); 0: the whole log chooses and judges, and nothing is
+            recommended.
+        initial: distribution of the first state; None: that of the log's episodes.
+        value_range: the lowest and the highest value that a policy can have, if known.
+        checks: whether `criticise` runs; without it nothing is recommended.
+
+    Raises:
+        ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`.
+    """
+    check_key("key", key)
+    check_type("log", log, Log, "a Log (see read_log)")
+    check_objective(objective)
+    criterion = read_criterion(criterion)
+    check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
+    check_value_range(value_range)
+    check_bool("checks", checks)
+    space = StateActionSpace.from_log(log) if space is None else space
+    check_space(space)
+    check_labels("log.states", log.states, space.logged_states)
+    check_labels("log.actions", log.actions, space.action_names)
+    keys = jax.random.split(key, 6)
+    first, second = split_log(keys[0], log, split) if float(split) > 0 else (log, log)
+    start = _start(space, log) if initial is None else initial
+    today = behaviour_policy(log, space=space) if baseline is None else baseline
+    chooser = infer(keys[1], prior, first, space=space)
+    choice = choose(
+        keys[2],
+        chooser,
+        objective,
+        criterion,
+        limits=limits,
+        baseline=today,
+        confidence=float(confidence),
+        slack=float(slack),
+        initial=start,
+        num_draws=int(num_draws),
+    )
+    judge = infer(keys[1], prior, second, space=space)
+    comparison = compare_policies(
+        keys[3],
+        judge,
+        {BASELINE: today, CHOSEN: choice.candidate},
+        objective,
+        initial=start,
+        num_draws=int(num_draws),
+        value_range=value_range,
+        held_out=float(split) > 0,
+    )
+    gain = comparison.difference(CHOSEN, BASELINE).draws
+    improvement = Improvement(gain, float(slack), float(confidence))
+    whole = infer(keys[1], prior, log, space=space) if float(split) > 0 else judge
+    criticism = criticise(keys[4], whole, log, objective, initial=start) if checks else None
+    reasons = _reasons(choice, comparison, improvement, criticism)
+    return Decision(
+        choice.candidate,
+        today,
+        reasons,
+        choice,
+        comparison,
+        improvement,
+        criticism,
+        differences(judge, choice.candidate, today, objective, start),
+        measure_next(judge, choice.candidate, objective, start),
+        log.source,
+        len(log.transitions.state),
+        float(split),
+        space,
+        str(whole),
+    )
+
+
+def _start(space: StateActionSpace, log: Log) -> Float[np.ndarray, " S"]:
+    """The first states of the log's episodes, in the states of the space."""
+    logged = first_states(log)
+    return np.concatenate([logged, np.zeros(space.n_states - len(logged))])
+
+
+def _reasons(
+    choice: PolicyChoice, comparison: PolicyComparison, improvement: Improvement, criticism: Criticism | None
+) -> tuple[str, ...]:
+    """Why the chosen policy is not recommended; none: it is."""
+    reasons = list(comparison.verdict.reasons)
+    if np.array_equal(np.asarray(choice.candidate), np.asarray(choice.policy)) and choice.abstained:
+        reasons.append("no other policy was found that is no worse than the baseline with the probability asked for")
+    elif not improvement.accepted:
+        reasons.append(str(improvement))
+    if criticism is None:
+        reasons.append("the checks of the belief were left out (checks=False)")
+    else:
+        reasons += [f"{name}: {criticism.findings[name].text}" for name in criticism.alarms]
+    return tuple(reasons)

@@ -1,0 +1,92 @@
+"""`Decision`: what `decide` recommends, and everything that it rests on."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.calibration.criticism.criticise import Criticism
+from bayes_mdp.decisions.choosing.choose import PolicyChoice
+from bayes_mdp.decisions.choosing.safe_improvement import Improvement
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
+from bayes_mdp.mdp import PolicyLike, StateActionSpace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BASELINE, CHOSEN = "baseline", "chosen"
+SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Result of `decide`; `print` shows it, `write_report` makes a page of it.
+
+    Args:
+        candidate: Int64[*H S] or Float64[*H S A], the policy that was chosen from the first part of the log.
+        baseline: the policy in use.
+        reasons: why the candidate is not recommended; empty: it is.
+        choice: how it was chosen.
+        comparison: both policies ("baseline", "chosen") under the posterior of the second part.
+        improvement: the candidate against the baseline, in the same draws.
+        criticism: of the belief, by the whole log; None: left out.
+        differences: see `bayes_mdp.recommend.differences`.
+        measure_next: pairs whose data would make the value surer; None: not known for this posterior.
+        source: of the log.
+        num_transitions: of the log.
+        split: share of the episodes that chose.
+        space: of the policies.
+        belief: the posterior of the whole log, in words.
+    """
+
+    candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+    baseline: PolicyLike
+    reasons: tuple[str, ...]
+    choice: PolicyChoice
+    comparison: PolicyComparison
+    improvement: Improvement
+    criticism: Criticism | None
+    differences: "pd.DataFrame"
+    measure_next: "pd.DataFrame | None"
+    source: str
+    num_transitions: int
+    split: float
+    space: StateActionSpace
+    belief: str
+
+    @property
+    def recommended(self) -> bool:
+        """Whether the candidate is recommended; if not, the baseline is."""
+        return not self.reasons
+
+    @property
+    def policy(self) -> PolicyLike:
+        """The recommended policy: the candidate, or the baseline."""
+        return self.candidate if self.recommended else self.baseline
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        gain = self.comparison.difference(CHOSEN, BASELINE)
+        low, high = gain.interval
+        worth = f"{gain.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]"
+        if self.recommended:
+            return f"change to the chosen policy: it gains {worth} by data that did not choose it"
+        return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
+
+    def __str__(self) -> str:
+        """The answer, the reasons, and the parts."""
+        whole = "the whole log chose and judged" if not self.split else f"{self.split:g} of its episodes chose"
+        lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
+        lines += [f"  because {reason}" for reason in self.reasons]
+        lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
+        if self.criticism is not None:
+            lines += ["", str(self.criticism)]
+        if len(self.differences):
+            lines += ["", f"Where it differs from the baseline ({len(self.differences)} states; the first {SHOWN}):"]
+            lines += self.differences.head(SHOWN).to_string(index=False, float_format="{:.3g}".format).splitlines()
+        if self.measure_next is not None:
+            lines += ["", "What to measure next (pairs, and their shares of what is open):"]
+            lines += self.measure_next.head(SHOWN).to_string(index=False, float_format="{:.3g}".format).splitlines()
+        return "\n".join(lines)

@@ -1,0 +1,152 @@
+"""Where a chosen policy differs from today's practice, what each difference is worth, and what to measure next."""
+
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
+from bayes_mdp.decisions.policy_evaluation import read_action_probs, to_float64
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, HasVariances, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.planning import evaluate, occupancy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 10
+
+
+def differences(
+    posterior: FittedPosterior, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
+) -> "pd.DataFrame":
+    """A row for each state in which the policies differ, the most valuable first.
+
+    Columns: `state`; `today`, the baseline's likeliest action, and `today_prob`; `chosen`, the other's likeliest
+    action; `time`, the part of the chosen policy's time that it spends there; `count`, transitions of the posterior
+    from that state with the chosen action; `gain`, what the difference adds to the value. Gains are those of the mean
+    MDP: they add up to the difference of the policies' values there (Kakade and Langford 2002, lemma 6.1), in the
+    average reward to that of the gains. Steps of `Episodic` are added.
+
+    Args:
+        posterior: that judges.
+        chosen, baseline: policies.
+        objective, start: of the values.
+    """
+    import pandas as pd
+
+    space = posterior.space
+    time, gain, both = _in_mean(posterior, chosen, baseline, objective, start)
+    first, other = both
+    counts = np.asarray(posterior.visit_counts())
+    weights = np.maximum(time, 1e-300)
+    # Steps are added: the likeliest actions are those over all of the time.
+    mean = lambda probs: (probs * weights[..., None]).sum(0) / weights.sum(0)[:, None]  # noqa: E731
+    stacked = time.ndim == 2
+    first, other = (mean(x) if stacked else x for x in (first, other))
+    gain, time = (x.sum(0) if stacked else x for x in (gain, time))
+    counts = counts.sum(0) if counts.ndim == 3 else counts
+    apart = np.flatnonzero(np.abs(first - other).max(-1) > 1e-9)
+    apart = apart[np.argsort(-np.abs(gain[apart]), kind="stable")]
+    new, old = first.argmax(-1), other.argmax(-1)
+    return pd.DataFrame(
+        {
+            "state": [space.state_names[s] for s in apart],
+            "today": [space.action_names[old[s]] for s in apart],
+            "today_prob": other[apart, old[apart]],
+            "chosen": [space.action_names[new[s]] for s in apart],
+            "time": time[apart] / max(time.sum(), 1e-300),
+            "count": counts[apart, new[apart]],
+            "gain": gain[apart],
+        }
+    )
+
+
+def _in_mean(
+    posterior: FittedPosterior, chosen: PolicyLike, baseline: PolicyLike, objective: Objective, start: ArrayLike
+) -> tuple[Float[np.ndarray, "*H S"], Float[np.ndarray, "*H S"], Float[np.ndarray, "2 *H S A"]]:
+    """Time of the chosen policy, what its differences add, and both policies."""
+    with jax.enable_x64(True):
+        mdp, aim = to_float64(posterior.mean_mdp()), to_float64(objective)
+        both = [
+            read_action_probs(name, policy, mdp, objective).astype(jnp.float64)
+            for name, policy in (("chosen", chosen), ("baseline", baseline))
+        ]
+        if isinstance(objective, Episodic):
+            both = [jnp.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in both]
+        time, gain = _gains(mdp, both[0], both[1], aim, jnp.asarray(start, jnp.float64))
+        return np.asarray(time), np.asarray(gain), np.stack([np.asarray(x) for x in both])
+
+
+@eqx.filter_jit
+def _gains(
+    mdp: MDP | SparseMDP,
+    chosen: Float[AnyArray, "*H S A"],
+    baseline: Float[AnyArray, "*H S A"],
+    objective: Objective,
+    start: Float[Array, " S"],
+) -> tuple[Float[Array, "*H S"], Float[Array, "*H S"]]:
+    time = occupancy(mdp, chosen, objective, start).sum(-1)
+    q = evaluate(mdp, baseline, objective).q
+    q = jnp.where(jnp.isfinite(q), q, 0.0)
+    return time, time * jnp.sum((chosen - baseline) * q, -1)
+
+
+def measure_next(
+    posterior: FittedPosterior, chosen: PolicyLike, objective: Objective, start: ArrayLike
+) -> "pd.DataFrame | None":
+    """The pairs whose rows leave the value of the chosen policy most open: `state`, `action`, `count`, `share`.
+
+    `share` is the pair's part of the first-order variance of the value, time^2 times the variance of its row's
+    expectation (exact for rows met at most once). None: the posterior has dependent rows, or no variances; rows for
+    every step; the objective is `AverageReward`.
+
+    Args:
+        posterior: that judges.
+        chosen: the policy.
+        objective, start: of the value.
+    """
+    import pandas as pd
+
+    if isinstance(objective, AverageReward | Episodic) or posterior.space.horizon is not None:
+        return None
+    if not isinstance(posterior, HasVariances) or not posterior.independent_rows:
+        return None
+    with jax.enable_x64(True):
+        wide, aim = to_float64(posterior), to_float64(objective)
+        mdp = wide.mean_mdp()
+        probs = read_action_probs("chosen", chosen, mdp, objective).astype(jnp.float64)
+        rate = jnp.asarray(aim.discount if isinstance(aim, Discounted) else 1.0, jnp.float64)
+        variance = _variances(wide, mdp, probs, aim, jnp.asarray(start, jnp.float64), rate)
+    part = np.asarray(variance)
+    if not np.isfinite(part).all() or part.sum() <= 0:
+        return None
+    order = np.argsort(-part, axis=None, kind="stable")[:SHOWN]
+    pairs = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+    counts, space = np.asarray(posterior.visit_counts()), posterior.space
+    return pd.DataFrame(
+        {
+            "state": [space.state_names[s] for s, _ in pairs],
+            "action": [space.action_names[a] for _, a in pairs],
+            "count": [counts[pair] for pair in pairs],
+            "share": [float(part[pair] / part.sum()) for pair in pairs],
+        }
+    )
+
+
+@eqx.filter_jit
+def _variances(
+    posterior: HasVariances,
+    mdp: MDP | SparseMDP,
+    policy: Float[Array, "S A"],
+    objective: Objective,
+    start: Float[Array, " S"],
+    rate: Float[Array, ""],
+) -> Float[Array, "S A"]:
+    values = evaluate(mdp, policy, objective).v
+    time = occupancy(mdp, policy, objective, start)
+    spread = posterior.bellman_variance(values, rate)
+    return jnp.where(time > 0, time**2 * spread, 0.0)

@@ -1,0 +1,137 @@
+"""`write_report`: a decision as one self-contained HTML page, readable on a screen and on paper."""
+
+import io
+import os
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
+from bayes_mdp.mdp.files import write_beside
+from bayes_mdp.mdp.validation import check_type
+from bayes_mdp.recommend.decision import Decision
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = 200  # of a table, at most
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.answer { border-left: .4rem solid #b50; padding: .6rem 1rem; background: #fdf6ef; }
+.answer.change { border-color: #17663a; background: #eef8f1; }
+table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
+th:first-child, td:first-child { text-align: left; } tr { border-bottom: 1px solid #ddd; }
+pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
+svg { max-width: 100%; height: auto; }
+@media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
+  table, svg, .answer { break-inside: avoid; } pre { background: none; } }
+"""
+
+
+def write_report(decision: Decision, path: str | os.PathLike[str]) -> None:
+    """Write a decision as one HTML page: the answer, the candidates, the belief and its checks, what to do next.
+
+    The page loads nothing from elsewhere. The file is written beside and renamed.
+
+    Args:
+        decision: as `decide` returns it.
+        path: of the page.
+
+    Raises:
+        TypeError: no decision. ValueError, OSError: the file cannot be written.
+    """
+    check_type("decision", decision, Decision, "a Decision (see decide)")
+    page = _page(decision)
+    write_beside(path, lambda beside: Path(beside).write_text(page, encoding="utf-8"))
+
+
+def _page(decision: Decision) -> str:
+    value = decision.comparison.values["chosen"]
+    kind = "answer change" if decision.recommended else "answer"
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in decision.reasons)
+    whole = (
+        "The whole log chose and judged."
+        if not decision.split
+        else (f"A share of {decision.split:g} of its episodes chose the policy, the others judged it.")
+    )
+    parts = [
+        f"<h1>Decision from {escape(decision.source)}</h1>",
+        f'<div class="{kind}"><strong>{escape(decision.headline)}</strong>',
+        f"<ul>{reasons}</ul>" if reasons else "",
+        "</div>",
+        "<h2>The log</h2>",
+        f"<p>{decision.num_transitions:,} transitions, {decision.space.n_states} states, "
+        f"{decision.space.n_actions} actions. {whole} Values: {escape(describe_objective(value.objective))}; "
+        f"{escape(describe_start(value))}.</p>",
+        "<h2>The candidates</h2>",
+        _figure(decision),
+        _candidates(decision),
+        f"<p>{escape(str(decision.improvement))}.</p>",
+        f"<pre>{escape(str(decision.comparison.verdict))}</pre>",
+        f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
+        "<h2>Checks of the belief</h2>",
+        f"<pre>{escape(str(decision.criticism))}</pre>" if decision.criticism else "<p>They were left out.</p>",
+        f"<details><summary>The belief</summary><pre>{escape(decision.belief)}</pre></details>",
+        "<h2>Where the chosen policy differs from the baseline</h2>",
+        _table(decision.differences, "They do not differ."),
+        "<h2>What to measure next</h2>",
+        "<p>Pairs whose rows leave the value of the chosen policy most open, with their shares of it.</p>"
+        if decision.measure_next is not None
+        else "",
+        _table(decision.measure_next, "Not known for this posterior."),
+    ]
+    title = escape(f"Decision from {decision.source}")
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    body = "\n".join(part for part in parts if part)
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
+    )
+
+
+def _candidates(decision: Decision) -> str:
+    rows = ""
+    for name, value in decision.comparison.values.items():
+        low, high = value.interval
+        basis = value.basis
+        share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
+        behind = "" if basis is None else f"{basis.transitions:.3g}"
+        rows += (
+            f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td><td>{share}</td>"
+            f"<td>{behind}</td></tr>"
+        )
+    head = "<tr><th>policy</th><th>value</th><th>95 % interval</th><th>prior's share</th><th>transitions behind it</th></tr>"
+    return f"<table>{head}{rows}</table>"
+
+
+def _figure(decision: Decision) -> str:
+    """Intervals of both policies, as SVG in the page."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1.6), layout="constrained")
+    FigureCanvasSVG(figure)
+    axis = figure.subplots()
+    names = list(decision.comparison.values)
+    for height, name in enumerate(reversed(names)):
+        value = decision.comparison.values[name]
+        axis.plot(value.interval, [height, height], color="C0", linewidth=3, solid_capstyle="butt")
+        axis.plot([value.mean], [height], "o", color="C0")
+    axis.set_yticks(range(len(names)), list(reversed(names)))
+    axis.set_ylim(-0.5, len(names) - 0.5)
+    axis.set_xlabel("value: mean and 95 % interval, by data that did not choose" if decision.split else "value")
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    drawing = text.getvalue()
+    return drawing[drawing.index("<svg") :]
+
+
+def _table(frame: "pd.DataFrame | None", nothing: str) -> str:
+    if frame is None or not len(frame):
+        return f"<p>{nothing}</p>"
+    table = frame.head(ROWS).to_html(index=False, border=0, float_format="{:.3g}".format, escape=True)
+    more = len(frame) - ROWS
+    return table + (f"<p>and {more} more.</p>" if more > 0 else "")
