@@ -264,7 +264,7 @@ class StateActionSpace(eqx.Module):
         ends, or, where none can end, stays there for ever; what that is worth is for the prior to say, as the reward of
         the state "unseen". A pair without data leads there with certainty.
 
-        With `legal="logged"` the legal actions of a state are those that the log has there, once or more: no policy then
+        With `legal="logged"` the legal actions of a state are those that the log has there, be it once: no policy then
         does what nobody ever did, and a later log that has another action is refused, with its row. A state that the
         log never left (and "unseen") keeps all actions, since every state needs one.
 
