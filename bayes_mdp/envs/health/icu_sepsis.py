@@ -12,7 +12,7 @@ from bayes_mdp.envs.health.icu_sepsis_files import N_LAST, SepsisFiles, find_ass
 from bayes_mdp.envs.health.table_episodes import simulate_episodes
 from bayes_mdp.mdp import MDP, Environment, Log, NormalReward, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import (
     as_real,
     check_bool,
@@ -80,7 +80,7 @@ class ICUSepsis(Environment):
         self,
         key: PRNGKeyArray,
         num_episodes: int,
-        policy: Float[AnyArray, "S A"] | Int[AnyArray, " S"] | None = None,
+        policy: ArrayLike | None = None,
         *,
         max_steps: int = MAX_STEPS,
     ) -> Log:
@@ -97,7 +97,7 @@ class ICUSepsis(Environment):
                 outcome by then is truncated.
 
         Raises:
-            ValueError: a count below 1, a policy of another shape, with rows that do not sum to one, with an action that
+            ValueError: a count below 1; a policy of another shape, of rows that do not sum to one, of an action that
                 does not exist or is not legal; episodes that do not fit in memory. TypeError: no key, no integer.
         """
         check_key("key", key)
@@ -215,7 +215,7 @@ def _lists(
 
 
 def _optimum(files: SepsisFiles) -> float | None:
-    """The largest probability to survive, by policy iteration; None where a policy leaves patients in place for ever."""
+    """The largest probability to survive, by policy iteration; None where patients may stay for ever."""
     patients = slice(len(files.initial) - N_OUTCOMES)
     rows, legal = files.rows[patients], files.admissible[patients]
     moves, survival = rows[..., patients], rows[..., -1]

@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.mdp.validation import as_real, check_initial, check_probability_rows, check_shape, require
+from bayes_mdp.mdp.validation import check_initial, check_probability_rows, check_shape, require
 
 PACKAGE = "icu_sepsis"
 ASSETS = Path("envs", "assets")
@@ -86,7 +86,8 @@ def read_files(folder: Path) -> SepsisFiles:
 def _arrays(path: Path) -> list[np.ndarray]:
     """`tx_mat`, `d_0`, `expert_policy` as float64; the rewards are not read, since they are known."""
     try:
-        with np.load(path) as file:
+        # Opened here: numpy would leave a broken file open.
+        with path.open("rb") as opened, np.load(opened) as file:
             found: dict[str, Any] = {name: file[name] for name in ("tx_mat", "d_0", "expert_policy") if name in file}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
         raise ValueError(f"{path.name} of {PACKAGE} cannot be read, expected arrays of numpy: {INSTALL}") from error
@@ -94,7 +95,9 @@ def _arrays(path: Path) -> list[np.ndarray]:
     for name in ("tx_mat", "d_0", "expert_policy"):
         if name not in found:
             raise ValueError(f"{path.name} of {PACKAGE} has no array {name!r}, expected one: {INSTALL}")
-        arrays.append(as_real(f"{name} of {path.name}", found[name], "a probability").astype(np.float64))
+        if found[name].dtype.kind not in "biuf":
+            raise ValueError(f"{name} of {path.name} has dtype {found[name].dtype}, expected real numbers")
+        arrays.append(found[name].astype(np.float64, copy=False))
     return arrays
 
 

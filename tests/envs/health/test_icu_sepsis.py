@@ -205,7 +205,7 @@ def test_policies_of_a_log(package, key):
             env.log(key, 5, policy)
     with pytest.raises(ValueError, match="num_episodes is 0, expected an integer of at least 1"):
         env.log(key, 0)
-    with pytest.raises(ValueError, match="num_episodes is 1000000000000, about .* of memory"):
+    with pytest.raises(ValueError, match=r"num_episodes is 1000000000000, about .* of memory"):
         env.log(key, 10**12)
     with pytest.raises(ValueError, match="max_steps is 0, expected an integer of at least 1"):
         env.log(key, 1, max_steps=0)
@@ -218,17 +218,16 @@ def test_a_draw_stays_in_its_row():
     rows = np.array([[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.1] * 4])
     table = Inversion(rows)
 
-    class Extreme:
-        def __init__(self, value):
-            self.value = value
+    class Extreme(np.random.Generator):
+        largest = False
 
-        def integers(self, high, size):
-            return np.full(size, 0 if self.value == 0 else high - 1)
+        def integers(self, high, *, size) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return np.full(size, high - 1 if self.largest else 0)
 
-    least: Any = Extreme(0)
-    most: Any = Extreme(1)
-    np.testing.assert_array_equal(table.draw(least, np.arange(4)), [1, 2, 0, 0])
-    np.testing.assert_array_equal(table.draw(most, np.arange(4)), [2, 2, 0, 3])
+    rng = Extreme(np.random.PCG64())
+    np.testing.assert_array_equal(table.draw(rng, np.arange(4)), [1, 2, 0, 0])
+    rng.largest = True
+    np.testing.assert_array_equal(table.draw(rng, np.arange(4)), [2, 2, 0, 3])
 
 
 def changed(name, at, value) -> dict[str, Any]:
@@ -250,7 +249,7 @@ def changed(name, at, value) -> dict[str, Any]:
         ({"tx_mat": np.ones((6, 25, 5)) / 5}, r"tx_mat of dynamics.npz has shape \(6, 25, 5\), expected \(N, 25, N\)"),
         ({"tx_mat": np.ones((3, 25, 3)) / 3}, r"tx_mat of dynamics.npz has shape \(3, 25, 3\), .* N at least 4"),
         ({"tx_mat": np.array(1.0)}, r"tx_mat of dynamics.npz has shape \(\), expected"),
-        ({"tx_mat": np.array(["a"])}, r"tx_mat of dynamics.npz\[0\] is 'a', expected a probability"),
+        ({"tx_mat": np.array(["a"])}, r"tx_mat of dynamics.npz has dtype <U1, expected real numbers"),
         ({"tx_mat": np.array([{}])}, r"dynamics.npz of icu_sepsis cannot be read, expected arrays of numpy"),
         ({"d_0": np.full(6, 0.5)}, r"d_0 of dynamics.npz sums to 3, expected"),
         ({"d_0": np.eye(6)[4]}, r"d_0 of dynamics.npz beyond the patients is 1.0, expected 0"),
@@ -302,6 +301,10 @@ def test_other_files_are_refused(package):
     np.savez(assets / "dynamics.npz", d_0=np.ones(6) / 6)
     with pytest.raises(ValueError, match=r"dynamics.npz of icu_sepsis has no array 'tx_mat', expected one"):
         bm.envs.icu_sepsis()
+    with (assets / "dynamics.npz").open("wb") as file:
+        np.save(file, np.ones(3))  # one array, no archive
+    with pytest.raises(ValueError, match=r"dynamics.npz of icu_sepsis cannot be read"):
+        bm.envs.icu_sepsis()
     for content in (b"", b"junk", b"PK\x03\x04 broken"):
         (assets / "dynamics.npz").write_bytes(content)
         with pytest.raises(ValueError, match=r"dynamics.npz of icu_sepsis cannot be read"):
@@ -340,7 +343,7 @@ def test_the_published_sizes_and_exact_values():
 
 @real
 @pytest.mark.usefixtures("x64")
-def test_planners_find_the_exact_values():
+def test_planners_find_the_exact_values():  # half a minute: compilation
     env = bm.envs.icu_sepsis(listed=True)
     mdp, initial = env.mdp, np.asarray(env.mdp.initial)
     assert isinstance(mdp, SparseMDP) and mdp.successor.shape == (715, 25, 189)
