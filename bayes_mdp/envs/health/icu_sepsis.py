@@ -157,7 +157,6 @@ def icu_sepsis(*, listed: bool = False, admissible_only: bool = True) -> ICUSeps
     check_bool("listed", listed)
     check_bool("admissible_only", admissible_only)
     files = _with_outcomes(read_files(find_assets()))
-    size = len(files.initial)
     legal = files.admissible if admissible_only else None
     reward, ends = np.zeros(files.admissible.shape), np.zeros(files.admissible.shape)
     reward[-1], ends[-N_OUTCOMES:] = 1.0, 1.0
@@ -170,7 +169,6 @@ def icu_sepsis(*, listed: bool = False, admissible_only: bool = True) -> ICUSeps
     else:
         mdp = MDP(files.rows, reward, end_probs=ends, legal=legal, initial=files.initial)
     allowed = np.where(files.admissible, files.expert, 0.0)
-    assert mdp.n_states == size
     return ICUSepsis(
         mdp,
         NormalReward(mdp.reward),
