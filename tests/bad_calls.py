@@ -675,6 +675,7 @@ CALLS = [
             "noise": NOT_NEGATIVE,
         },
     ),
+    Call("envs.icu_sepsis", {}, {"listed": BOOL, "admissible_only": BOOL}),
     Call(
         "envs.mail_robot",
         {},
@@ -1548,7 +1549,7 @@ EXEMPT = {
     "a record that the library fills": "BayesOptimal FoldedLog Training mdp.Source "
     "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
-    "envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
+    "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
     "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "
     "inference.PosteriorSamples inference.Fit "
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "

@@ -4,6 +4,8 @@ from .envs_by_name import SIMULATED as SIMULATED
 from .gymnasium.from_gymnasium import ListedReward as ListedReward
 from .gymnasium.from_gymnasium import from_gymnasium as from_gymnasium
 from .gymnasium.to_gymnasium import to_gymnasium as to_gymnasium
+from .health.icu_sepsis import ICUSepsis as ICUSepsis
+from .health.icu_sepsis import icu_sepsis as icu_sepsis
 from .logs.fold_log import fold_log as fold_log
 from .logs.read_log import read_log as read_log
 from .observed.bsuite_deep_sea import bsuite_deep_sea as bsuite_deep_sea

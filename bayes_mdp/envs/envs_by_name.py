@@ -1,5 +1,6 @@
 """The environments by name."""
 
+from bayes_mdp.envs.health.icu_sepsis import icu_sepsis
 from bayes_mdp.envs.observed.bsuite_deep_sea import bsuite_deep_sea
 from bayes_mdp.envs.observed.cartpole import cartpole
 from bayes_mdp.envs.observed.deep_sea_observed import deep_sea_observed, deep_sea_stochastic_observed
@@ -27,6 +28,7 @@ ENVS = {
     "deep_sea_continuing": deep_sea_continuing,
     "flag_maze": flag_maze,
     "garnet": garnet,
+    "icu_sepsis": icu_sepsis,
     "loop": loop,
     "maze_with_subgoals": maze_with_subgoals,
     "osband_chain": osband_chain,
@@ -38,7 +40,7 @@ ENVS = {
     "two_action_chain": two_action_chain,
     "wide_narrow": wide_narrow,
 }
-"""Name -> factory that can be called without arguments."""
+"""Name -> factory that can be called without arguments (`icu_sepsis` where its extra is installed)."""
 
 SIMULATED = {"mail_robot": mail_robot}
 """Name -> factory of a `SimulatedEnvironment` (too many states for tables) that can be called without arguments."""

@@ -23,6 +23,7 @@ from bayes_mdp.mdp.validation import (
     as_names,
     check_bool,
     check_count,
+    check_name,
     check_names,
     check_shape,
     check_type,
@@ -32,6 +33,7 @@ from bayes_mdp.mdp.validation import (
 
 END = "end"
 UNSEEN = "unseen"
+LOGGED = "logged"
 DENSE_REMEDY = (
     "a row has a number for every state; list the possible successors, StateActionSpace(successors=Int[S A K])"
 )
@@ -250,7 +252,7 @@ class StateActionSpace(eqx.Module):
         *,
         horizon: int | None = None,
         ends: bool | None = None,
-        legal: ArrayLike | None = None,
+        legal: ArrayLike | Literal["logged"] | None = None,
         support: ArrayLike | None = None,
         successors: Int[AnyArray, "*H S A K"] | Literal["observed"] | None = None,
     ) -> "StateActionSpace":
@@ -262,17 +264,25 @@ class StateActionSpace(eqx.Module):
         ends, or, where none can end, stays there for ever; what that is worth is for the prior to say, as the reward of
         the state "unseen". A pair without data leads there with certainty.
 
+        With `legal="logged"` the legal actions of a state are those that the log has there, be it once: no policy then
+        does what nobody ever did, and a later log that has another action is refused, with its row. A state that the
+        log never left (and "unseen") keeps all actions, since every state needs one.
+
         Args:
             log: as `read_log` or `fold_log` returns it.
             ends: None: whether an episode of the log terminated.
+            legal: "logged", or a mask as in the class, over the states of the log.
             successors: "observed", or lists as in the class.
 
         Raises:
             TypeError: `log` is no `Log`.
-            ValueError: as the class.
+            ValueError: as the class; a word in place of `legal` or `successors` that is not the one above.
         """
         if not isinstance(log, (Log, FoldedLog)):
             raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
+        if isinstance(legal, str):
+            check_name("legal", legal, (LOGGED,), ", an array of True and False [state, action], None")
+            legal = _logged_actions(log)
         ends = log.ends if ends is None else ends
         known: dict[str, Any] = {"horizon": horizon, "ends": ends, "actions": log.actions}
         if isinstance(successors, str):
@@ -397,6 +407,15 @@ class StateActionSpace(eqx.Module):
                 if name in (names or sizes):
                     stack.enter_context(numpyro.plate(name, sizes[name], dim=dim))
             yield
+
+
+def _logged_actions(log: Log | FoldedLog) -> Bool[np.ndarray, "S A"]:
+    """Which actions the log has in each state; all in a state that it never left. Host side."""
+    columns = log.cells.where if isinstance(log, FoldedLog) else log.transitions
+    taken = np.zeros((len(log.states), len(log.actions)), bool)
+    taken[np.asarray(columns.state), np.asarray(columns.action)] = True
+    taken[~taken.any(-1)] = True
+    return taken
 
 
 def _first_place(listed: Int[AnyArray, "*N K"], reached: Int[AnyArray, "*N"]) -> Int[AnyArray, "*N"]:

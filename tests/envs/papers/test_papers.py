@@ -160,7 +160,7 @@ def worst_deviation(env, key, step=0, truth=None):
 
 
 @pytest.mark.few(5)
-@pytest.mark.parametrize("name", sorted(ENVS))
+@pytest.mark.parametrize("name", sorted(set(ENVS) - {"icu_sepsis"}))  # has 17,875 pairs, and a test of its own
 def test_simulation_follows_the_table(name, key):
     """Frequencies and mean rewards of 40,000 steps from every pair; false alarms < 1e-8, catches an error of 0.03."""
     env = ENVS[name](**SMALLER.get(name, {}))

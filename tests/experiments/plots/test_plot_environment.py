@@ -279,7 +279,7 @@ def test_one_state_is_a_trajectory():
         assert plot_trajectory(env, [0]).axes
 
 
-@pytest.mark.parametrize("name", sorted(ENVS))
+@pytest.mark.parametrize("name", sorted(set(ENVS) - {"icu_sepsis"}))  # needs a package, and has a test of its own
 def test_every_environment_can_be_drawn(name, no_dense):
     env = ENVS[name](**SMALLER.get(name, {}))
     assert env.name in plot_env(env).axes[0].get_title()
