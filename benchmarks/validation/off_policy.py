@@ -305,14 +305,14 @@ def fitted_q(log: Episodes, counts: Resamples, discount: float, policy: PairTabl
     state, action, after = (x[episode, step] for x in (log.states, log.actions, log.next_states))
     outcome = np.where(after == ENDED, n_states, after)
     # Only triples that were seen are counted, [episode, triple]; a resample is one product with its counts.
-    cells = np.stack([state, action, outcome], 1)
-    seen, which = np.unique(cells, axis=0, return_inverse=True)
+    shape = (n_states, n_actions, n_states + 1)
+    seen, which = np.unique(np.ravel_multi_index((state, action, outcome), shape), return_inverse=True)
     tally, paid = np.zeros((2, len(log.mask), len(seen)))
-    np.add.at(tally, (episode, which.ravel()), 1.0)
-    np.add.at(paid, (episode, which.ravel()), log.rewards[episode, step])
-    rows = np.zeros((len(counts), n_states, n_actions, n_states + 1))
+    np.add.at(tally, (episode, which), 1.0)
+    np.add.at(paid, (episode, which), log.rewards[episode, step])
+    rows = np.zeros((len(counts), *shape))
     rewards = np.zeros_like(rows)
-    index = (slice(None), *seen.T)
+    index = (slice(None), *np.unravel_index(seen, shape))
     rows[index], rewards[index] = counts @ tally, counts @ paid
     visits = np.maximum(rows.sum(-1), 1.0)
     reward, rows = rewards.sum(-1) / visits, rows[..., :n_states] / visits[..., None]
