@@ -1,4 +1,4 @@
-"""Off-policy estimators beside posteriors on FrozenLake: `python benchmarks/off_policy_table.py [--logs 100]`.
+"""Off-policy estimators beside posteriors on FrozenLake: `python -m benchmarks.off_policy_table [--logs 100]`.
 
 A log of episodes of the 4x4 lake, slippery, discount .95; the behaviour takes an optimal action or, half of the time
 (`--uniform`), any. The policy to judge is greedy in the posterior mean of the same log under a Dirichlet prior of 1/16
