@@ -8,7 +8,9 @@ from . import inference as inference
 from . import mdp as mdp
 from . import models as models
 from . import planning as planning
+from . import recommend as recommend
 from .calibration import check as check
+from .calibration import criticise as criticise
 from .calibration import dataset as dataset
 from .calibration import diagnose as diagnose
 from .calibration import loo_pit as loo_pit
@@ -20,6 +22,7 @@ from .calibration import to_arviz as to_arviz
 from .decisions import BayesOptimal as BayesOptimal
 from .decisions import bayes_optimal as bayes_optimal
 from .decisions import behaviour_policy as behaviour_policy
+from .decisions import choose as choose
 from .decisions import compare_policies as compare_policies
 from .decisions import expected_value_of_perfect_information as expected_value_of_perfect_information
 from .decisions import greedy as greedy
@@ -76,10 +79,12 @@ from .mdp import SparseMDP as SparseMDP
 from .mdp import StateActionSpace as StateActionSpace
 from .mdp import Transitions as Transitions
 from .mdp import unroll as unroll
+from .mdp.log_split import split_log as split_log
 from .planning.soft import solve_soft as solve_soft
 from .planning.solution import SoftSolution as SoftSolution
 from .planning.solve import evaluate as evaluate
 from .planning.solve import solve as solve
+from .recommend import decide as decide
 
 __all__: list[str]
 __version__: str

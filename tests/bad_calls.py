@@ -23,7 +23,7 @@ RAGGED = [[1.0, 2.0], [3.0]]
 DATE = np.datetime64("2020-01-01")
 PROGRAMS = ("reproductions", "benchmarks")  # packages of the repository beside the library
 MODULES = ("", ".mdp", ".models", ".envs", ".planning", ".inference", ".decisions")
-MODULES += (".calibration", ".agents", ".experiments", ".behaviour")
+MODULES += (".calibration", ".agents", ".experiments", ".behaviour", ".recommend")
 
 
 class Call(NamedTuple):
@@ -161,6 +161,12 @@ def transitions() -> Any:
 def log() -> Any:
     """The same with labels."""
     return target("mdp.Log")(transitions(), ("s0", "s1"), ("a0", "a1"))
+
+
+@lru_cache
+def plain_log() -> Any:
+    """The same with the labels of `space`."""
+    return target("mdp.Log")(transitions(), (0, 1), (0, 1))
 
 
 @lru_cache
@@ -836,8 +842,77 @@ CALLS = [
             **_BAD_JUDGE,
             "policies": [3, None, {}, [0, 1], {"a": "greedy"}],
             "initial": [[1.0]],
+            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
+            "held_out": BOOL,
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
+    ),
+    Call(
+        "choose",
+        _JUDGE,
+        {
+            **_BAD_JUDGE,
+            "criterion": ["nosuch", "cvar", "cvar:2", "cvar:x", "mean:1", None, 3],
+            "limits": [None, 3, "limits"],
+            "baseline": ["greedy", [0, 2], RAGGED, [1j, 0]],
+            "confidence": INSIDE,
+            "slack": NOT_NEGATIVE,
+            "initial": [[1.0], [NAN, 1.0], "first"],
+        },
+        {"posterior": "choose", "criterion": "criterion|level"},
+    ),
+    Call(
+        "decisions.PolicyLimits",
+        {},
+        {
+            "allowed": ["no", NAN, [[2, 1], [1, 1]]],
+            "min_count": [-1, 2.5, "3", None],
+            "bootstrap_below": [-1, 2.5, "3", None],
+            "max_change": [0.0, 1.5, *NUMBER],
+            "stochastic": BOOL,
+        },
+    ),
+    Call("decisions.CVaR", {"level": value(0.1)}, {"level": [0.0, *FRACTION]}),
+    Call("decisions.Percentile", {"level": value(0.1)}, {"level": [0.0, *FRACTION]}),
+    Call("decisions.SoftRobust", {"level": value(0.1)}, {"level": [0.0, *FRACTION], "weight": FRACTION}),
+    Call("decisions.Regret", {}, {"level": FRACTION}),
+    Call("decisions.ProbabilityOptimal", {}, {"tolerance": NOT_NEGATIVE}),
+    Call("decisions.Robust", {}, {"confidence": [0.0, *FRACTION]}),
+    Call("split_log", {"key": key, "log": log}, {"key": TYPED_KEY, "log": DATA, "share": INSIDE}),
+    Call(
+        "criticise",
+        {"key": key, "posterior": posterior, "log": plain_log, "objective": discounted},
+        {
+            "key": TYPED_KEY,
+            "posterior": POSTERIOR,
+            "log": DATA,
+            "objective": OBJECTIVE,
+            "initial": [[1.0], [NAN, 1.0], "first"],
+            "rivals": [3, "prior", {"a": 3}],
+            "num_replicates": [0, 50, 2.5, "x", None],
+            "false_alarm": INSIDE,
+        },
+    ),
+    Call(
+        "decide",
+        {"key": key, "prior": prior, "log": log, "objective": discounted},
+        {
+            "key": TYPED_KEY,
+            "prior": PRIOR,
+            "log": DATA,
+            "objective": OBJECTIVE,
+            "space": [3, "space"],
+            "criterion": ["nosuch", "cvar", None],
+            "limits": [None, 3],
+            "baseline": ["greedy", [0, 2]],
+            "confidence": INSIDE,
+            "slack": NOT_NEGATIVE,
+            "split": [1.0, *FRACTION],
+            "initial": [[1.0], "first"],
+            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
+            "num_draws": DRAWS,
+            "checks": BOOL,
+        },
     ),
     Call("probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
     Call(
@@ -1542,7 +1617,8 @@ CALLS += [
 ]
 
 EXEMPT = {
-    "no arguments": "AverageReward FirstExit agents.Doubling agents.EveryEpisode agents.ExactPlanner envs.loop "
+    "no arguments": "AverageReward FirstExit decisions.ExpectedValue agents.Doubling "
+    "agents.EveryEpisode agents.ExactPlanner envs.loop "
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
@@ -1554,11 +1630,13 @@ EXEMPT = {
     "inference.PosteriorSamples inference.Fit "
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
     "inference.SampledPosterior inference.Evidence inference.BayesFactors "
+    "decisions.PolicyChoice decisions.Verdict calibration.Criticism recommend.Decision "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
-    "files are another matter": "experiments.save_result calibration.save_draws calibration.summary",
+    "files are another matter": "recommend.write_report experiments.save_result "
+    "calibration.save_draws calibration.summary",
     "a warning": "inference.SamplingWarning",
 }
 

@@ -14,6 +14,8 @@ from .checks.check_plots import plot_check as plot_check
 from .checks.check_result import Check as Check
 from .checks.check_result import load_check as load_check
 from .checks.checking import check as check
+from .criticism.criticise import Criticism as Criticism
+from .criticism.criticise import criticise as criticise
 from .predictive.check_choices import ChoiceCheck as ChoiceCheck
 from .predictive.check_choices import check_choices as check_choices
 from .predictive.loo_pit import LooPit as LooPit

@@ -1,5 +1,5 @@
-"""The command `bayes-mdp`: demo, fit, update, behaviour, explain, calibrate, run, compare, sweep, status, results,
-train, evaluate, list.
+"""The command `bayes-mdp`: demo, fit, decide, update, behaviour, explain, calibrate, run, compare, sweep, status,
+results, train, evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -75,13 +75,14 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import behaviour, calibrate, compare, explain, fit, listing, run, sweep, train, update
+    from bayes_mdp.cli import behaviour, calibrate, compare, decide, explain, fit, listing, run, sweep, train, update
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_demo(commands)
     fit.add_fit(commands)
+    decide.add_decide(commands)
     update.add_update(commands)
     behaviour.add_behaviour(commands)
     explain.add_explain(commands)

@@ -20,6 +20,7 @@ from bayes_mdp.cli.options import (
     save_figure,
     seed,
 )
+from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -39,7 +40,7 @@ def add_fit(commands: Commands) -> None:
     )
     add_columns(parser, required=True)
     add_chunks(parser)
-    parser.add_argument("--prior", default="dirichlet_normal_gamma", help="a name of `list`, or MODULE:FUNCTION")
+    parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
     add_method(parser)
     parser.add_argument(
         "--successors",
@@ -48,6 +49,7 @@ def add_fit(commands: Commands) -> None:
         "states)",
     )
     add_objective(parser)
+    add_problem(parser)
     parser.add_argument("--seed", type=seed, default=0, help="seed of the draws")
     parser.add_argument("--draws", type=count, default=2000, help="number of posterior draws for the policies' values")
     parser.add_argument(
@@ -64,22 +66,30 @@ def _fit(arguments: argparse.Namespace) -> int:
     import jax
 
     import bayes_mdp as bm
-    from bayes_mdp.experiments.registry_names import find_prior
+    from bayes_mdp.decisions import PolicyLimits
     from bayes_mdp.mdp.validation import check_count
 
     check_outputs(arguments, "save", "netcdf", "figure", inputs=arguments.log)
     check_count("--draws", arguments.draws, 2)
     objective, method = objective_of(arguments), arguments.method
-    prior = find_prior(arguments.prior)
     log = _read(arguments)
-    space = bm.StateActionSpace.from_log(log, successors=arguments.successors)
+    space = space_of(arguments, log, arguments.successors)
+    prior = prior_of(arguments, space, "dirichlet_normal_gamma")
+    initial = None if isinstance(log, bm.FoldedLog) else initial_of(arguments, space, log)
     key = jax.random.key(arguments.seed)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     print(posterior)
     if objective is not None:
-        policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": bm.greedy(posterior, objective)}
+        limits = PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
+        best = bm.greedy(posterior, objective, limits=limits)
+        policies = {"logged": bm.behaviour_policy(log, space=space), "greedy": best}
+        stated = None if arguments.value_range is None else tuple(arguments.value_range)
         print()
-        print(bm.compare_policies(key, posterior, policies, objective, num_draws=arguments.draws))
+        print(
+            bm.compare_policies(
+                key, posterior, policies, objective, initial=initial, num_draws=arguments.draws, value_range=stated
+            )
+        )
     _keep(arguments, key, posterior, log)
     if not arguments.check:
         return 0
@@ -92,7 +102,7 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
     if len(arguments.log) == 1 and arguments.chunksize is None:
         arguments.log = arguments.log[0]
         return log_of(arguments)
-    for option in ("check", "netcdf"):
+    for option in ("check", "netcdf", "initial"):
         if getattr(arguments, option):
             raise ValueError(
                 f"--{option} is given with {len(arguments.log)} logs in chunks of rows, expected one log that is read "

@@ -7,11 +7,25 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from bayes_mdp.decisions.choosing.mean_plan import best_in
+from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
 from bayes_mdp.decisions.policy_evaluation import to_float64
-from bayes_mdp.mdp import MDP, AverageReward, CanMean, FirstExit, FoldedLog, Log, Objective, SparseMDP, StateActionSpace
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    CanCount,
+    CanMean,
+    Episodic,
+    FirstExit,
+    FoldedLog,
+    Log,
+    Objective,
+    SparseMDP,
+    StateActionSpace,
+)
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_labels, first_index
+from bayes_mdp.mdp.validation import check_labels, check_type, first_index
 from bayes_mdp.planning import Solution, solve
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 
@@ -20,8 +34,13 @@ SHOWN = 10
 logger = logging.getLogger(__name__)
 
 
-def greedy(posterior: CanMean, objective: Objective) -> Int[np.ndarray, "*H S"]:
+def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | None = None) -> Int[np.ndarray, "*H S"]:
     """The optimal policy of the posterior mean MDP (certainty equivalence). Compiles itself, works in float64.
+
+    Args:
+        posterior: with a mean.
+        objective: of the policy.
+        limits: which policies may be taken; those that need no baseline.
 
     Raises:
         TypeError: the posterior has no `mean_mdp`.
@@ -32,9 +51,22 @@ def greedy(posterior: CanMean, objective: Objective) -> Int[np.ndarray, "*H S"]:
     with jax.enable_x64(True):
         mdp = to_float64(posterior.mean_mdp())
         check_problem(mdp, objective)
+        if limits is not None:
+            return _within(posterior, mdp, objective, limits)
         solution = _solve(mdp, to_float64(objective))
         _require_solved(mdp, solution, objective)
         return np.asarray(solution.policy)
+
+
+def _within(
+    posterior: CanMean, mdp: MDP | SparseMDP, objective: Objective, limits: PolicyLimits
+) -> Int[np.ndarray, "*H S"]:
+    check_type("limits", limits, PolicyLimits, "PolicyLimits")
+    pairs = mdp.reward.shape[-2:]
+    shape = (objective.horizon, *pairs) if isinstance(objective, Episodic) else mdp.reward.shape
+    counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
+    legal = None if mdp.legal is None else np.asarray(mdp.legal)
+    return best_in(mdp, to_float64(objective), policy_set(limits, legal, shape, counts, None))
 
 
 def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = None) -> Float[np.ndarray, "S A"]:

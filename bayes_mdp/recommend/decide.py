@@ -11,6 +11,7 @@ from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, compare_policies
+from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
@@ -24,7 +25,7 @@ from bayes_mdp.recommend.decision import BASELINE, CHOSEN, Decision
 from bayes_mdp.recommend.differences import differences, measure_next
 
 
-def decide(
+def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     key: PRNGKeyArray,
     prior: Prior,
     log: Log,
@@ -75,6 +76,9 @@ def decide(
     check_number("split", split, lambda x: (x >= 0) & (x < 1), "a number from 0 to 1, less than 1")
     check_value_range(value_range)
     check_bool("checks", checks)
+    check_num_draws(num_draws, 64)
+    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+    check_number("slack", slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)

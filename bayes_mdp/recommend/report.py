@@ -101,8 +101,9 @@ def _candidates(decision: Decision) -> str:
             f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td><td>{share}</td>"
             f"<td>{behind}</td></tr>"
         )
-    head = "<tr><th>policy</th><th>value</th><th>95 % interval</th><th>prior's share</th><th>transitions behind it</th></tr>"
-    return f"<table>{head}{rows}</table>"
+    titles = ("policy", "value", "95 % interval", "prior's share", "transitions behind it")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    return f"<table><tr>{head}</tr>{rows}</table>"
 
 
 def _figure(decision: Decision) -> str:

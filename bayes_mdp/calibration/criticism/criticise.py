@@ -151,6 +151,7 @@ def criticise(
     check_count("num_replicates", num_replicates, LEAST_REPLICATES)
     check_number("false_alarm", false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     space, program = posterior.space, program_of(posterior)
+    rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)
     if program is None:
         raise ValueError(f"posterior holds no prior to infer again, expected one as infer returns it: {NO_PROGRAM}")
@@ -158,10 +159,9 @@ def criticise(
         raise ValueError(
             f"posterior has rows for each of {space.horizon} steps, expected rows that do not depend on it"
         )
-    rivals = _read_rivals(rivals)
     keys = jax.random.split(key, 5)
-    first, second = split_log(keys[0], log)
     start = _start(posterior, log, initial)
+    first, second = split_log(keys[0], log)
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}

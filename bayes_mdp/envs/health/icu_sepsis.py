@@ -141,8 +141,8 @@ def icu_sepsis(*, listed: bool = False, admissible_only: bool = True) -> ICUSeps
     Exact values at g = 1: optimum .8751, `expert` .7820, `uniform` .7801, worst admissible policy .6330.
 
     The data come with the package icu-sepsis (extra `health`; versions 1.0 and 2.0), of which two files are read and
-    nothing is imported. That the second dose is the vasopressor is nowhere said there: clinicians leave it at zero in
-    84 of 100 decisions, and the order is that of Komorowski et al. (2018), whose work it continues.
+    nothing is imported. The package does not say which level is which: the second is called the vasopressor here,
+    because clinicians leave it at zero in 84 of 100 decisions.
 
     Args:
         listed: whether the MDP is a `SparseMDP`, and its `space` lists the 3 to 189 next states of every admissible

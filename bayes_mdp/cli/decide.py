@@ -1,0 +1,102 @@
+"""`bayes-mdp decide`: a policy from a log, or the one in use, with the reasons; a report as one HTML page."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayes_mdp.cli.options import (
+    Commands,
+    add_columns,
+    add_command,
+    add_objective,
+    check_outputs,
+    count,
+    log_of,
+    objective_of,
+    seed,
+)
+from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of
+
+if TYPE_CHECKING:
+    from bayes_mdp.mdp import StateActionSpace
+
+
+def add_decide(commands: Commands) -> None:
+    """The parser."""
+    parser = add_command(
+        commands,
+        "decide",
+        _decide,
+        "choose a policy from one part of a log, judge it by the other, and recommend it or the one in use",
+    )
+    parser.add_argument("log", help="CSV or Parquet file, one transition per row, in the order of time")
+    add_columns(parser, required=True)
+    parser.add_argument("--prior", help="a name of `list`, or MODULE:FUNCTION (default: dirichlet_normal_gamma)")
+    add_objective(parser)
+    add_problem(parser)
+    parser.add_argument(
+        "--baseline", default="behaviour", help="the policy in use: 'behaviour' (what the log did), or one action"
+    )
+    parser.add_argument(
+        "--criterion",
+        default="mean",
+        help="mean, cvar:LEVEL, percentile:LEVEL, soft-robust:LEVEL, regret:LEVEL, probability-optimal, "
+        "robust:CONFIDENCE",
+    )
+    parser.add_argument("--confidence", type=float, default=0.95, help="of being no worse than the baseline")
+    parser.add_argument("--slack", type=float, default=0.0, help="loss of value that still counts as no worse")
+    parser.add_argument("--split", type=float, default=0.5, help="share of the episodes that chooses; 0: no split")
+    parser.add_argument("--stochastic", action="store_true", help="allow mixtures of actions")
+    parser.add_argument("--no-checks", action="store_true", help="leave out the checks of the belief")
+    parser.add_argument("--draws", type=count, default=400, help="posterior draws of the search, and of the judgement")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the split and of the draws")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page (HTML)")
+
+
+def _decide(arguments: argparse.Namespace) -> None:
+    import jax
+
+    import bayes_mdp as bm
+    from bayes_mdp.decisions import PolicyLimits
+    from bayes_mdp.recommend import write_report
+
+    check_outputs(arguments, "report", inputs=[arguments.log])
+    objective = objective_of(arguments)
+    if objective is None:
+        raise ValueError("no objective was given, expected --discount, --horizon or --first-exit")
+    log = log_of(arguments)
+    space = space_of(arguments, log)
+    decision = bm.decide(
+        jax.random.key(arguments.seed),
+        prior_of(arguments, space, "dirichlet_normal_gamma"),
+        log,
+        objective,
+        space=space,
+        criterion=arguments.criterion,
+        limits=PolicyLimits(min_count=arguments.min_count, stochastic=arguments.stochastic),
+        baseline=_baseline(arguments.baseline, space),
+        confidence=arguments.confidence,
+        slack=arguments.slack,
+        split=arguments.split,
+        initial=initial_of(arguments, space, log),
+        value_range=None if arguments.value_range is None else tuple(arguments.value_range),
+        num_draws=arguments.draws,
+        checks=not arguments.no_checks,
+    )
+    print(decision)
+    if arguments.report is not None:
+        write_report(decision, arguments.report)
+        print(f"report: {arguments.report}")
+
+
+def _baseline(name: str, space: "StateActionSpace") -> "list[int] | None":
+    """None for what the log did; else one action in every state."""
+    if name == "behaviour":
+        return None
+    from bayes_mdp.mdp.validation import did_you_mean
+
+    names = [str(action) for action in space.action_names]
+    if name not in names:
+        near = did_you_mean(name, ["behaviour", *names])
+        raise ValueError(f"--baseline is {name!r}, expected 'behaviour' or an action of the log{near}")
+    return [names.index(name)] * space.n_states

@@ -1,0 +1,167 @@
+"""What a user knows of the problem beside the log, as options: legal actions, support, rewards, start, range."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from bayes_mdp.cli.options import count
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from jaxtyping import Bool, Float
+
+    from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
+    from bayes_mdp.models.mdp_spec import Prior
+
+LOGGED = "logged"
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """--legal, --support, --known-reward, --initial, --value-range, --min-count."""
+    parser.add_argument(
+        "--legal", choices=[LOGGED], help="actions that a state's rows of the log do not have are illegal"
+    )
+    parser.add_argument(
+        "--support",
+        metavar="FILE",
+        help="CSV file of the possible transitions, in the log's columns of state, action and next state; no other can "
+        "happen (an episode can end anywhere)",
+    )
+    parser.add_argument(
+        "--known-reward",
+        metavar="FILE",
+        help="CSV file of the mean rewards, in the log's columns of state, action (if they depend on it) and reward; "
+        "the prior is then Dirichlet over the rows, with a total concentration of one",
+    )
+    parser.add_argument(
+        "--initial", metavar="STATE", help="state in which episodes start; 'logged': as often as those of the log"
+    )
+    parser.add_argument(
+        "--value-range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="the values that a policy can have"
+    )
+    parser.add_argument(
+        "--min-count", type=count, default=0, help="only choose actions that the log has so often in the state"
+    )
+
+
+def space_of(
+    arguments: argparse.Namespace, log: "Log | FoldedLog", successors: "str | None" = None
+) -> "StateActionSpace":
+    """The space of the log, with what is known."""
+    import bayes_mdp as bm
+
+    support = None if arguments.support is None else _support(arguments, log)
+    return bm.StateActionSpace.from_log(log, legal=arguments.legal, support=support, successors=successors)  # type: ignore[arg-type] - choices of argparse
+
+
+def prior_of(arguments: argparse.Namespace, space: "StateActionSpace", default: str) -> "Prior":
+    """The prior that was named, or that of known rewards.
+
+    Raises:
+        ValueError: both were given; an unknown name; a table without the reward of a legal pair.
+    """
+    import bayes_mdp as bm
+    from bayes_mdp.experiments.registry_names import find_prior
+
+    if arguments.known_reward is None:
+        return find_prior(default if arguments.prior is None else arguments.prior)
+    if arguments.prior is not None:
+        raise ValueError(
+            f"--prior is {arguments.prior!r} with --known-reward, expected one of them: write a prior with known "
+            "rewards as MODULE:FUNCTION"
+        )
+    return bm.models.known_rewards(_rewards(arguments, space), 1.0 / space.n_outcomes)
+
+
+def initial_of(
+    arguments: argparse.Namespace, space: "StateActionSpace", log: "Log"
+) -> "Float[np.ndarray, ' S'] | None":
+    """The distribution of the first state; None: none was given.
+
+    Raises:
+        ValueError: a state that the space does not have.
+    """
+    import numpy as np
+
+    from bayes_mdp.mdp.log_split import first_states
+
+    if arguments.initial is None:
+        return None
+    if arguments.initial == LOGGED:
+        logged = first_states(log)
+        return np.concatenate([logged, np.zeros(space.n_states - len(logged))])
+    names = [str(name) for name in space.state_names]
+    if arguments.initial not in names:
+        from bayes_mdp.mdp.validation import did_you_mean
+
+        near = did_you_mean(arguments.initial, names)
+        raise ValueError(f"--initial is {arguments.initial!r}, expected 'logged' or a state of the log{near}")
+    return np.eye(space.n_states)[names.index(arguments.initial)]
+
+
+def _table(option: str, path: str, columns: "list[str]") -> "pd.DataFrame":
+    """The columns of a CSV file."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise ValueError(f"{option} is {path!r}, expected a CSV file: {error}") from None
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise ValueError(f"{option}: {path!r} has no column {missing[0]!r}, expected {', '.join(map(repr, columns))}")
+    return table
+
+
+def _numbers(option: str, table: "pd.DataFrame", column: str, names: "tuple[object, ...]") -> "np.ndarray":
+    """The labels of a column as indices."""
+    import numpy as np
+
+    index = {str(name): i for i, name in enumerate(names)}
+    found = np.empty(len(table), int)
+    for row, label in enumerate(table[column]):
+        if str(label) not in index:
+            raise ValueError(f"{option}: {column}[{row}] is {str(label)!r}, expected a label of the log")
+        found[row] = index[str(label)]
+    return found
+
+
+def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.ndarray, 'S A O']":
+    import numpy as np
+
+    columns = [arguments.state, arguments.action, arguments.next_state]
+    if arguments.next_state is None:
+        raise ValueError("--support is given without --next-state, expected the column of the next state")
+    table = _table("--support", arguments.support, columns)
+    labels = (log.states, log.actions, log.states)
+    where = [_numbers("--support", table, c, names) for c, names in zip(columns, labels, strict=True)]
+    possible = np.zeros((len(log.states), len(log.actions), len(log.states) + bool(log.ends)), bool)
+    possible[tuple(where)] = True
+    if log.ends:
+        possible[..., -1] = True
+    return possible
+
+
+def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
+    import numpy as np
+
+    if arguments.reward is None:
+        raise ValueError("--known-reward is given without --reward, expected the name of the column")
+    path = arguments.known_reward
+    table = _table("--known-reward", path, [arguments.state, arguments.reward])
+    state = _numbers("--known-reward", table, arguments.state, space.state_names)
+    rewards = np.full((space.n_states, space.n_actions), np.nan)
+    values = np.asarray(table[arguments.reward], object)
+    for row, value in enumerate(values):
+        if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+            raise ValueError(f"--known-reward: {arguments.reward}[{row}] is {value!r}, expected a finite number")
+    if arguments.action in table.columns:
+        rewards[state, _numbers("--known-reward", table, arguments.action, space.action_names)] = values.astype(float)
+    else:
+        rewards[state] = values.astype(float)[:, None]
+    legal = np.ones(rewards.shape, bool) if space.legal is None else np.asarray(space.legal)
+    missing = np.argwhere(np.isnan(rewards) & legal)
+    if len(missing):
+        pair = f"{space.state_names[missing[0][0]]!r}, {space.action_names[missing[0][1]]!r}"
+        raise ValueError(f"--known-reward: {path!r} has no reward of state, action {pair}, expected all legal pairs")
+    return np.nan_to_num(rewards)
