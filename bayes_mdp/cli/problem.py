@@ -30,8 +30,9 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--known-reward",
         metavar="FILE",
-        help="CSV file of the mean rewards, in the log's columns of state, action (if they depend on it) and reward; "
-        "the prior is then Dirichlet over the rows, with a total concentration of one",
+        help="CSV file of the mean rewards, in the log's columns of state, action (if they depend on it) and reward "
+        "(or 'reward'), of all legal pairs; others are not looked at. The prior is then Dirichlet over rows, with a "
+        "total concentration of one",
     )
     parser.add_argument(
         "--initial", metavar="STATE", help="state in which episodes start; 'logged': as often as those of the log"
@@ -145,16 +146,19 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
 def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
     import numpy as np
 
-    if arguments.reward is None:
-        raise ValueError("--known-reward is given without --reward, expected the name of the column")
+    column = arguments.reward or "reward"
     path = arguments.known_reward
-    table = _table("--known-reward", path, [arguments.state, arguments.reward])
+    table = _table("--known-reward", path, [arguments.state, column])
+    known = table[arguments.state].astype(str).isin([str(name) for name in space.state_names])
+    if arguments.action in table.columns:
+        known &= table[arguments.action].astype(str).isin([str(name) for name in space.action_names])
+    table = table[known]
     state = _numbers("--known-reward", table, arguments.state, space.state_names)
     rewards = np.full((space.n_states, space.n_actions), np.nan)
-    values = np.asarray(table[arguments.reward], object)
+    values = np.asarray(table[column], object)
     for row, value in enumerate(values):
         if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-            raise ValueError(f"--known-reward: {arguments.reward}[{row}] is {value!r}, expected a finite number")
+            raise ValueError(f"--known-reward: {column}[{row}] is {value!r}, expected a finite number")
     if arguments.action in table.columns:
         rewards[state, _numbers("--known-reward", table, arguments.action, space.action_names)] = values.astype(float)
     else:
