@@ -145,6 +145,7 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
 
 def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float[np.ndarray, 'S A']":
     import numpy as np
+    import pandas as pd
 
     column = arguments.reward or "reward"
     path = arguments.known_reward
@@ -152,7 +153,8 @@ def _rewards(arguments: argparse.Namespace, space: "StateActionSpace") -> "Float
     known = table[arguments.state].astype(str).isin([str(name) for name in space.state_names])
     if arguments.action in table.columns:
         known &= table[arguments.action].astype(str).isin([str(name) for name in space.action_names])
-    table = table[known]
+    table = table.loc[known]
+    assert isinstance(table, pd.DataFrame)
     state = _numbers("--known-reward", table, arguments.state, space.state_names)
     rewards = np.full((space.n_states, space.n_actions), np.nan)
     values = np.asarray(table[column], object)
