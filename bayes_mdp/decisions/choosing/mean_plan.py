@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, solve
 
 _MOST = 200
@@ -49,6 +50,6 @@ def _optimum(mdp: MDP | SparseMDP, objective: Objective) -> Int[Array, "*H S"]:
 
 @eqx.filter_jit
 def _pair_values(
-    mdp: MDP | SparseMDP, policy: Float[np.ndarray, "*H S A"], objective: Objective
+    mdp: MDP | SparseMDP, policy: Float[AnyArray, "*H S A"], objective: Objective
 ) -> Float[Array, "*H S A"]:
     return evaluate(mdp, policy, objective).q
