@@ -95,8 +95,10 @@ class PolicyChoice(eqx.Module):
         ]
         if self.improvement is not None:
             lines.append(f"  {self.improvement}")
-        if self.abstained:
-            lines.append("  the baseline is returned: these data do not show that the candidate is no worse")
+        if self.abstained and self.improvement is not None:
+            found = self.improvement.accepted
+            reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
+            lines.append(f"  the baseline is returned: {reason}")
         return "\n".join(lines)
 
 
