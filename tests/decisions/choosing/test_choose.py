@@ -11,7 +11,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
 from bayes_mdp.decisions.choosing.common_draws import draws_of
-from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Regret, Robust
+from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Robust
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
@@ -104,27 +104,27 @@ def test_every_objective(objective):
     A mixture is never worse.
     """
     belief, start = posterior(ends=isinstance(objective, FirstExit)), np.eye(4)[0]
-    found = choose(KEY, belief, objective, initial=start, num_draws=8)
+    found = choose(KEY, belief, objective, initial=start, num_draws=20)
     keys = jax.random.split(KEY)
-    draws = draws_of(keys[0], belief, objective, 8, initial=start)
+    draws = draws_of(keys[0], belief, objective, 20, initial=start)
     steps = (2, 4) if isinstance(objective, Episodic) else (4,)
     every = np.array(list(product(range(2), repeat=int(np.prod(steps))))).reshape(-1, *steps)
     values = draws.values(np.eye(2)[every]).mean(0)
     assert found.claimed == pytest.approx(values.max(), rel=1e-12) and found.exact
     np.testing.assert_array_equal(found.policy, every[values.argmax()])
-    judged = policy_value(keys[1], belief, found.policy, objective, initial=start, num_draws=8)
+    judged = policy_value(keys[1], belief, found.policy, objective, initial=start, num_draws=20)
     np.testing.assert_allclose(found.value.draws, judged.draws, rtol=1e-9)
     assert found.score == pytest.approx(judged.mean)
-    mixed = choose(KEY, belief, objective, initial=start, num_draws=8, limits=PolicyLimits(stochastic=True))
+    mixed = choose(KEY, belief, objective, initial=start, num_draws=20, limits=PolicyLimits(stochastic=True))
     assert mixed.claimed >= found.claimed
 
 
 def test_what_steps_mean_to_a_posterior_with_steps():
     """A belief of each step."""
     belief = posterior(horizon=2)
-    found = choose(KEY, belief, Episodic(2), initial=np.eye(4)[0], num_draws=8)
+    found = choose(KEY, belief, Episodic(2), initial=np.eye(4)[0], num_draws=20)
     assert found.policy.shape == (2, 4) and found.exact
-    with pytest.raises(ValueError, match="Robust"):
+    with pytest.raises(ValueError, match="draws that depend on the step, expected draws that do not with Robust"):
         choose(KEY, belief, Episodic(2), "robust:0.5", num_draws=64)
 
 
@@ -165,6 +165,26 @@ def test_an_allowed_mask_is_kept(stochastic, with_baseline):
             np.testing.assert_array_equal(half_half(found.policy), probs)
 
 
+def test_a_forbidden_habit_is_not_followed():
+    """The baseline is good where it takes a rare action that is not allowed, or seen too seldom, and poor elsewhere.
+
+    Policies that keep the habit and mend the rest are the only sure improvements, and may not be chosen.
+    """
+    counts = np.full((3, 3, 3), 20)
+    counts[0, 0] = 2
+    reward = np.array([[20.0, 0.0, 0.0], [0.0, 6.0, 0.0], [0.0, 6.0, 0.0]])
+    belief, habit = DirichletRows(counts, reward), np.array([0, 0, 0])
+    mask = np.array([[False, True, True], [True] * 3, [True] * 3])
+    for limits in (PolicyLimits(allowed=mask), PolicyLimits(min_count=8)):
+        for stochastic in (False, True):
+            allowed = PolicyLimits(limits.allowed, limits.min_count, stochastic=stochastic)
+            found = choose(KEY, belief, AIM, limits=allowed, baseline=habit, num_draws=100)
+            np.testing.assert_array_equal(found.candidate, habit)
+            assert found.abstained and "the baseline is returned: no better policy was found" in str(found)
+    free = choose(KEY, belief, AIM, baseline=habit, num_draws=100)
+    np.testing.assert_array_equal(free.policy, [0, 1, 1])
+
+
 def test_a_least_count_is_kept():
     """Actions that were seen less often are not taken, but where a state has no other: there the baseline."""
     baseline, least = np.array([[0.2, 0.3, 0.5]] * 3), 8
@@ -199,9 +219,7 @@ def test_what_the_baseline_fixes_is_kept(limits):
     """Total variation, and probabilities of rare actions."""
     for seed in range(3):
         belief = learnt(seed, steps=45)
-        found = choose(
-            jax.random.key(seed), belief, AIM, limits=limits, baseline=UNIFORM, confidence=0.6, num_draws=64
-        )
+        found = choose(jax.random.key(seed), belief, AIM, limits=limits, baseline=UNIFORM, confidence=0.6, num_draws=64)
         for policy in (found.policy, found.candidate):
             probs = half_half(policy)
             assert 0.5 * np.abs(probs - UNIFORM).sum(-1).max() <= limits.max_change + 1e-9
@@ -244,16 +262,19 @@ def test_improvement_or_abstention():
 
 
 def test_regrets_are_those_of_one_optimum(monkeypatch):
-    """Of all legal policies, whatever may be chosen: by single pairs and by whole draws alike."""
-    space = bm.StateActionSpace(3, 3)
-    belief = bm.infer(KEY, bm.models.dirichlet_normal(0.5), space=space, method="exact")
-    limits = PolicyLimits(allowed=ALLOWED)
-    free = choose(KEY, belief, AIM, ProbabilityOptimal(), num_draws=200)
-    shares = [choose(KEY, belief, AIM, ProbabilityOptimal(), limits=limits, num_draws=200).score]
+    """Of all legal policies, whatever may be chosen: by single pairs and by whole draws alike.
+
+    Among the 8 allowed of 27 policies that are alike the best has at most so many of the chances; against the best of
+    the 8 it would have .15.
+    """
+    belief = bm.infer(KEY, bm.models.dirichlet_normal(0.5), space=bm.StateActionSpace(3, 3), method="exact")
+    ask = lambda: choose(  # noqa: E731
+        KEY, belief, AIM, ProbabilityOptimal(), limits=PolicyLimits(allowed=ALLOWED), num_draws=200
+    )
+    entries = ask().score
     monkeypatch.setattr("bayes_mdp.decisions.choosing.common_draws.policy_chains", lambda *args, **kwargs: None)
-    shares.append(choose(KEY, belief, AIM, ProbabilityOptimal(), limits=limits, num_draws=200).score)
-    # Nine actions are alike: 27 policies of equal chances, 8 of them allowed; of 200 draws six standard errors are .1.
-    assert free.score < 0.15 and max(shares) < 0.15
+    whole = ask().score
+    assert max(entries, whole) < 0.12
 
 
 def test_robust_plans():
@@ -324,7 +345,11 @@ LEGAL = np.array([[True, True, True], [True, False, True], [True, True, True]])
         ({"num_draws": 1}, ValueError, "num_draws is 1"),
         ({"num_draws": 30.5}, TypeError, "num_draws is 30.5"),
         ({"baseline": [0, 0, 0]}, ValueError, "num_draws is 64, expected at least 90: .* a probability of 0.95"),
-        ({"baseline": [0, 1, 0], "confidence": 0.9}, ValueError, r"baseline: policy\[1\] takes action 1, expected a leg"),
+        (
+            {"baseline": [0, 1, 0], "confidence": 0.9},
+            ValueError,
+            r"baseline: policy\[1\] takes action 1, expected a leg",
+        ),
         ({"baseline": [0, 3, 0], "confidence": 0.9}, ValueError, r"baseline: policy\[1\] is 3"),
         ({"baseline": [0, 0], "confidence": 0.9}, ValueError, r"baseline: policy has shape \(2,\), expected \(3,\)"),
         ({"initial": np.ones(2) / 2}, ValueError, r"initial has shape \(2,\), expected \(3,\)"),

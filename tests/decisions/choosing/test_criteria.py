@@ -58,7 +58,9 @@ def test_cvar_rises_with_the_level_to_the_mean():
         assert scored(Regret()).score(values, BEST) == (values - BEST).min()
 
 
-@pytest.mark.parametrize("criterion", [ExpectedValue(), CVaR(0.2), SoftRobust(0.1), Regret(), Regret(0.5), Percentile(0.3)])
+@pytest.mark.parametrize(
+    "criterion", [ExpectedValue(), CVaR(0.2), SoftRobust(0.1), Regret(), Regret(0.5), Percentile(0.3)]
+)
 def test_slopes_by_differences(criterion):
     """Weights that are zero or greater and sum to one; central differences where no two draws are tied."""
     form = scored(criterion)
@@ -73,7 +75,14 @@ def test_slopes_by_differences(criterion):
 def test_the_order_of_the_draws_is_irrelevant():
     """For scores; slopes move with their draws."""
     order = RNG.permutation(17)
-    for criterion in (ExpectedValue(), CVaR(0.2), SoftRobust(0.1), Regret(0.3), Percentile(0.3), ProbabilityOptimal(1.0)):
+    for criterion in (
+        ExpectedValue(),
+        CVaR(0.2),
+        SoftRobust(0.1),
+        Regret(0.3),
+        Percentile(0.3),
+        ProbabilityOptimal(1.0),
+    ):
         form = scored(criterion)
         for values in VALUES[:5]:
             assert form.score(values[order], BEST[order]) == pytest.approx(form.score(values, BEST), abs=1e-12)
@@ -128,7 +137,14 @@ def test_criteria_in_words():
 
 def test_what_a_criterion_rests_on():
     """Shares of the draws, and whether optimal values are needed."""
-    shares = {ExpectedValue(): 1, CVaR(0.1): 0.1, SoftRobust(0.2): 0.2, Percentile(0.3): 0.3, Regret(): 1, Regret(0.4): 0.4}
+    shares = {
+        ExpectedValue(): 1,
+        CVaR(0.1): 0.1,
+        SoftRobust(0.2): 0.2,
+        Percentile(0.3): 0.3,
+        Regret(): 1,
+        Regret(0.4): 0.4,
+    }
     for criterion, share in shares.items():
         assert tail_share(criterion) == share
         assert needs_best(scored(criterion)) == isinstance(criterion, Regret)

@@ -50,7 +50,7 @@ def test_bootstrapping_on_few_counts(below, value):
     best = _brute_force(policies, LIKELIEST, REWARD)
     assert found == pytest.approx(best, abs=1e-9)
     assert found == pytest.approx(value if value is not None else 6.9001123069, abs=1e-9)
-    rare = VISITS < below
+    rare = below > VISITS
     np.testing.assert_allclose(policy[rare], UNIFORM[rare], atol=1e-12)
 
 

@@ -48,13 +48,13 @@ def test_all_policies_keep_all_promises(change, below, least, baseline):
     assert all(policies.contains(policy) for policy in probs)
     assert (probs[:, ~policies.used] == 0).all()
     if least:
-        none = ~(LEGAL & (COUNTS >= least)).any(-1)
+        none = ~(LEGAL & (least <= COUNTS)).any(-1)
         np.testing.assert_allclose(probs[:, none], np.broadcast_to(baseline[none], probs[:, none].shape))
     if least and change == 1.0 and not below:
-        rare = (COUNTS < least) & ~none[:, None]
+        rare = (least > COUNTS) & ~none[:, None]
         assert (probs[:, rare] == 0).all()
     if below and not least:
-        rare = LEGAL & (COUNTS < below)
+        rare = LEGAL & (below > COUNTS)
         np.testing.assert_allclose(probs[:, rare], np.broadcast_to(baseline[rare], probs[:, rare].shape), atol=1e-12)
     if below == 100:
         np.testing.assert_allclose(probs, np.broadcast_to(baseline, probs.shape), atol=1e-12)

@@ -82,7 +82,11 @@ def test_the_reference_example():
     radius = np.abs(ROWS - mean).sum(-1).max(0)
     table = dense_table(ROWS, REWARD, GAMMA, START)
     plans = {}
-    for share, policy, value in ((1.0, (0, 0, 0), 8.0693158727), (0.5, (0, 0, 1), 8.1192632), (0, (2, 0, 1), 8.6692378)):
+    for share, policy, value in (
+        (1.0, (0, 0, 0), 8.0693158727),
+        (0.5, (0, 0, 1), 8.1192632),
+        (0, (2, 0, 1), 8.6692378),
+    ):
         plan = plans[share] = robust_plan(members_of(mean, REWARD, share * radius), Discounted(GAMMA), everything())
         np.testing.assert_array_equal(plan.choice, policy)
         assert plan.values @ START == pytest.approx(value, abs=1e-7)
