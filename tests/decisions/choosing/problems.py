@@ -40,9 +40,9 @@ def worlds(indices: Any = slice(None)) -> CommonDraws:
     return given_draws(mdps(ROWS[indices], REWARD), Discounted(GAMMA), initial=START)
 
 
-def everything(n_states: int = 3, n_actions: int = 3, stochastic: bool = False) -> PolicySet:
+def everything(n_states: int = 3, n_actions: int = 3) -> PolicySet:
     """The set of all policies."""
-    return policy_set(PolicyLimits(stochastic=stochastic), None, (n_states, n_actions), None, None)
+    return policy_set(PolicyLimits(), None, (n_states, n_actions), None, None)
 
 
 def problem(draws: CommonDraws, criterion: Criterion) -> Problem:

@@ -306,9 +306,9 @@ def test_in_words():
 
 def test_the_score_of_fresh_draws_has_no_optimism():
     """Over 60 problems without data the claim is too high, the score is not: six standard errors either way."""
+    belief = DirichletRows(np.ones((3, 3, 3), int), np.random.default_rng(0).normal(size=(3, 1)) * np.ones((3, 3)))
     claims, scores = [], []
     for seed in range(60):
-        belief = DirichletRows(np.ones((3, 3, 3), int), np.random.default_rng(0).normal(size=(3, 1)) * np.ones((3, 3)))
         found = choose(jax.random.key(seed), belief, AIM, initial=START, num_draws=32)
         claims.append(found.claimed)
         scores.append(found.score)

@@ -187,7 +187,7 @@ def test_values_that_are_not_finite_are_refused():
     with jax.enable_x64(True):
         mdp = MDP(stay, np.ones((1, 2, 2)), end_probs=ends)
     draws = given_draws(mdp, FirstExit())
-    with pytest.raises(ValueError, match="policy 1: its value in draw 0 .*expected a policy that ends"):
+    with pytest.raises(ValueError, match=r"policy 1: its value in draw 0 .*expected a policy that ends"):
         draws.values(np.eye(2)[np.array([[1, 1], [0, 1]])])
     assert draws.values(np.eye(2)[np.array([[1, 1]])]) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="expected MDPs that never end"):

@@ -65,7 +65,10 @@ def test_in_words():
 
 
 def test_the_best_of_many_is_judged_on_other_draws():
-    """300 policies that are no worse with probability .79, 200 times; .8 was asked for. The twin uses the same draws."""
+    """300 policies that are no worse with probability .79, 200 times; .8 was asked for.
+
+    The twin uses the same draws.
+    """
     rng, honest, twin, rounds = np.random.default_rng(0), 0, 0, 200
     shift = stats.norm.ppf(0.79)
     for _ in range(rounds):
