@@ -77,6 +77,7 @@ def test_slopes_by_central_differences():
     np.testing.assert_allclose(draws.gradient(policy, weights), np.tensordot(weights, each, 1), atol=1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_slopes_of_every_objective(objective):
     """Along the way from one policy to another, by central differences of the values."""
@@ -88,6 +89,7 @@ def test_slopes_of_every_objective(objective):
     np.testing.assert_allclose(slopes, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_the_best_is_the_value_of_the_optimal_policy(objective):
     """And no lower than that of any other."""
@@ -166,6 +168,7 @@ def test_only_needed_pairs_are_drawn(learnt):
     np.testing.assert_allclose(draws.best(), draws.values(options).max(-1), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_draws_in_chunks_are_the_same_draws(monkeypatch):
     """Also where sums over draws are taken, and where policies come in batches."""
     draws = of_objective(Discounted(0.9), number=11)

@@ -137,15 +137,15 @@ def test_criteria_in_words():
 
 def test_what_a_criterion_rests_on():
     """Shares of the draws, and whether optimal values are needed."""
-    shares = {
-        ExpectedValue(): 1,
-        CVaR(0.1): 0.1,
-        SoftRobust(0.2): 0.2,
-        Percentile(0.3): 0.3,
-        Regret(): 1,
-        Regret(0.4): 0.4,
-    }
-    for criterion, share in shares.items():
+    shares = [
+        (ExpectedValue(), 1),
+        (CVaR(0.1), 0.1),
+        (SoftRobust(0.2), 0.2),
+        (Percentile(0.3), 0.3),
+        (Regret(), 1),
+        (Regret(0.4), 0.4),
+    ]
+    for criterion, share in shares:
         assert tail_share(criterion) == share
         assert needs_best(scored(criterion)) == isinstance(criterion, Regret)
     assert tail_share(ProbabilityOptimal()) == 1 and needs_best(ProbabilityOptimal())
