@@ -83,7 +83,7 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
     Raises:
         ValueError: draws that depend on the step; rows over all states do not fit in memory.
     """
-    if len(draws.shape) > 2:
+    if draws.shape[:-2]:
         raise ValueError("posterior has draws that depend on the step, expected draws that do not with Robust")
     n_states, n_actions = draws.shape[-2:]
     if draws.chains is not None:

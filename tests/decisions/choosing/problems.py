@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bayes_mdp.decisions.choosing.common_draws import CommonDraws, given_draws
-from bayes_mdp.decisions.choosing.criteria import Criterion, needs_best, scored
+from bayes_mdp.decisions.choosing.criteria import Criterion, Robust, needs_best, scored
 from bayes_mdp.decisions.choosing.deterministic_search import Problem
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, policy_set
 from bayes_mdp.mdp import MDP, Discounted
@@ -47,6 +47,7 @@ def everything(n_states: int = 3, n_actions: int = 3) -> PolicySet:
 
 def problem(draws: CommonDraws, criterion: Criterion) -> Problem:
     """The best policy of all by this criterion."""
+    assert not isinstance(criterion, Robust)
     form = scored(criterion)
     return Problem(draws, form, everything(*draws.shape[-2:]), draws.best() if needs_best(form) else None)
 

@@ -47,9 +47,8 @@ def test_all_policies_keep_all_promises(change, below, least, baseline):
     assert (0.5 * np.abs(probs - baseline).sum(-1) <= change + 1e-12).all()
     assert all(policies.contains(policy) for policy in probs)
     assert (probs[:, ~policies.used] == 0).all()
-    none = ~(LEGAL & (COUNTS >= least)).any(-1)
+    none = ~(LEGAL & (least <= COUNTS)).any(-1)
     if least:
-        none = ~(LEGAL & (least <= COUNTS)).any(-1)
         np.testing.assert_allclose(probs[:, none], np.broadcast_to(baseline[none], probs[:, none].shape))
     if least and change == 1.0 and not below:
         rare = (least > COUNTS) & ~none[:, None]
