@@ -95,8 +95,10 @@ class PolicyChoice(eqx.Module):
         ]
         if self.improvement is not None:
             lines.append(f"  {self.improvement}")
-        if self.abstained:
-            lines.append("  the baseline is returned: these data do not show that the candidate is no worse")
+        if self.abstained and self.improvement is not None:
+            found = self.improvement.accepted
+            reason = "no better policy was found" if found else "these data do not show that the candidate is no worse"
+            lines.append(f"  the baseline is returned: {reason}")
         return "\n".join(lines)
 
 
@@ -166,6 +168,8 @@ def choose(
     needed = np.logical_or.reduce([policies.used for _, policies in sets])
     if today is not None:
         needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
+    if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
+        needed = None  # regrets are those of the best of all legal policies
     search, judge = (
         draws_of(k, posterior, objective, num_draws, initial=initial, needed=needed) for k in (search_key, judge_key)
     )
@@ -209,7 +213,10 @@ def _policy_sets(
             name = (
                 f"the optimum of the mean MDP that follows the baseline where actions were seen less than {below} times"
             )
-            sets.append((name, policy_set(limits, legal, shape, counts, today, below)))
+            smaller = policy_set(limits, legal, shape, counts, today, below)
+            # Where the limits forbid what the baseline does, it cannot be followed.
+            if sets[0][1].contains(smaller.policy(smaller.best(np.zeros(shape)))):
+                sets.append((name, smaller))
     return sets
 
 
@@ -240,7 +247,8 @@ def _search(
         results += _ascents(main, some)
     found = [result for result in results if result is not None]
     if limits.stochastic:
-        found = [climb(main, result) if main.policies.contains(result.policy) else result for result in found[:ASCENTS]]
+        found = sorted(found, key=lambda result: -result.score)[:ASCENTS]
+        found = [climb(main, result) if main.policies.contains(result.policy) else result for result in found]
     found += [stay] if stay is not None else []
     if not found:
         raise ValueError("limits leave no policy with a finite value, expected at least one")

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from bayes_mdp.decisions.policy_chains import PolicyChains, policy_chains
 from bayes_mdp.decisions.policy_evaluation import (
@@ -43,7 +43,7 @@ Policies = Float[AnyArray, "P *H S A"]
 
 
 class GivenMDPs(eqx.Module):
-    """MDPs that are listed, as a belief: the "key" of a draw is its number.
+    """MDPs that are listed, as a belief: the "key" of a draw holds its number.
 
     Args:
         mdps: with a leading axis W on every array.
@@ -51,9 +51,16 @@ class GivenMDPs(eqx.Module):
 
     mdps: MDP | SparseMDP
 
-    def sample(self, key: Shaped[Array, ""], sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
+    def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """The MDP of this number."""
-        return jax.tree.map(lambda x: jnp.asarray(x)[key], self.mdps)
+        return jax.tree.map(lambda x: jnp.asarray(x)[jax.random.key_data(key)[1]], self.mdps)
+
+    @property
+    def keys(self) -> Key[Array, " W"]:
+        """Of all of them."""
+        number = jnp.arange(self.mdps.reward.shape[0], dtype=jnp.uint32)
+        words = jnp.stack([jnp.zeros_like(number), number], -1)
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 class CommonDraws(eqx.Module):
@@ -248,8 +255,8 @@ def given_draws(mdps: MDP | SparseMDP, objective: Objective, *, initial: ArrayLi
         objective, initial: as in `policy_value`.
     """
     with jax.enable_x64(True):
-        number = mdps.reward.shape[0]
-        return _draws(jnp.arange(number), GivenMDPs(mdps), to_float64(objective), initial, None)
+        listed = GivenMDPs(mdps)
+        return _draws(listed.keys, listed, to_float64(objective), initial, None)
 
 
 def _draws(

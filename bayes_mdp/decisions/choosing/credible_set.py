@@ -81,8 +81,10 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
         mean: the posterior's mean; None: that of the draws.
 
     Raises:
-        ValueError: rows over all states do not fit in memory.
+        ValueError: draws that depend on the step; rows over all states do not fit in memory.
     """
+    if draws.shape[:-2]:
+        raise ValueError("posterior has draws that depend on the step, expected draws that do not with Robust")
     n_states, n_actions = draws.shape[-2:]
     if draws.chains is not None:
         entries = draws.chains.entries
@@ -120,7 +122,7 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
     # The share of the second half that must lie inside, so that one more draw does with the stated probability.
     rank = math.ceil(confidence * (draws.num - first + 1) - 1e-9)
     if rank > draws.num - first:
-        least = 2 * math.ceil(confidence / (1 - confidence))
+        least = 2 * math.ceil(confidence / (1 - confidence) - 1e-9) - 1
         raise ValueError(
             f"num_draws is {draws.num}, expected at least {least}: a credible set of probability {confidence:g} is "
             "measured on half of the draws"

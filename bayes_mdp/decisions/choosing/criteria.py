@@ -11,7 +11,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from bayes_mdp.mdp.validation import check_name, check_number, described
+from bayes_mdp.mdp.validation import check_name, check_number, described, require
 
 Values = Float[np.ndarray, " W"]
 
@@ -211,12 +211,12 @@ class Robust(eqx.Module):
     for all pairs is such that the share `confidence` of the draws lies inside as a whole (not pair by pair).
 
     Args:
-        confidence: posterior probability of the set, in (0, 1].
+        confidence: posterior probability of the set, in (0, 1).
         radius: Float[S A], L1 distances of one's own, in place of those from the draws; rewards are then at their
             means, and nothing is claimed of the set's probability.
 
     Raises:
-        ValueError: a confidence outside (0, 1], a negative radius.
+        ValueError: a confidence outside (0, 1), a radius that is negative or no number.
     """
 
     confidence: float = 0.95
@@ -226,7 +226,9 @@ class Robust(eqx.Module):
     name: ClassVar[str] = "robust"
 
     def __check_init__(self) -> None:
-        check_number("confidence", self.confidence, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
+        check_number("confidence", self.confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+        if self.radius is not None:
+            require(~(self.radius >= 0), "radius", self.radius, "a number, zero or greater")
 
     def __str__(self) -> str:
         if self.radius is not None:

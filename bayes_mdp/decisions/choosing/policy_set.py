@@ -1,5 +1,7 @@
 """`PolicyLimits`: what a policy may do, as a user says it; `PolicySet`: the same as arrays, for the searches."""
 
+import math
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -74,7 +76,7 @@ class PolicySet(eqx.Module):
     @property
     def count(self) -> float:
         """The number of its deterministic choices."""
-        return float(np.exp(np.sum(np.log(np.where(self.open_states, self.free.sum(-1), 1.0)))))
+        return math.prod(np.where(self.open_states, self.free.sum(-1), 1).ravel().astype(float).tolist())
 
     def policy(self, choice: Int[AnyArray, "*P S"]) -> Float[np.ndarray, "*P S A"]:
         """The policies of deterministic choices, an action for every state (and step)."""

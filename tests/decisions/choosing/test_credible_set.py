@@ -1,0 +1,130 @@
+"""Credible sets hold what they promise, as a whole."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayes_mdp.decisions.choosing.common_draws import CommonDraws, draws_of
+from bayes_mdp.decisions.choosing.credible_set import CredibleSet, centre, credible_set
+from bayes_mdp.mdp import MDP, Discounted
+from tests.decisions.choosing.problems import DirichletRows, learnt
+from tests.inference.policy_problems import posterior
+
+pytestmark = pytest.mark.numerics
+
+RATE = 1e-6
+BELIEF = learnt(0, steps=10)
+
+
+def mean_of(belief: Any = BELIEF) -> MDP:
+    """In double precision."""
+    with jax.enable_x64(True):
+        return belief.mean_mdp()
+
+
+def draws(seed: int, number: int, belief: Any = BELIEF) -> CommonDraws:
+    """Of the belief."""
+    return draws_of(jax.random.key(seed), belief, Discounted(0.9), number)
+
+
+def distances(members: CredibleSet, belief: DirichletRows, seed: int, number: int) -> np.ndarray:
+    """L1 distances of fresh rows from the centre, by numpy: [draw, pair]."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_gamma(np.asarray(belief.concentration), (number, *belief.concentration.shape))
+    rows = weight / weight.sum(-1, keepdims=True)
+    return np.abs(rows[:, members.state, members.action] - members.probs).sum(-1)
+
+
+def least_covered(number: int, calibrated: int, confidence: float) -> int:
+    """With fewer of so many fresh draws inside than this the promise is broken, but for one set in a million.
+
+    The share that a set holds is a beta variable over the draws that measured it.
+    """
+    rank = int(np.ceil(confidence * (calibrated + 1) - 1e-9))
+    return int(stats.betabinom.ppf(RATE, number, rank, calibrated + 1 - rank))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+def test_fresh_draws_lie_inside_as_a_whole(confidence):
+    """Of 4000; the broken twin, whose radii are quantiles pair by pair, is caught, and so is one a tenth smaller."""
+    members = credible_set(draws(0, 1000), mean_of(), confidence)
+    fresh = distances(members, BELIEF, 1, 4000)
+    least = least_covered(4000, 500, confidence)
+    assert (fresh <= members.radius).all(-1).sum() >= least
+    pairwise = np.quantile(distances(members, BELIEF, 2, 500), confidence, axis=0)
+    assert (fresh <= pairwise).all(-1).sum() < least
+    assert (fresh <= 0.9 * members.radius).all(-1).sum() < least
+    assert (members.reward_radius <= 1e-9).all()
+
+
+@pytest.mark.slow
+def test_small_sets_hold_on_average():
+    """1000 sets, each from 20 draws, and one fresh draw each.
+
+    The broken twin shapes and measures the set on the same draws.
+    """
+    number, inside, members = 1000, 0, centre(draws(0, 20), mean_of())
+    for seed in range(number):
+        members = credible_set(draws(seed, 20), mean_of(), 0.9)
+        inside += (distances(members, BELIEF, seed, 1) <= members.radius).all()
+    least = stats.binom.ppf(RATE, number, 0.9)
+    assert inside >= least
+    twin = 0
+    for seed in range(number):
+        rows = distances(members, BELIEF, number + seed, 21)
+        shape = rows[:20].mean(0)
+        largest = np.sort((rows[:20] / shape).max(-1))[int(np.ceil(0.9 * 20)) - 1]
+        twin += (rows[20] <= largest * shape).all()
+    assert twin < least
+
+
+def test_a_larger_confidence_is_a_larger_set():
+    """In proportion to the mean distances."""
+    sets = [credible_set(draws(0, 400), mean_of(), c) for c in (0.5, 0.9, 0.99)]
+    factors = [members.radius / sets[0].radius for members in sets]
+    assert all(np.ptp(factor) < 1e-9 for factor in factors)
+    assert 1 < factors[1][0] < factors[2][0]
+
+
+def test_the_centre():
+    """Means of all legal pairs; ends and zeros are places of their own, or none."""
+    belief = posterior(ends=True)
+    members = centre(draws(0, 4, belief), belief.mean_mdp())
+    mean = belief.mean_mdp()
+    assert members.successor.max() == mean.n_states and members.probs.shape == (8, 5)
+    np.testing.assert_allclose(members.probs[:, :4].reshape(4, 2, 4), np.asarray(mean.transition_probs), rtol=1e-6)
+    np.testing.assert_allclose(members.probs[:, 4].reshape(4, 2), np.asarray(mean.end_probs), rtol=1e-6)
+    np.testing.assert_allclose(members.probs.sum(-1), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(members.radius, 0)
+
+
+def test_unknown_rewards_are_part_of_the_set():
+    """Rewards that vary with the draw: the interval holds them."""
+
+    class Rewarded(DirichletRows):
+        def sample(self, key, sample_shape=()):
+            mdp = super().sample(key, sample_shape)
+            noise = jax.random.uniform(jax.random.fold_in(key, 1), mdp.reward.shape, minval=-1.0, maxval=1.0)
+            return MDP(mdp.transition_probs, mdp.reward + noise)
+
+    belief = Rewarded(BELIEF.concentration, BELIEF.reward)
+    members = credible_set(draws(0, 1000, belief), mean_of(belief), 0.9)
+    with jax.enable_x64(True):
+        fresh = jax.vmap(belief.sample)(jax.random.split(jax.random.key(7), 2000))
+    rows = np.abs(np.asarray(fresh.transition_probs)[:, members.state, members.action] - members.probs).sum(-1)
+    rewards = np.abs(np.asarray(fresh.reward)[:, members.state, members.action] - members.reward)
+    inside = (rows <= members.radius).all(-1) & (rewards <= members.reward_radius).all(-1)
+    least = least_covered(2000, 500, 0.9)
+    assert inside.sum() >= least
+    alone = credible_set(draws(0, 1000), mean_of(), 0.9)
+    assert ((rows <= alone.radius).all(-1) & (rewards <= np.quantile(rewards, 0.9, 0)).all(-1)).sum() < least
+
+
+def test_too_few_draws_are_refused():
+    """On half of them a set must be measured."""
+    with pytest.raises(ValueError, match=r"num_draws is 36, expected at least 37: a credible set of probability 0\.95"):
+        credible_set(draws(0, 36), mean_of(), 0.95)
+    credible_set(draws(0, 37), mean_of(), 0.95)
