@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,13 @@ from bayes_mdp.calibration.checks.check_result import FORMAT, Check
 from bayes_mdp.calibration.checks.check_scores import Simulated, numbers
 from bayes_mdp.calibration.simulation_based.posterior_sbc import truths_near
 from bayes_mdp.calibration.simulation_based.prior_sbc import options_of, run_simulations, sampler
-from bayes_mdp.calibration.simulation_based.quantities import Quantity, optimal_actions, values
+from bayes_mdp.calibration.simulation_based.quantities import (
+    CHOSEN_POLICY,
+    Quantity,
+    chosen_policy,
+    optimal_actions,
+    values,
+)
 from bayes_mdp.calibration.simulation_based.ranks import Behaviour, Design
 from bayes_mdp.calibration.simulation_based.simulation_runs import identity_of
 from bayes_mdp.decisions.policy_evaluation import describe_objective
@@ -28,7 +34,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Log, Objective, S
 from bayes_mdp.mdp.files import check_file
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_number
+from bayes_mdp.mdp.validation import check_count, check_functions, check_key, check_name, check_number
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 
@@ -52,6 +58,7 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     data: Log | Transitions | None = None,
     objective: Objective | None = None,
     quantities: Mapping[str, Quantity] | None = None,
+    quantity: Literal["chosen policy"] | None = None,
     num_simulations: int = 200,
     num_draws: int = 200,
     num_transitions: int | None = None,
@@ -90,6 +97,10 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
         quantities: name -> function of a `Drawn` (its `mdp`, `solution`, ...) that gives a number. None: the optimal
             value of every state and of every pair (of the first step of an episode), and the probability that an
             action is optimal.
+        quantity: "chosen policy" in place of `quantities`: the value (mean over first states) of the policy that is
+            optimal in the mean of each simulated posterior: does its interval hold the true value as often as it says,
+            though the data chose the policy? For posteriors of draws, whose mean is made of the draws that are ranked,
+            the test is approximate.
         num_simulations: number of truths.
         num_draws: of each posterior.
         num_transitions: of each truth; None: ten for each pair. With `data`: as many as it holds.
@@ -112,6 +123,10 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     check_space(space)
     check_executor(executor)
     check_functions("quantities", quantities)
+    if quantity is not None:
+        check_name("quantity", quantity, (CHOSEN_POLICY,), ", or None")
+        if quantities is not None:
+            raise ValueError(f"quantity is {quantity!r} with quantities, expected one of them")
     if objective is not None:
         check_objective(objective)
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))
@@ -119,13 +134,16 @@ def check(  # noqa: PLR0913 - what is simulated, inferred and looked at
     source = _source(data, space, num_transitions, behaviour)
     asked = values(space, objective) if quantities is None else dict(quantities)
     events = optimal_actions(space, objective) if quantities is None else {}
+    if quantity is not None:
+        asked, events = chosen_policy(space), {}
     design = Design(prior, space, num_draws, source.num_transitions, {**asked, **events}, behaviour, objective)
+    design = design._replace(chooses=quantity is not None)
     key_posterior, key_simulations, key_ties = jax.random.split(key, 3)
     if source.log is not None:
         posterior = infer(key_posterior, prior, data, space=space, method=method)
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
-    program = identity_of((prior, space, quantities, behaviour, objective, method, source.log))
+    program = identity_of((prior, space, quantities, quantity, behaviour, objective, method, source.log))
     shared = _shared(attributes, method) | {"program": program}
     simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, kept, executor)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_ties)))

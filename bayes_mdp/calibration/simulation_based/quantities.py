@@ -11,7 +11,7 @@ from functools import cached_property
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.decisions.optimal_action_probability import shared_out
 from bayes_mdp.mdp import MDP, AverageReward, Objective, SparseMDP, StateActionSpace, Transitions
@@ -31,6 +31,7 @@ class Drawn:
         transitions: the data.
         policy: to be evaluated.
         objective: of the values.
+        chosen: the optimal policy of the posterior's mean MDP, where it was asked for.
     """
 
     mdp: MDP | SparseMDP
@@ -40,6 +41,7 @@ class Drawn:
     transitions: Transitions
     policy: Policy | Array | np.ndarray
     objective: Objective
+    chosen: Int[Array, "*H S"] | None = None
 
     @cached_property
     def evaluation(self) -> PolicyEvaluation:
@@ -53,6 +55,7 @@ class Drawn:
 
 
 Quantity = Callable[[Drawn], Float[Array, ""]]
+CHOSEN_POLICY = "chosen policy"
 CONSTANT = 1e-5  # standard deviation over size below which a quantity is the same in every truth, but for rounding
 
 
@@ -96,6 +99,17 @@ def values(space: StateActionSpace, objective: Objective) -> dict[str, Quantity]
         return {"gain": lambda drawn: drawn.solution.gain}
     found: dict[str, Quantity] = {f"V({name})": _optimal_value(s) for s, name in enumerate(space.state_names)}
     return {**found, **{f"Q({name})": _action_value(*pair) for name, pair in _choices(space).items()}}
+
+
+def chosen_policy(space: StateActionSpace) -> dict[str, Quantity]:
+    """The value of the policy that each posterior's mean MDP chooses, by the name `CHOSEN_POLICY`: mean over states."""
+    first = () if space.horizon is None else (0,)
+    return {CHOSEN_POLICY: lambda drawn: _value(evaluate(drawn.mdp, _known(drawn.chosen), drawn.objective), first)}
+
+
+def _known(policy: Int[Array, "*H S"] | None) -> Int[Array, "*H S"]:
+    assert policy is not None  # a `Design` with this quantity chooses
+    return policy
 
 
 def optimal_actions(space: StateActionSpace, objective: Objective) -> dict[str, Quantity]:

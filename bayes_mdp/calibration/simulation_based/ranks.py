@@ -21,7 +21,7 @@ from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, State
 from bayes_mdp.mdp.protocols import Policy, PolicyLike
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.to_environment import environment
-from bayes_mdp.planning import policy_probs
+from bayes_mdp.planning import policy_probs, solve
 
 Sites = dict[str, Array]
 Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at random
@@ -72,6 +72,7 @@ class Design(NamedTuple):
     """What is simulated and examined; the fields are the arguments of `sbc`.
 
     `draw_truth`, (key of the truth, key of the data) -> `Truth`, takes the place of the prior if it is given.
+    With `chooses` the optimal policy of each posterior's mean MDP is there for the quantities.
     """
 
     prior: Prior
@@ -82,6 +83,7 @@ class Design(NamedTuple):
     behaviour: Behaviour
     objective: Objective
     draw_truth: Callable[[PRNGKeyArray, PRNGKeyArray], Truth] | None = None
+    chooses: bool = False
 
 
 def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, Rank]]:
@@ -102,7 +104,9 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         # The truth comes first, followed by the L draws: quantities are computed for all of them in the same way.
         truth = look(law), {name: latent[name] for name in sites}
         everything = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), truth, (drawn, sites))
-        values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites))(*everything)
+        # A function of the data alone: given these, truth and draws stay exchangeable.
+        chosen = solve(posterior.mean_mdp(), design.objective).policy if design.chooses else None
+        values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites, chosen))(*everything)
         ties = jax.random.split(key_ties, len(values))
         # JAX sorts the names of a dict; it keeps the order of an OrderedDict.
         return OrderedDict((name, rank_of_truth(tie, values[name])) for tie, name in zip(ties, values, strict=True))
@@ -229,10 +233,12 @@ def look_at_draws(
     return jax.vmap(lambda key, k: look(sample_law(key, thin.component(k), space)))(keys, kept), sites
 
 
-def _values(design: Design, transitions: Transitions, parts: Parts, sites: Sites) -> OrderedDict[str, Float[Array, ""]]:
+def _values(
+    design: Design, transitions: Transitions, parts: Parts, sites: Sites, chosen: Int[Array, "*H S"] | None
+) -> OrderedDict[str, Float[Array, ""]]:
     mdp, noise, log_likelihood = parts
     policy = uniform_policy(design.space) if design.behaviour is None else design.behaviour
-    drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective)
+    drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective, chosen)
     wanted = default_quantities(design.space) if design.quantities is None else design.quantities
     values = OrderedDict((name, jnp.asarray(quantity(drawn))) for name, quantity in wanted.items())
     for name, value in values.items():
