@@ -1,7 +1,7 @@
 """How often intervals of policies hold the truth on ICU-Sepsis logs, by the library's own draws.
 
 `python -m benchmarks.icu_decisions [logs a size] [draws] [sizes, comma separated] [file]`. Needs the extra `health`.
-Prior: Dirichlet rows of total concentration one, rewards known; logs by the expert. For each log: the behaviour, the expert
+Prior: Dirichlet rows of total concentration one, known rewards; logs by the expert. Each log: the behaviour, the expert
 and the greedy policy under the posterior of the whole log; the greedy policy of one half, and the one that follows the
 behaviour where actions were seen less than 20 times, under the posterior of the other half. Intervals are the central
 90 % of a normal distribution with the draws' mean and sd. One line a log goes to the file (CSV), which is resumed.

@@ -25,6 +25,8 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     infinite where no policy is proper, where values are unbounded, and where the reward of a cycle is zero to within
     rounding: no finite bound can be proven there (the smallest change of a reward could make the values unbounded).
     """
+    if mdp.n_actions == 1:
+        return _evaluate_chain(mdp, rounding, start)
     # Policy iteration needs a proper first policy: the one of `start`, if it is one, else the shortest way out.
     reach, policy = exit_policy(mdp)
     if start is not None:
@@ -32,10 +34,26 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
         policy = jnp.where(is_proper(mdp, start.policy) & legal, start.policy.astype(policy.dtype), policy)
     values, policy, count, done = _policy_iteration(mdp, policy)
     q = action_values(mdp, values)
-    gap = jnp.where(done & jnp.all(reach), _gap(mdp, rounding, values, q, policy), jnp.inf)
+    error = rounding.of_sweep(values)
+    steps = _longest(mdp, values[:, None] - q - error, error, policy)
+    gap = jnp.where(done & jnp.all(reach), _gap(mdp, rounding, values, q, policy, steps), jnp.inf)
     gain = jnp.full((), jnp.nan, q.dtype)
     converged = done & jnp.all(reach) & jnp.all(jnp.isfinite(values))
     return Solution(q, jnp.max(q, -1), policy, gain, converged, count, gap)
+
+
+def _evaluate_chain(chain: MDP | SparseMDP, rounding: Rounding, start: Solution | None) -> Solution:
+    """`solve_first_exit` where there is one action: two linear systems, for the values and for the expected steps."""
+    reach, policy = exit_policy(chain)
+    one = jnp.ones(chain.n_states, chain.reward.dtype)
+    guess = jnp.zeros_like(one) if start is None else start.v
+    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, one])
+    # Both right-hand sides at once: the system is prepared once.
+    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near))(sides, guesses)
+    q = action_values(chain, values)
+    gap = jnp.where(jnp.all(reach), _gap(chain, rounding, values, q, policy, steps), jnp.inf)
+    converged = jnp.all(reach) & jnp.all(jnp.isfinite(values))
+    return Solution(q, q[:, 0], policy, jnp.full((), jnp.nan, q.dtype), converged, jnp.int32(1), gap)
 
 
 def is_proper(mdp: MDP | SparseMDP, policy: Int[Array, " S"]) -> Bool[Array, ""]:
@@ -103,8 +121,9 @@ def _gap(
     values: Float[Array, " S"],
     q: Float[Array, "S A"],
     policy: Int[Array, " S"],
+    steps: Float[Array, " S"],
 ) -> Float[Array, ""]:
-    """Bound on sup |v - v*| from weights n, the most expected steps that a policy without loss can take.
+    """Bound on sup |v - v*| from weights n = `steps`, the most expected steps that a policy without loss can take.
 
     Where n - P n > noise for the actions of `policy`, and n >= 0, it is proper and v* >= v_policy >= v - c n, with c
     its largest residual over the least n - P n. Above, v + c n is superharmonic for the least c such that
@@ -112,8 +131,7 @@ def _gap(
     """
     error = rounding.of_sweep(values)
     slack = values[:, None] - q - error  # infinite where illegal
-    # Weights n = `steps`, and n - P n of every pair, less what rounding may have added.
-    steps = _longest(mdp, slack, error, policy)
+    # n - P n of every pair, less what rounding may have added.
     noise = rounding.factor * 2 * jnp.max(jnp.abs(steps)) + rounding.floor
     descent = steps[:, None] - mdp.expected_next(steps) - noise
     progress = jnp.min(at_policy(descent, policy))

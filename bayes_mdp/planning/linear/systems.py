@@ -71,6 +71,7 @@ def solve_chain(
         scale = jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs))
         error = jnp.max(jnp.abs(rhs - operator(x)))
         failed = ~(error <= jnp.maximum(enough, _NEAR * float(jnp.finfo(x.dtype).eps) * scale))
+        failed = failed | ~jnp.all(jnp.isfinite(x))
         return on_demand(failed, x, direct, (chain, rhs))
 
     operator = (lambda x: jax.linear_transpose(apply, x)(x)[0]) if adjoint else apply
@@ -108,7 +109,7 @@ def _krylov(
         new = x + correction
         new_residual = rhs - operator(new)
         new_error = jnp.max(jnp.abs(new_residual))
-        better = new_error < error  # false for NaN
+        better = (new_error < error) & jnp.all(jnp.isfinite(new))  # XLA's maximum may overlook a NaN
         going = (new_error < error / 2) & (new_error > 4 * noise(new))
         x, residual = jnp.where(better, new, x), jnp.where(better, new_residual, residual)
         return x, jnp.where(better, new_error, error), residual, restarts + 1, going
@@ -119,13 +120,19 @@ def _krylov(
         new = x + precondition(residual)
         new_residual = rhs - operator(new)
         new_error = jnp.max(jnp.abs(new_residual))
-        better = new_error < error
+        better = (new_error < error) & jnp.all(jnp.isfinite(new))
         # Worth another step where the preconditioner nearly is the inverse.
         going = (new_error < error / 10) & (new_error > 4 * noise(new)) & (steps < _REFINEMENTS)
         x, residual = jnp.where(better, new, x), jnp.where(better, new_residual, residual)
         return x, jnp.where(better, new_error, error), residual, steps + 1, going
 
+    # One sweep first: where the right side is a single state that ends at once, BiCGSTAB would break down from it.
     residual = rhs - operator(guess)
+    error = jnp.max(jnp.abs(residual))
+    swept = guess + residual
+    left = rhs - operator(swept)
+    nearer = jnp.max(jnp.abs(left)) < error
+    guess, residual = jnp.where(nearer, swept, guess), jnp.where(nearer, left, residual)
     error = jnp.max(jnp.abs(residual))
     start = (guess, error, residual, jnp.int32(0), error > 4 * noise(guess))
     if precondition is not None:
