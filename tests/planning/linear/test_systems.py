@@ -11,11 +11,12 @@ from bayes_mdp.planning.linear.systems import DIRECT, solve_chain
 STATES = DIRECT + 8
 
 
-@pytest.mark.parametrize("batch", [1, 6])
+@pytest.mark.optimised
+@pytest.mark.parametrize("batch", [1, 12])
 def test_a_reward_in_one_state_that_ends_at_once(batch):
-    """BiCGSTAB breaks down from such a right side; a NaN then passed through XLA's maximum, in batches of six."""
+    """BiCGSTAB breaks down from such a right side; a NaN then passed through XLA's maximum, in batches, under XLA's default flags."""
     rng = np.random.default_rng(0)
-    rows = rng.dirichlet(np.full(STATES, 0.05), (batch, STATES)) * 0.95
+    rows = rng.dirichlet(np.full(STATES, 0.01), (batch, STATES)) * 0.999
     rows[:, -1] = 0.0
     side = np.eye(STATES)[-1]
     with jax.enable_x64(True):
