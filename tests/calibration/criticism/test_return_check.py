@@ -95,7 +95,8 @@ def test_the_value_of_the_behaviour_beside_the_mean_return():
     assert found.expected == pytest.approx((1 / end).mean(), rel=0.05)
     assert found.sd == pytest.approx((1 / end).std(), rel=0.5)
     assert found.p_value > 0.5
-    wrong = bm.infer(KEY, bm.models.known_rewards(2.0), log, space=space)
+    silent = log_of(lengths, reward=None)
+    wrong = bm.infer(KEY, bm.models.known_rewards(2.0), silent, space=space)
     doubled = return_check(KEY, wrong, log, space, FirstExit(), np.ones(1))
     assert isinstance(doubled, ReturnCheck) and doubled.p_value < 1e-6
     assert "average" in str(return_check(KEY, posterior, log, space, AverageReward(), np.ones(1)))
