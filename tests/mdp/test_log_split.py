@@ -69,6 +69,10 @@ def test_first_states_are_counted_by_episodes():
     np.testing.assert_allclose(first_states(log), [2 / 3, 0, 0, 1 / 3, *[0] * 6])
 
 
+def test_a_log_without_rows_begins_nowhere():
+    np.testing.assert_array_equal(first_states(log_of([], [])), np.zeros(10))
+
+
 def random_columns(rng: np.random.Generator, kind: int) -> tuple[Any, ...]:
     """Columns that are hard to split: short, all ended, without flags, in jumps, in one stretch."""
     rows, states = int(rng.integers(2, 12)), int(rng.integers(1, 5))
