@@ -12,7 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = "bayes_mdp"
 OUTSIDE = {"reproductions", "benchmarks", "tests", "examples", "docs", "tools"}
-SHARED_NAMES = {"__init__.py", "__main__.py", "behaviour.py", "compare.py", "run.py", "sweep.py", "train.py"}
+SHARED_NAMES = {
+    "__init__.py",
+    "__main__.py",
+    "behaviour.py",
+    "compare.py",
+    "decide.py",
+    "run.py",
+    "sweep.py",
+    "train.py",
+}
 """Basenames that may stand in several folders: what Python asks for, and commands named as what they call."""
 
 

@@ -25,11 +25,11 @@ def episode_numbers(transitions: Transitions) -> Int[np.ndarray, " N"]:
 
 
 def first_states(log: Log) -> Float[np.ndarray, " S"]:
-    """How often episodes of the log begin in each state, as probabilities."""
+    """How often episodes of the log begin in each state, as probabilities; of a log without rows zeros."""
     number = episode_numbers(log.transitions)
     first = np.flatnonzero(np.diff(number, prepend=-1))
     counts = np.bincount(np.asarray(log.transitions.state)[first], minlength=len(log.states))
-    return counts / counts.sum()
+    return counts / max(counts.sum(), 1)
 
 
 def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, Log]:

@@ -42,6 +42,8 @@ def differences(
     time, gain, both = _in_mean(posterior, chosen, baseline, objective, start)
     first, other = both
     counts = np.asarray(posterior.visit_counts())
+    # Of steps any: means over them may be the same.
+    different = np.abs(first - other).max(-1) > 1e-9
     weights = np.maximum(time, 1e-300)
     # Steps are added: the likeliest actions are those over all of the time.
     mean = lambda probs: (probs * weights[..., None]).sum(0) / weights.sum(0)[:, None]  # noqa: E731
@@ -49,7 +51,7 @@ def differences(
     first, other = (mean(x) if stacked else x for x in (first, other))
     gain, time = (x.sum(0) if stacked else x for x in (gain, time))
     counts = counts.sum(0) if counts.ndim == 3 else counts
-    apart = np.flatnonzero(np.abs(first - other).max(-1) > 1e-9)
+    apart = np.flatnonzero(different.any(0) if stacked else different)
     apart = apart[np.argsort(-np.abs(gain[apart]), kind="stable")]
     new, old = first.argmax(-1), other.argmax(-1)
     return pd.DataFrame(

@@ -160,8 +160,8 @@ def criticise(
             f"posterior has rows for each of {space.horizon} steps, expected rows that do not depend on it"
         )
     keys = jax.random.split(key, 5)
-    start = _start(posterior, log, initial)
     first, second = split_log(keys[0], log)
+    start = _start(posterior, log, initial)
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}

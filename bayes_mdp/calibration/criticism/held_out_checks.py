@@ -6,7 +6,7 @@ p-values are valid in any sample size (Rubin 1984, in the held-out form).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -196,7 +196,7 @@ def _value_of(
 @eqx.filter_jit
 def _evaluate(
     mean: MDP | SparseMDP,
-    pairs: tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]],
+    pairs: tuple[Int[AnyArray, " Q"], Int[AnyArray, " Q"]],
     policy: Int[AnyArray, "*H S"],
     objective: Objective,
     start: Float[AnyArray, " S"],
@@ -219,5 +219,6 @@ def _evaluate(
     return found.gain if isinstance(objective, AverageReward) else found.v @ start
 
 
-def _stored_rows(mdp: MDP | SparseMDP) -> Array:
+def _stored_rows(mdp: MDP | SparseMDP) -> Any:
+    # No array where `tree_at` asks which leaf it is.
     return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs

@@ -1,0 +1,109 @@
+"""Rows of some pairs: those of draws of the whole MDP, with the same key; outcomes as often as the rows say."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import bayes_mdp as bm
+from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
+from bayes_mdp.mdp import Log, SparseMDP, StateActionSpace, Transitions
+
+S, A = 4, 2
+KEY = jax.random.key(3)
+NEEDED = np.array([[1, 0], [1, 1], [0, 1], [1, 0]], bool)
+
+
+def posterior_of(kind: str) -> Any:
+    """40 transitions, of which some end."""
+    rng = np.random.default_rng(2)
+    state, action, reached = rng.integers(S, size=40), rng.integers(A, size=40), rng.integers(S, size=40)
+    log = Log(Transitions(state, action, None, reached, rng.random(40) < 0.2), tuple("abcd"), ("go", "stay"))
+    if kind == "observed":
+        space = StateActionSpace.from_log(log, successors="observed")
+        return bm.infer(KEY, bm.models.known_rewards(0.0), log, space=space)
+    known: Any = {}
+    if kind == "listed":  # the end before the states: its empty place is that of state 0 too
+        known["successors"] = np.broadcast_to([4, 3, 2, 1, 0, -1], (S, A, 6))
+    if kind == "support":
+        possible = rng.random((S, A, S + 1)) < 0.3
+        possible[state, action, np.asarray(log.transitions.outcome(S))] = True
+        possible[~possible.any(-1), -1] = True
+        known["support"] = possible
+    space = StateActionSpace(S, A, ends=True, states=log.states, actions=log.actions, **known)
+    return bm.infer(KEY, bm.models.known_rewards(0.0, 0.5), log, space=space)
+
+
+def by_state(rows: RowDraws, probs: np.ndarray, n_states: int) -> np.ndarray:
+    """[Q S+1]: probabilities by the state that is reached, then of the end."""
+    found = np.zeros((len(rows.state), n_states + 1))
+    np.add.at(found, (np.arange(len(rows.state))[:, None], rows.next_state), probs)
+    return found
+
+
+def whole(mdp: Any, needed: np.ndarray) -> np.ndarray:
+    """The same rows of an MDP."""
+    rows, ends = np.asarray(mdp.row_probs, float)[needed], np.zeros(needed.sum())
+    if mdp.end_probs is not None:
+        ends = np.asarray(mdp.end_probs, float)[needed]
+    found = np.zeros((len(rows), mdp.n_states + 1))
+    listed = isinstance(mdp, SparseMDP)
+    reached = np.asarray(mdp.successor)[needed] if listed else np.tile(np.arange(mdp.n_states), (len(rows), 1))
+    np.add.at(found, (np.arange(len(rows))[:, None], reached), rows)
+    found[:, -1] += ends
+    return found
+
+
+@pytest.mark.parametrize("kind", ["dense", "support", "listed", "observed"])
+def test_narrow_draws_are_those_of_the_whole_mdp(kind):
+    posterior = posterior_of(kind)
+    size = posterior.space.n_states
+    needed = np.concatenate([NEEDED, np.zeros((size - S, A), bool)])
+    assert posterior.row_entries(needed) is not None
+    rows = row_draws(posterior, needed)
+    np.testing.assert_array_equal(np.stack([rows.state, rows.action]), np.nonzero(needed))
+    np.testing.assert_allclose(
+        by_state(rows, rows.mean, size), whole(posterior.mean_mdp(), needed), rtol=1e-5, atol=1e-7
+    )
+    for key in jax.random.split(KEY, 3):
+        drawn = by_state(rows, rows.draw(key), size)
+        np.testing.assert_allclose(drawn, whole(posterior.sample(key), needed), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(drawn.sum(-1), 1.0, rtol=1e-5)
+
+
+def test_what_cannot_draw_rows_alone_is_drawn_whole():
+    one = jax.tree.map(jnp.asarray, posterior_of("dense"))
+    belief: Any = bm.inference.mixture([one, one], weights=[0.5, 0.5])
+    rows = row_draws(belief, NEEDED)
+    np.testing.assert_allclose(by_state(rows, rows.draw(KEY), 4), whole(belief.sample(KEY), NEEDED), rtol=1e-5)
+    np.testing.assert_allclose(by_state(rows, rows.mean, 4), whole(belief.mean_mdp(), NEEDED), rtol=1e-5)
+
+
+def test_a_place_is_found_by_the_state_that_was_reached():
+    """The first place of a state that is listed twice."""
+    listed = np.array([[2, 0, 2, 4], [3, 0, 0, 4]])
+    rows = RowDraws(np.array([0, 1]), np.array([0, 0]), listed, np.zeros((2, 4)), lambda key: np.zeros((2, 4)))
+    np.testing.assert_array_equal(
+        rows.place(np.array([0, 0, 0, 1, 1, 1]), np.array([2, 0, 4, 3, 0, 4])), [0, 1, 3, 4, 5, 7]
+    )
+
+
+def test_outcomes_are_as_frequent_as_their_rows_say():
+    """Chi-square of 20,000 outcomes from three rows, at 1e-6; what has probability zero never comes."""
+    probs = np.array([[0.7, 0.1, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0], [0.01, 0.0, 0.5, 0.49]])
+    pair = np.random.default_rng(0).integers(3, size=20_000)
+    place = drawn_outcomes(np.random.default_rng(1), probs, pair)
+    np.testing.assert_array_equal(place // 4, pair)
+    counts = np.bincount(place, minlength=12).reshape(3, 4)
+    expected = counts.sum(-1, keepdims=True) * probs
+    assert (counts[probs == 0] == 0).all()
+    some = probs > 0
+    statistic = ((counts - expected)[some] ** 2 / expected[some]).sum()
+    assert stats.chi2.sf(statistic, some.sum() - 3) > 1e-6
+
+
+def test_no_outcomes_of_no_transitions():
+    assert len(drawn_outcomes(np.random.default_rng(0), np.full((2, 2), 0.5), np.zeros(0, int))) == 0

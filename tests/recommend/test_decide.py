@@ -1,0 +1,139 @@
+"""`decide`: recommended where it should be, kept back with each of its reasons, parts that fit together."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import bayes_mdp as bm
+from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
+from bayes_mdp.mdp.log_split import first_states, split_log
+from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
+
+KEY = jax.random.key(0)
+OBJECTIVE = Discounted(0.5)
+
+
+def test_an_easy_log_and_a_right_prior_are_recommended(decided):
+    decision = decided()
+    assert decision.recommended and decision.reasons == ()
+    np.testing.assert_array_equal(decision.policy, [1, 1])
+    assert decision.policy is decision.candidate
+    assert decision.headline.startswith("change to the chosen policy: it gains 0.9")
+    text = str(decision)
+    assert text.startswith("Decision from log.csv, 600 transitions (0.5 of its episodes chose): change to")
+    assert "P(best)" in text and "Criticism" in text and "  because " not in text
+    assert f"{BAD} " in text
+
+
+def test_its_parts_are_those_of_the_halves(decided):
+    """The judge has learnt from the second half alone, the chooser from the first; both start as the log does."""
+    decision, log = decided(), easy_log()
+    _, second = split_log(jax.random.split(KEY, 6)[0], log)
+    values = decision.comparison.values
+    assert set(values) == {"baseline", "chosen"}
+    np.testing.assert_allclose(values["chosen"].initial, first_states(log))
+    gain = values["chosen"].draws - values["baseline"].draws
+    np.testing.assert_allclose(decision.improvement.gain, gain)
+    counts = np.zeros((2, 2))
+    np.add.at(counts, (np.asarray(second.transitions.state), np.asarray(second.transitions.action)), 1.0)
+    found = {row["state"]: row["count"] for _, row in decision.differences.iterrows()}
+    assert found == {name: counts[s, 1] for s, name in enumerate(STATES)}
+    expected = values["chosen"].mean - values["baseline"].mean  # rows are nearly the same in every draw
+    assert decision.differences["gain"].sum() == pytest.approx(expected, abs=0.01)
+    assert decision.num_transitions == 600 and decision.split == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "reasons"),
+    [
+        ({"split": 0.0}, ["chosen: chosen and judged by the same data"]),
+        ({"checks": False}, ["the checks of the belief were left out (checks=False)"]),
+        ({"concentration": 100.0}, ["baseline: the prior's share", "chosen: the prior's share"]),
+        ({"value_range": (0, 1.5)}, ["chosen: its values go from 2 to 2, outside the stated range 0 to 1.5"]),
+        ({"baseline": (1, 1)}, ["no other policy was found that is no worse than the baseline"]),
+    ],
+)
+def test_it_is_kept_back_and_says_why(decided, options, reasons):
+    decision = decided(**options)
+    assert not decision.recommended
+    assert len(decision.reasons) == len(reasons)
+    for ours, theirs in zip(decision.reasons, reasons, strict=True):
+        assert ours.startswith(theirs)
+    assert decision.policy is decision.baseline
+    assert decision.headline.startswith("keep the baseline: these data do not decide for the chosen policy")
+    assert str(decision).count("  because ") == len(reasons)
+    whole = "the whole log chose and judged" if "split" in options else "0.5 of its episodes chose"
+    assert whole in str(decision)
+
+
+def test_a_range_that_holds_is_no_reason(decided):
+    assert decided(value_range=(0, 2)).recommended
+
+
+def test_a_prior_that_does_not_fit_is_named_by_a_check():
+    """Rows that are nearly certain, believed to be nearly flat: the prior's share is small, and yet."""
+    rng = np.random.default_rng(0)
+    states, rows = 6, np.full((6, 2, 6), 0.0)
+    rows[np.arange(6), :, (np.arange(6) + 1) % 6] = 1.0
+    state, reached, action = [], [], rng.integers(2, size=3000)
+    now = 0
+    for act in action:
+        state.append(now)
+        now = int(rng.choice(states, p=rows[now, act]))
+        reached.append(now)
+    cut = np.arange(3000) % 30 == 29
+    reward = np.tile([0.0, 1.0], (states, 1))
+    data = Transitions(state, action, reward[state, action], reached, None, cut)
+    log = Log(data, tuple(range(states)), (0, 1))
+    prior = bm.models.known_rewards(reward, 1.0)
+    decision = bm.decide(KEY, prior, log, OBJECTIVE, num_draws=100)
+    assert not decision.recommended
+    assert any(reason.startswith("new outcomes: of held-out transitions 0 had") for reason in decision.reasons)
+    assert not any("prior's share" in reason for reason in decision.reasons)
+
+
+def test_a_log_with_one_action_has_nothing_to_choose():
+    log = easy_log(20)
+    same = Log(
+        Transitions(log.transitions.state, np.zeros(200, int), None, log.transitions.next_state, None),
+        STATES,
+        ("wait",),
+    )
+    prior: Any = bm.models.known_rewards(REWARD[:, :1])
+    decision = bm.decide(KEY, prior, same, OBJECTIVE, num_draws=100)
+    assert not decision.recommended and not len(decision.differences)
+    assert "Where it differs" not in str(decision)
+
+
+def test_episodes_of_a_few_steps():
+    decision = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
+    assert np.shape(decision.candidate) == (3, 2) and (np.asarray(decision.candidate) == 1).all()
+    assert decision.measure_next is None
+    assert decision.differences["gain"].sum() == pytest.approx(3.0, rel=1e-6)
+    assert list(decision.differences["today"]) == ["wait", "wait"]
+
+
+@pytest.mark.parametrize("split", [0.0, 0.5])
+def test_a_log_without_rows_is_refused_in_words(split):
+    empty = Log(Transitions(*(np.zeros(0, int),) * 2, None, np.zeros(0, int)), STATES, ACTIONS)
+    with pytest.raises(ValueError, match=r"holds no transitions|log has 0 transition"):
+        bm.decide(KEY, right_prior(), empty, OBJECTIVE, num_draws=100, split=split)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"split": 1.0}, ValueError, "split is 1.0, expected a number from 0 to 1, less than 1"),
+        ({"criterion": "nosuch"}, ValueError, "criterion is 'nosuch'"),
+        ({"num_draws": 64}, ValueError, "num_draws is 64, expected at least 90: fewer cannot show a probability of"),
+        ({"value_range": (1, 0)}, ValueError, "value_range is"),
+        ({"slack": -1.0}, ValueError, "slack is -1.0, expected a number, zero or greater"),
+        ({"checks": 1}, TypeError, "checks is 1"),
+        ({"space": bm.StateActionSpace(2, 2)}, ValueError, r"log\.states"),
+    ],
+)
+def test_bad_arguments_are_refused(changes, kind, message):
+    with pytest.raises(kind, match=message):
+        bm.decide(KEY, right_prior(), easy_log(2), OBJECTIVE, **changes)

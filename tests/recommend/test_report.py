@@ -1,0 +1,165 @@
+"""The page: one file that loads nothing, whatever the labels are, and that a browser opens."""
+
+import errno
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bayes_mdp.recommend import write_report
+from tests.recommend.shops import ACTIONS, BAD
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
+VOID = {"meta", "br", "hr", "img", "link", "input", "col"}
+LOADS = {"src", "href", "xlink:href", "data", "action", "poster", "srcset", "background"}
+
+
+class Page(HTMLParser):
+    """Tags in pairs, every attribute that loads, and the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.loaded: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.loaded += [f"{tag} {name}={value}" for name, value in attrs if name in LOADS and str(value)[:1] != "#"]
+        self.faults += [f"{tag} {name}" for name, _ in attrs if name.startswith("on")]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open[-1] != tag:
+            self.faults.append(f"</{tag}> in {self.open[-3:]}")
+        else:
+            self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(path: Path) -> tuple[str, Page]:
+    text = path.read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    page.close()
+    return text, page
+
+
+def check(path: Path) -> Page:
+    """It is one page that is closed, and that loads nothing."""
+    text, page = read(path)
+    assert text.startswith("<!doctype html>") and text.count("<!") == text.count("<!doctype") + text.count("<!--")
+    assert not page.faults and not page.open
+    assert not page.loaded and not {"script", "link", "iframe", "object", "embed", "img", "base"} & set(page.tags)
+    assert "@import" not in text and not re.search(r"url\((?!#)", text)
+    return page
+
+
+@pytest.fixture(scope="module")
+def page(decided, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "page.html"
+    write_report(decided(), path)
+    return path
+
+
+def test_it_loads_nothing_and_escapes_labels(page):
+    parsed = check(page)
+    assert BAD in parsed.text and ACTIONS[1] in parsed.text
+    assert "<script" not in page.read_text() and "&lt;script&gt;" in page.read_text()
+    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+def test_what_it_says(page, decided):
+    text = " ".join(read(page)[1].text.split())
+    for part in (
+        "Decision from log.csv",
+        decided().headline,
+        "600 transitions, 2 states, 2 actions",
+        "A share of 0.5 of its episodes chose the policy, the others judged it.",
+        "discount 0.5",
+        "Checks of the belief",
+        "Where the chosen policy differs from the baseline",
+        "verdict: no reason to abstain was found",
+    ):
+        assert part in text
+    assert 'class="answer change"' in page.read_text()
+
+
+def test_a_policy_that_is_not_recommended(decided, tmp_path):
+    """With its reasons; without checks; where nothing differs; from a source with an odd name."""
+    path = tmp_path / "x.html"
+    write_report(decided(checks=False), path)
+    parsed = check(path)
+    assert "keep the baseline" in parsed.text and "They were left out." in parsed.text
+    assert "the checks of the belief were left out (checks=False)" in parsed.text
+    assert 'class="answer"' in path.read_text()
+    odd = decided(baseline=(1, 1))
+    write_report(replace(odd, source=f"{BAD}.csv", split=0.0), path)
+    parsed = check(path)
+    assert "They do not differ." in parsed.text and f"Decision from {BAD}.csv" in parsed.text
+    assert "The whole log chose and judged." in parsed.text
+
+
+def test_long_labels_and_long_tables_are_shown(decided, tmp_path):
+    """A label is written as it is; of 300 rows 200 are shown, and the number of the others."""
+    label = "a state with a name that is longer than fifty letters, as such names are"
+    one: Any = decided().differences.iloc[:1].assign(state=label)
+    path = tmp_path / "x.html"
+    write_report(replace(decided(), differences=pd.concat([one] * 300)), path)
+    parsed = check(path)
+    assert parsed.text.count(label) == 200 and "and 100 more." in parsed.text
+
+
+def test_a_file_is_replaced_as_a_whole(decided, tmp_path, monkeypatch):
+    path = tmp_path / "x.html"
+    path.write_text("old")
+
+    def full(self, *arguments, **options):
+        self.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="no space left on the device for"):
+            write_report(decided(), path)
+    assert path.read_text() == "old" and [x.name for x in tmp_path.iterdir()] == ["x.html"]
+    write_report(decided(), path)
+    check(path)
+    assert [x.name for x in tmp_path.iterdir()] == ["x.html"]
+
+
+def test_what_is_no_decision_is_refused(decided, tmp_path):
+    bad: Any = 3
+    with pytest.raises(TypeError, match="decision is 3, expected a Decision"):
+        write_report(bad, tmp_path / "x.html")
+    with pytest.raises((OSError, ValueError)):
+        write_report(decided(), tmp_path / "nowhere" / "x.html")
+
+
+def test_a_browser_opens_it(page, tmp_path):
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed: the page was not opened in a browser")
+    shot = tmp_path / "page.png"
+    if "firefox" in browser:
+        command = [browser, "--headless", "--profile", str(tmp_path), "--screenshot", str(shot), page.as_uri()]
+    else:
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--screenshot={shot}", page.as_uri()]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    assert shot.stat().st_size > 1000
