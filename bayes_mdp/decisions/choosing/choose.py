@@ -201,7 +201,7 @@ def _policy_sets(
     limits: PolicyLimits,
     legal: Bool[np.ndarray, "S A"] | None,
     shape: tuple[int, ...],
-    counts: Float[np.ndarray, "*H S A"] | None,
+    counts: Float[np.ndarray, "*steps S A"] | None,
     today: Float[np.ndarray, "*H S A"] | None,
 ) -> list[tuple[str, PolicySet]]:
     """The set of the limits, and smaller ones that keep to the baseline where data are few."""

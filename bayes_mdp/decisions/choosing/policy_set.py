@@ -100,7 +100,7 @@ def policy_set(
     limits: PolicyLimits,
     legal: Bool[AnyArray, "S A"] | None,
     shape: tuple[int, ...],
-    counts: Float[AnyArray, "*H S A"] | None,
+    counts: Float[AnyArray, "*steps S A"] | None,
     baseline: Float[AnyArray, "*H S A"] | None,
     threshold: IntScalar | None = None,
 ) -> PolicySet:
