@@ -324,7 +324,7 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]
 
 
-def _stack(policies: list[Float[Array, "*H S A"]]) -> Float[Array, "P *H S A"]:
+def _stack(policies: list[Float[Array, "... S A"]]) -> Float[Array, "P *H S A"]:
     """Policies side by side; one that does not depend on the step is repeated where another does."""
     return jnp.stack(jnp.broadcast_arrays(*policies))
 
