@@ -1,3 +1,5 @@
+from .anchored_value import AnchoredValue as AnchoredValue
+from .anchored_value import anchored_values as anchored_values
 from .bayes_optimum import BayesOptimal as BayesOptimal
 from .bayes_optimum import bayes_optimal as bayes_optimal
 from .behaviour import behaviour_policy as behaviour_policy

@@ -8,6 +8,7 @@ from .draws.chains import Chains as Chains
 from .draws.chains import SamplingWarning as SamplingWarning
 from .draws.methods import NUTS as NUTS
 from .draws.methods import SVI as SVI
+from .draws.methods import Gibbs as Gibbs
 from .draws.methods import Laplace as Laplace
 from .draws.weighted_samples import CountedSamples as CountedSamples
 from .draws.weighted_samples import PosteriorSamples as PosteriorSamples
@@ -21,6 +22,7 @@ from .model_evidence.bayes_factors import BayesFactors as BayesFactors
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors
 from .model_evidence.evidence import evidence as evidence
 from .model_evidence.evidence_record import Evidence as Evidence
+from .pooled.pooled_posterior import PooledPosterior as PooledPosterior
 from .route import fit_for as fit_for
 from .route import infer as infer
 from .sampled.sampled_posterior import SampledPosterior as SampledPosterior

@@ -26,25 +26,28 @@ from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
-from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method, check_sampler
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method, check_sampler
 from bayes_mdp.inference.factorised import factorise
 from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.pooled import pooled_fit
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, Source, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.validation import check_key, check_labels, check_name, first_index
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.partial_pooling import PartialPooling
 from bayes_mdp.models.tracing import tracing
 
 KNOWN_TOLERANCE = 1e-5
 """Relative difference of a known reward and one in a log that is rounding (of float32, of a CSV file)."""
-METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace")
+METHODS = ("auto", "exact", "mixture", "collapsed", "factorised", "nuts", "svi", "laplace", "gibbs")
 
 
 InferredPosterior: TypeAlias = (
-    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior
+    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior | PooledPosterior
 )
 """What `infer` returns, one class for each route."""
 
@@ -132,6 +135,7 @@ def infer(
       `CollapsedPosterior`, a weighted mixture of conjugate posteriors.
     * factorised: the rows are conjugate, the rewards are not, and neither knows of the other: the rows are exact, NUTS
       draws what is behind the rewards alone: a `FactorisedPosterior`.
+    * gibbs: `models.partial_pooling` alone, which brings its own sampler: a `PooledPosterior`.
     * sampled: everything else, by NUTS on the whole program: a `SampledPosterior`, weighted draws.
 
     Where chains are run, one line on stderr names the route and why no better one can be taken; `explain` does so
@@ -147,8 +151,8 @@ def infer(
         data: transitions, a log, counts, or logs as `fold_log` returns them; None: the prior as a posterior.
         space: what is known before any data.
         method: "auto", "exact", "mixture", "collapsed", "factorised", or a record: `NUTS(...)`, `SVI(...)`,
-            `Laplace(...)` ("nuts", "svi" and "laplace" are these with their defaults). A method that cannot be proven
-            is refused.
+            `Laplace(...)`, `Gibbs(...)` ("nuts", "svi", "laplace" and "gibbs" are these with their defaults). A method
+            that cannot be proven is refused.
         sampler: options of the chains where `method` is a name and its route takes chains.
 
     Raises:
@@ -201,8 +205,24 @@ def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: 
     """
     _check_arguments(prior, space, method, sampler)
     with jax.enable_x64(True), tracing():
+        if isinstance(prior, PartialPooling):
+            return _pooled_route(prior, space, method)
         program = trace_program(prior, space)
         return program, find_route(program, method, sampler)
+
+
+def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | Method) -> "tuple[Program, Route]":
+    """The route of the prior that brings its own sampler; the program is that of its rewards.
+
+    Raises:
+        ValueError: another method is asked for.
+    """
+    if not isinstance(method, Gibbs) and method not in ("auto", "gibbs"):
+        raise ValueError(f'method is {method!r}, expected "auto", "gibbs" or Gibbs(...) for a prior of partial_pooling')
+    program = trace_program(prior.rewards_alone(), space)
+    options = method if isinstance(method, Gibbs) else Gibbs()
+    fit = pooled_fit.fit_of(prior, space, _exact_fit(program), options)
+    return program, Route(fit, {}, ("concentration", "usage_power", "state rows"))
 
 
 class Route(NamedTuple):
@@ -257,6 +277,8 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
             if method == name:
                 raise
             why_not[name] = str(error)
+    if isinstance(method, Gibbs) or method == "gibbs":
+        raise ValueError("method is Gibbs, expected a prior of models.partial_pooling, which alone is sampled by it")
     Probe(program)  # what no route infers rightly is refused
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method

@@ -12,6 +12,7 @@ from bayes_mdp.models.hierarchical import (
 from bayes_mdp.models.joint import joint, observe, predictive, summarise
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_spec, reward_table, to_mdp, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
+from bayes_mdp.models.partial_pooling import partial_pooling
 from bayes_mdp.models.priors import (
     dirichlet_bernoulli,
     dirichlet_normal,
@@ -45,6 +46,7 @@ __all__ = [
     "known_rewards",
     "normal",
     "observe",
+    "partial_pooling",
     "predictive",
     "random_environment",
     "reward_table",

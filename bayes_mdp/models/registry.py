@@ -11,6 +11,7 @@ from bayes_mdp.models.hierarchical import (
     unknown_concentration,
 )
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.partial_pooling import partial_pooling
 from bayes_mdp.models.priors import (
     dirichlet_bernoulli,
     dirichlet_normal,
@@ -31,4 +32,5 @@ PRIORS: dict[str, Callable[..., Prior]] = {
     "clustered_states": clustered_states,
     "feature_dynamics": feature_dynamics,
     "robust_rewards": robust_rewards,
+    "partial_pooling": partial_pooling,
 }

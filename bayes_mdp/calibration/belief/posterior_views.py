@@ -14,13 +14,14 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, described
 from bayes_mdp.models.mdp_spec import Prior
 
-FittedPosterior = ConjugatePosterior | Mixture | CollapsedPosterior | SampledPosterior
+FittedPosterior = ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior | SampledPosterior
 Reference = ConjugatePosterior | SampledPosterior  # what holds the data statistics
 NO_PROGRAM = "the posterior was built without a program, or loaded from a file, which holds none"
 
@@ -102,7 +103,7 @@ def _evidence(posterior: Mixture) -> Float[np.ndarray, " K"]:
 
 def program_of(posterior: FittedPosterior) -> Prior | None:
     """The prior program; None: a posterior that was built without one, or loaded."""
-    if isinstance(posterior, ConjugatePosterior | Mixture):
+    if isinstance(posterior, ConjugatePosterior | Mixture | PooledPosterior):
         return posterior.program
     if isinstance(posterior, SampledPosterior):
         return posterior.recipe.prior
@@ -119,7 +120,7 @@ def nuts_options(posterior: FittedPosterior) -> NUTS | None:
 
 def sites_of(posterior: FittedPosterior) -> Mapping[str, Shaped[AnyArray, "K ..."]]:
     """Draws of the latent sites that the posterior holds by name: site -> [K ...]."""
-    if isinstance(posterior, CollapsedPosterior | Mixture):
+    if isinstance(posterior, CollapsedPosterior | Mixture | PooledPosterior):
         return posterior.hyperparameters
     if isinstance(posterior, FactorisedPosterior):
         return posterior.rewards.sites
@@ -128,5 +129,5 @@ def sites_of(posterior: FittedPosterior) -> Mapping[str, Shaped[AnyArray, "K ...
 
 def chains_of(posterior: FittedPosterior) -> Chains | None:
     """The Markov chains behind a posterior; None: there are none."""
-    by_chains = isinstance(posterior, CollapsedPosterior | FactorisedPosterior | SampledPosterior)
+    by_chains = isinstance(posterior, CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior)
     return posterior.mcmc if by_chains else None

@@ -92,7 +92,30 @@ class Laplace:
         check_count("num_samples", self.num_samples)
 
 
-Method = NUTS | SVI | Laplace
+@dataclass(frozen=True)
+class Gibbs:
+    """Gibbs sampling of what the rows of `models.partial_pooling` share; of no other prior.
+
+    Args:
+        num_warmup: sweeps of each chain that are not kept.
+        num_samples: sweeps kept of each chain; each is one draw of the rows of all states.
+        num_chains: chains; r-hat needs two.
+
+    Raises:
+        ValueError: a number that is no positive integer (`num_warmup` may be 0).
+    """
+
+    num_warmup: int = 100
+    num_samples: int = 100
+    num_chains: int = 2
+
+    def __post_init__(self) -> None:
+        check_count("num_warmup", self.num_warmup, 0)
+        check_count("num_samples", self.num_samples)
+        check_count("num_chains", self.num_chains)
+
+
+Method = NUTS | SVI | Laplace | Gibbs
 
 
 def check_sampler(sampler: object) -> None:

@@ -1,0 +1,114 @@
+"""`anchored_values`: the mean return of the log, plus what the posterior says that a policy gains over the behaviour.
+
+What the behaviour is worth is known from its returns without any model. A prior that pulls values up or down does so for
+the policy and for the behaviour alike, so that much of it cancels in the gain. Heuristic: the returns and the gain are
+taken as independent, although both come from one log.
+"""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+from scipy.stats import norm
+
+from bayes_mdp.decisions.behaviour import behaviour_policy
+from bayes_mdp.decisions.policy_evaluation import policy_values
+from bayes_mdp.mdp import Log, Objective, PolicyLike
+from bayes_mdp.mdp.episode_returns import returns_of
+from bayes_mdp.mdp.log_split import first_states
+from bayes_mdp.mdp.protocols import Posterior
+from bayes_mdp.mdp.typing import ArrayLike, IntScalar
+from bayes_mdp.mdp.validation import check_type
+
+_BEHAVIOUR = "behaviour of the log"
+
+
+class AnchoredValue(eqx.Module):
+    """The value of a policy, anchored at the mean return of a log.
+
+    Args:
+        returns: mean return of the log's episodes.
+        error: its standard error.
+        num_episodes: whole episodes behind it.
+        gain: Float64[num_draws], value of the policy less that of the behaviour, in the same draw.
+    """
+
+    returns: float
+    error: float
+    num_episodes: int = eqx.field(static=True)
+    gain: Float[np.ndarray, " num_draws"]
+
+    @classmethod
+    def of(cls, gain: Float[np.ndarray, " num_draws"], returns: Float[np.ndarray, " episodes"]) -> "AnchoredValue":
+        """From draws of the gain and the returns of the episodes."""
+        error = float(returns.std(ddof=1) / len(returns) ** 0.5)
+        return cls(float(returns.mean()), error, len(returns), np.asarray(gain, np.float64))
+
+    @property
+    def mean(self) -> float:
+        """Mean return plus mean gain."""
+        return self.returns + float(self.gain.mean())
+
+    @property
+    def sd(self) -> float:
+        """The root of the sum of the variances of both."""
+        return float(np.hypot(self.error, self.gain.std(ddof=1)))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Central interval of a normal distribution with this mean and standard deviation."""
+        half = float(norm.ppf(0.5 + level / 2)) * self.sd
+        return self.mean - half, self.mean + half
+
+    def __str__(self) -> str:
+        """One line."""
+        low, high = self.interval()
+        return (
+            f"{self.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]: mean return {self.returns:.4g} +- {self.error:.2g} "
+            f"of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} +- {self.gain.std(ddof=1):.2g}"
+        )
+
+
+def anchored_values(
+    key: PRNGKeyArray,
+    posterior: Posterior,
+    policies: Mapping[str, PolicyLike],
+    log: Log,
+    objective: Objective,
+    *,
+    initial: ArrayLike | None = None,
+    num_draws: IntScalar = 400,
+) -> dict[str, AnchoredValue]:
+    """Values of policies: the mean return of the log plus their gains over its behaviour under the posterior. Host-side.
+
+    Beside `policy_value`, not in its place: where the prior is right that one is the better answer; this one does not
+    depend on what the prior does to the value of the behaviour. On ICU-Sepsis logs its 90 % intervals held the truth
+    about as often as stated under `models.partial_pooling` (docs, "Decisions measured"), and not under priors that are
+    far off.
+
+    Args:
+        key: of the draws.
+        posterior: of the log, or of another part of it.
+        policies: name -> policy.
+        log: whole episodes, of one behaviour.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+        initial: distribution of the first state; None: that of the log's episodes.
+        num_draws: as in `policy_value`.
+
+    Raises:
+        ValueError: too few whole episodes, rewards that are missing, an objective without episodes; as `policy_value`.
+        TypeError: as `policy_value`.
+    """
+    check_type("log", log, Log, "a Log (see read_log)")
+    check_type("policies", policies, Mapping, "name -> policy")
+    returns = returns_of(log, objective)
+    if isinstance(returns, str):
+        raise ValueError(f"log has no mean return to anchor values at: {returns}")
+    space = posterior.space
+    if initial is None:
+        logged = first_states(log)
+        initial = np.concatenate([logged, np.zeros(space.n_states - len(logged))])
+    every = {_BEHAVIOUR: behaviour_policy(log, space=space), **policies}
+    values = policy_values(key, posterior, every, objective, initial, int(num_draws))
+    base = values[_BEHAVIOUR].draws
+    return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

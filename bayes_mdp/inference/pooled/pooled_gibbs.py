@@ -1,0 +1,219 @@
+"""`draw_chains`: Gibbs sampling of what is behind the rows of a `PartialPooling` prior. Host side, float64.
+
+The rows themselves are integrated out. A sweep draws, each given all the rest: how many tables the transitions of every
+pair occupy; the total and the power of the pairs; then, level by level, tables of the states, their concentration, what
+is common to them, and the rows of the states.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bayes_mdp.inference.pooled.tables import log_total_density, slice_step, table_numbers
+from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes
+
+_TINY = 1e-300
+
+
+class PairCounts(NamedTuple):
+    """Transitions of the pairs whose rows are unknown.
+
+    Args:
+        state: [Q], the place of each pair's state among the open ones.
+        log_usage: [Q], of the prior.
+        total: [Q], transitions of each pair.
+        pair, outcome, count: [E], the outcomes that were seen, in the order of the pairs.
+    """
+
+    state: Int[np.ndarray, " Q"]
+    log_usage: Float[np.ndarray, " Q"]
+    total: Float[np.ndarray, " Q"]
+    pair: Int[np.ndarray, " E"]
+    outcome: Int[np.ndarray, " E"]
+    count: Int[np.ndarray, " E"]
+
+
+class PooledDraws(NamedTuple):
+    """Draws of the chains, [C N ...].
+
+    Args:
+        scalars: site -> [C N].
+        rows: [C N n O], the rows of the open states; single precision.
+    """
+
+    scalars: dict[str, Float[np.ndarray, "C N"]]
+    rows: Float[np.ndarray, "C N n O"]
+
+
+class _Level:
+    """One level of the rows of the states: m_s ~ Dirichlet(c g), g ~ Dirichlet(1, ..., 1).
+
+    Args:
+        rng: random.
+        law: mean and standard deviation of log c.
+        shape: (n, J), states and alternatives.
+        without_own: whether the alternative of a state's own number cannot be seen in that state ("move").
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, law: tuple[float, float], shape: tuple[int, int], *, without_own: bool
+    ) -> None:
+        self.rng, self.law, self.without_own = rng, law, without_own
+        self.log_total = 3.0
+        self.common = np.full(shape[1], 1.0 / shape[1])
+        self.rows = np.broadcast_to(self.common, shape).copy()
+
+    def sweep(self, seen: Int[np.ndarray, "n J"]) -> None:
+        """New rows, given how often each alternative was drawn from each state's row."""
+        rng = self.rng
+        if self.without_own:
+            # Draws that were refused because they were the state itself are put back: those that are left out of a
+            # sequence of draws have a negative binomial number. The row with its own alternative is then conjugate.
+            own = np.diagonal(self.rows)
+            refused = rng.negative_binomial(np.maximum(seen.sum(1), 1), np.clip(1.0 - own, 1e-12, 1.0))
+            seen = seen + np.diag(np.where(seen.sum(1) > 0, refused, 0))
+        state, alternative = np.nonzero(seen)
+        concentration = np.exp(self.log_total) * self.common[alternative]
+        tables = table_numbers(rng, seen[state, alternative], concentration)
+        by_state = np.bincount(state, tables, len(seen)).astype(float)
+        draws = seen.sum(1).astype(float)
+        mean, sd = self.law
+
+        def density(total: float) -> float:
+            own = log_total_density(np.full(len(draws), total), by_state, draws)
+            return own - 0.5 * ((total - mean) / sd) ** 2
+
+        self.log_total = slice_step(rng, self.log_total, density, 0.5)
+        self.common = _dirichlet(rng, 1.0 + np.bincount(alternative, tables, seen.shape[1]))
+        self.rows = _dirichlet(rng, np.exp(self.log_total) * self.common + seen)
+
+
+class _Chain:
+    """The state of one chain."""
+
+    def __init__(
+        self, rng: np.random.Generator, prior: PartialPooling, groups: PooledOutcomes, data: PairCounts, outcomes: int
+    ) -> None:
+        self.rng, self.prior, self.groups, self.data = rng, prior, groups, data
+        number = len(groups.open)
+        law = _normal(prior.state_concentration)
+        self.levels = {
+            name: _Level(rng, law, (number, size), without_own=name == "move") for name, size in groups.levels.items()
+        }
+        self.total_law, self.power_law = _normal(prior.concentration), _normal(prior.usage_power)
+        self.log_total, self.power = self.total_law[0], 0.0 if prior.usage is None else self.power_law[0]
+        self.outcomes = outcomes
+        # Where the chain starts: rows of the states as if every transition had been drawn from them.
+        tables = np.zeros((number, outcomes), np.int64)
+        np.add.at(tables, (data.state[data.pair], data.outcome), data.count)
+        self._draw_levels(tables)
+
+    def sweep(self) -> None:
+        """One pass over everything."""
+        data = self.data
+        log_total = self.log_total + self.power * data.log_usage
+        own = np.exp(log_total)[data.pair] * self.rows[data.state[data.pair], data.outcome]
+        tables = table_numbers(self.rng, data.count, np.maximum(own, _TINY))
+        by_pair = np.bincount(data.pair, tables, len(data.state)).astype(float)
+
+        def given(law: tuple[float, float], of: Callable[[float], Float[np.ndarray, " Q"]]) -> Callable[[float], float]:
+            return lambda x: log_total_density(of(x), by_pair, data.total) - 0.5 * ((x - law[0]) / law[1]) ** 2
+
+        # Log totals of the pairs are a line in the two numbers: each is drawn given the other.
+        total = given(self.total_law, lambda x: x + self.power * data.log_usage)
+        self.log_total = slice_step(self.rng, self.log_total, total, 0.3)
+        if self.prior.usage is not None:
+            power = given(self.power_law, lambda x: self.log_total + x * data.log_usage)
+            self.power = slice_step(self.rng, self.power, power, 0.15)
+        seen = np.zeros((len(self.groups.open), self.outcomes), np.int64)
+        np.add.at(seen, (data.state[data.pair], data.outcome), tables)
+        self._draw_levels(seen)
+
+    def _draw_levels(self, seen: Int[np.ndarray, "n O"]) -> None:
+        """New rows of the states, given the outcomes that were drawn from them."""
+        opened, closed = self.groups.open, self.groups.closed
+        own = np.arange(len(opened))
+        left, moved = seen[:, closed], seen[:, opened]
+        stayed = moved[own, own].copy()
+        moved[own, own] = 0
+        counts = {
+            "end": np.stack([left.sum(1), stayed + moved.sum(1)], 1),
+            "which": left,
+            "stay": np.stack([stayed, moved.sum(1)], 1),
+            "move": moved,
+        }
+        for name, level in self.levels.items():
+            level.sweep(counts[name])
+        self.rows = self._rows()
+
+    def _rows(self) -> Float[np.ndarray, "n O"]:
+        """`state_rows` of the open states, in numpy."""
+        opened, closed, number = self.groups.open, self.groups.closed, len(self.groups.open)
+        own, rows = np.arange(number), np.zeros((number, self.outcomes))
+        ends = self.levels["end"].rows[:, 0] if "end" in self.levels else np.zeros(number)
+        move, stay = self.levels["move"].rows.copy(), self.levels["stay"].rows
+        move[own, own] = 0.0
+        move *= ((1.0 - ends) * stay[:, 1] / np.maximum(move.sum(1), _TINY))[:, None]
+        move[own, own] = (1.0 - ends) * stay[:, 0]
+        rows[:, opened] = move
+        if len(closed):
+            which = self.levels["which"].rows if "which" in self.levels else np.ones((number, 1))
+            rows[:, closed] = ends[:, None] * which
+        return np.maximum(rows, LEAST)
+
+    def scalars(self) -> dict[str, float]:
+        """The draws of the sites that are numbers."""
+        drawn = {"concentration": float(np.exp(self.log_total))}
+        if self.prior.usage is not None:
+            drawn["usage_power"] = self.power
+        levels = {f"state_concentration_{name}": float(np.exp(x.log_total)) for name, x in self.levels.items()}
+        return drawn | levels
+
+
+def draw_chains(
+    rngs: list[np.random.Generator],
+    prior: PartialPooling,
+    groups: PooledOutcomes,
+    data: PairCounts,
+    outcomes: int,
+    num_warmup: int,
+    num_samples: int,
+) -> PooledDraws:
+    """Chains, one after the other.
+
+    Args:
+        rngs: one for each chain.
+        prior, groups, data: what is sampled.
+        outcomes: O.
+        num_warmup: sweeps of each chain that are not kept.
+        num_samples: sweeps that are.
+    """
+    from tqdm import tqdm
+
+    shape = (len(rngs), num_samples)
+    rows = np.zeros((*shape, len(groups.open), outcomes), np.float32)
+    scalars: dict[str, np.ndarray] = {}
+    with tqdm(total=len(rngs) * (num_warmup + num_samples), unit=" sweeps", delay=2, leave=False, disable=None) as bar:
+        for c, rng in enumerate(rngs):
+            chain = _Chain(rng, prior, groups, data, outcomes)
+            for sweep in range(-num_warmup, num_samples):
+                chain.sweep()
+                bar.update()
+                if sweep < 0:
+                    continue
+                rows[c, sweep] = chain.rows
+                for name, value in chain.scalars().items():
+                    scalars.setdefault(name, np.zeros(shape))[c, sweep] = value
+    return PooledDraws(scalars, rows)
+
+
+def _normal(law: object) -> tuple[float, float]:
+    """Mean and standard deviation of a normal law, or of the logarithm of a log-normal one."""
+    return float(law.loc), float(law.scale)  # type: ignore[attr-defined]
+
+
+def _dirichlet(rng: np.random.Generator, concentration: Float[np.ndarray, "*n J"]) -> Float[np.ndarray, "*n J"]:
+    drawn = np.maximum(rng.standard_gamma(np.maximum(concentration, _TINY)), _TINY)
+    return drawn / drawn.sum(-1, keepdims=True)

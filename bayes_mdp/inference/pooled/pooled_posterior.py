@@ -1,0 +1,244 @@
+"""`PooledPosterior`: draws of what is behind the rows of a `PartialPooling` prior, the rows in closed form given them."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
+from bayes_mdp.inference.conjugate.row_entries import RowEntries
+from bayes_mdp.inference.draws.chains import Chains, sampled_sites
+from bayes_mdp.inference.draws.methods import Gibbs
+from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.data import check_weighted
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
+from bayes_mdp.mdp.validation import is_concrete
+from bayes_mdp.models.mdp_spec import Prior
+
+Pairs = Float[Array, "*H S A"]
+
+
+class PooledEntries(RowEntries):
+    """The entries of needed pairs, whose prior concentrations differ from draw to draw (`RowEntries`).
+
+    Args:
+        count: [E], transitions.
+        behind: [E], the number of the state's outcome behind each entry, S O of them; -1: it is impossible.
+    """
+
+    count: Float[AnyArray, " E"] = eqx.field(kw_only=True)
+    behind: Int[AnyArray, " E"] = eqx.field(kw_only=True)
+
+
+class PooledPosterior(MixturePosterior):
+    """A mixture of conjugate posteriors, one for each draw of what their rows share (built by `infer`).
+
+    Given the row m_s of every state and the totals c_sa, row (s, a) is Dirichlet(c_sa m_s + counts): exact. New data
+    move the rows by conjugacy and the weights of the draws by predictive likelihood.
+
+    Args:
+        data_statistics: counts of all data, and the belief about rewards; the prior of its rows is not read.
+        state_rows: [K S O], m_s in each draw.
+        totals: [K S A], c_sa.
+        log_weights: [K], up to a constant.
+        hyperparameters: {site: [K]}, draws of the sites that are numbers.
+        mcmc: the chains behind the draws; None: draws from the prior.
+        prior: the program.
+        options: of the chains.
+    """
+
+    data_statistics: ConjugatePosterior
+    state_rows: Float[AnyArray, "K S O"]
+    totals: Float[AnyArray, "K S A"]
+    log_weights: Float[AnyArray, " K"]
+    hyperparameters: dict[str, AnyArray]
+    mcmc: Chains | None = None
+    prior: Prior | None = eqx.field(static=True, default=None)
+    options: Gibbs = eqx.field(static=True, default=Gibbs())
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    @property
+    def method(self) -> str:
+        """How it was inferred: "gibbs"."""
+        return "gibbs"
+
+    @property
+    def space(self) -> StateActionSpace:  # type: ignore[override]
+        """Sizes, names, masks."""
+        return self.data_statistics.space
+
+    @property
+    def program(self) -> Prior | None:
+        """The prior program."""
+        return self.prior
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self.data_statistics.rewards_by_outcome
+
+    @property
+    def components(self) -> ConjugatePosterior:  # type: ignore[override]
+        """One posterior whose arrays have a leading axis K (K times all concentrations)."""
+        return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    def component(self, k: IntScalar) -> ConjugatePosterior:
+        """Component `k`, an integer or a traced one."""
+        rows = self.data_statistics.transition_probs
+        known = jnp.asarray(rows.prior)
+        prior = jnp.asarray(self.totals)[k][..., None] * jnp.asarray(self.state_rows)[k][:, None, :]
+        prior = jnp.where(known > 0, prior.reshape(known.shape), 0.0).astype(known.dtype)
+        return replace(self.data_statistics, transition_probs=rows.with_prior(prior))
+
+    def mean_mdp(self) -> MDP | SparseMDP:
+        """Posterior mean of the transition probabilities and of the expected rewards.
+
+        Raises:
+            ValueError: that of a reward does not exist (normal-gamma concentration <= 1/2); inside a trace it is nan.
+        """
+        if self.rewards_by_outcome:
+            return super().mean_mdp()
+        # Rewards do not depend on the component: those of any one are those of all.
+        reward = self.component(0).mean_rows()[1]
+        return self.space.mdp(self._mean_probs(), reward)
+
+    def _mean_probs(self) -> Float[Array, "S A O"]:
+        """Means of the rows over all components, without making the rows of any.
+
+        The mean of row (s, a) in component k is (c m_s + n) / (c + N): in m_s a product of matrices over k, state by
+        state.
+        """
+        rows = self.data_statistics.transition_probs
+        known = jnp.asarray(rows.prior).reshape(*self.totals.shape[1:], -1)
+        counts = jnp.asarray(rows.dense_counts).reshape(known.shape)
+        possible = known > 0
+        total = jnp.asarray(self.totals, counts.dtype)
+        m = jnp.asarray(self.state_rows, counts.dtype)
+        # Impossible outcomes are left out of a row's total, which differs from c where m_s has them.
+        inside = jnp.einsum("kso,sao->ksa", m, possible.astype(m.dtype))
+        share = self.weights.astype(m.dtype)[:, None, None] / (total * inside + counts.sum(-1))
+        prior = jnp.einsum("ksa,kso->sao", share * total, m)
+        mean = jnp.where(possible, prior, 0.0) + counts * share.sum(0)[..., None]
+        return mean / mean.sum(-1, keepdims=True)
+
+    def row_entries(self, needed: Bool[np.ndarray, "S A"]) -> PooledEntries | None:
+        """As `ConjugatePosterior.row_entries`; concentrations are means over the draws. Host side."""
+        rows = self.data_statistics.transition_probs
+        found = self.data_statistics.row_entries(needed)
+        if found is None:
+            return None
+        element, state = np.asarray(found.element), np.asarray(found.state)
+        possible = np.asarray(found.concentration) > 0
+        outcomes = self.state_rows.shape[-1]
+        place = state[np.asarray(found.pair)] * outcomes + element % outcomes
+        behind = np.where(possible, place, -1)
+        entries = PooledEntries(
+            **{name: getattr(found, name) for name in ("state", "action", "pair", "next_state", "element")},
+            concentration=np.zeros(len(element)),
+            known=found.known,
+            width=found.width,
+            count=np.asarray(rows.counts).reshape(-1)[element] * possible,
+            behind=behind.astype(np.int32),
+        )
+        # Mean prior concentrations: a product of matrices over the draws, state by state.
+        weighted = np.asarray(self.weights, np.float32)[:, None, None] * np.asarray(self.totals, np.float32)
+        prior = np.einsum("ksa,kso->sao", weighted, np.asarray(self.state_rows, np.float32), optimize=True)
+        mean = prior[state, np.asarray(found.action)].reshape(-1)[_flat(entries, outcomes)] * possible
+        return eqx.tree_at(lambda e: e.concentration, entries, mean + entries.count)
+
+    def sample_entries(self, key: PRNGKeyArray, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
+        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key."""
+        # As `_draw`: a component by weight, then its rows and rewards.
+        key_component, key_mdp = jax.random.split(key)
+        k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
+        concentration = _concentration(self, entries, k).astype(jnp.asarray(entries.concentration).dtype)
+        of_draw = eqx.tree_at(lambda e: e.concentration, entries, concentration)
+        return self.data_statistics.sample_entries(key_mdp, of_draw)
+
+    def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
+        """Their posterior means; zero for the reward where it has none."""
+
+        rows = self._mean_probs()[jnp.asarray(entries.state), jnp.asarray(entries.action)]
+        mean = rows.reshape(-1)[_flat(entries, rows.shape[-1])]
+        return jnp.where(jnp.asarray(entries.behind) >= 0, mean, 0.0), self.data_statistics.mean_entries(entries)[1]
+
+    def problems(self) -> list[str]:
+        """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
+        return [] if self.mcmc is None else self.mcmc.problems()
+
+    def notes(self) -> list[str]:
+        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
+        return [] if self.mcmc is None else self.mcmc.notes()
+
+    def method_lines(self) -> dict[str, str]:
+        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        drawn = "draws from the prior" if self.mcmc is None else self.mcmc.described()
+        size = float(self.effective_sample_size())
+        return {
+            "method": f"gibbs (rows of the states by {drawn}, those of the pairs in closed form)",
+            "weights": f"effective sample size {size:.4g} of {self.num_components}",
+        }
+
+    def latent_sites(self) -> LatentSites:
+        """The weighted draws of the sites that are numbers."""
+        return sampled_sites(self.hyperparameters, self.weights, self.mcmc)
+
+    def visit_counts(self) -> Pairs:
+        """Number of observed transitions from every pair."""
+        return self.data_statistics.visit_counts()
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
+        self.data_statistics.check(transitions, weight)
+
+    def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "PooledPosterior":
+        """The posterior after one transition, a block, or `Counts`: components by conjugacy, weights by likelihood.
+
+        The usage that the prior was conditioned on stays that of the data that `infer` saw.
+
+        Args:
+            transitions: data.
+            weight: scalar or [N]; zero masks a transition of a fixed buffer.
+
+        Raises:
+            ValueError, TypeError: data that the space or the prior cannot hold (not inside a trace).
+        """
+        check_weighted(transitions, weight)
+        if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
+            self.check(transitions, weight)
+        # Under the belief of a component so far as the prior, the evidence of new data is their predictive density.
+        block = forgotten(self.data_statistics).update(transitions, weight)
+
+        def gain(k: Int[Array, ""]) -> Float[Array, ""]:
+            before = as_prior(self.component(k)).transition_probs.prior
+            rows = block.transition_probs.with_prior(before)
+            return jnp.asarray(rows.log_evidence())
+
+        log_weights = jnp.asarray(self.log_weights) + jax.lax.map(gain, jnp.arange(self.num_components))
+        return replace(
+            self,
+            data_statistics=self.data_statistics.update(transitions, weight),
+            log_weights=log_weights - jnp.max(log_weights),
+        )
+
+
+def _flat(entries: PooledEntries, outcomes: int) -> Int[AnyArray, " E"]:
+    """Where the entries lie in the rows of their pairs, one row after the other."""
+    return np.asarray(entries.pair).astype(np.int64) * outcomes + np.asarray(entries.element) % outcomes
+
+
+@jax.jit
+def _concentration(posterior: PooledPosterior, entries: PooledEntries, k: IntScalar) -> Float[Array, " E"]:
+    """Concentrations of the entries after data, in draw k."""
+    totals = jnp.asarray(posterior.totals)[k][jnp.asarray(entries.state), jnp.asarray(entries.action)]
+    behind = jnp.asarray(entries.behind)
+    prior = jnp.asarray(posterior.state_rows)[k].reshape(-1)[behind] * entries.to_entries(totals)
+    return jnp.where(behind >= 0, prior, 0.0) + jnp.asarray(entries.count)
