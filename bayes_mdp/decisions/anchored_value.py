@@ -1,8 +1,8 @@
 """`anchored_values`: the mean return of the log, plus what the posterior says that a policy gains over the behaviour.
 
-What the behaviour is worth is known from its returns without any model. A prior that pulls values up or down does so for
-the policy and for the behaviour alike, so that much of it cancels in the gain. Heuristic: the returns and the gain are
-taken as independent, although both come from one log.
+What the behaviour is worth is known from its returns without any model. A prior that pulls values up or down does so
+for the policy and for the behaviour alike, so that much of it cancels in the gain. Heuristic: the returns and the gain
+are taken as independent, although both come from one log.
 """
 
 from collections.abc import Mapping
@@ -64,8 +64,8 @@ class AnchoredValue(eqx.Module):
         """One line."""
         low, high = self.interval()
         return (
-            f"{self.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]: mean return {self.returns:.4g} +- {self.error:.2g} "
-            f"of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} +- {self.gain.std(ddof=1):.2g}"
+            f"{self.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]: mean return {self.returns:.4g} "
+            f"+- {self.error:.2g} of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} +- {self.gain.std(ddof=1):.2g}"
         )
 
 
@@ -79,7 +79,7 @@ def anchored_values(
     initial: ArrayLike | None = None,
     num_draws: IntScalar = 400,
 ) -> dict[str, AnchoredValue]:
-    """Values of policies: the mean return of the log plus their gains over its behaviour under the posterior. Host-side.
+    """Values of policies: mean return of the log plus their gains over its behaviour under the posterior. Host-side.
 
     Beside `policy_value`, not in its place: where the prior is right that one is the better answer; this one does not
     depend on what the prior does to the value of the behaviour. On ICU-Sepsis logs its 90 % intervals held the truth

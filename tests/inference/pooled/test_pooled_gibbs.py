@@ -106,5 +106,3 @@ def test_rows_of_states_are_those_of_the_program(rng=np.random.default_rng(0)):
     expected: Float[np.ndarray, "S O"] = np.asarray(state_rows(groups, levels, N_STATES, N_STATES + 1))
     np.testing.assert_allclose(chain.rows, expected[groups.open], rtol=1e-5)
     np.testing.assert_allclose(chain.rows.sum(-1), 1.0, rtol=1e-12)
-
-

@@ -25,9 +25,7 @@ def test_tables_have_their_law(monkeypatch, early, concentration, customers):
     """20,000 draws: a probability is off by 5.5 standard errors with probability 4e-8 each; it catches .02."""
     monkeypatch.setattr(tables, "EARLY", early)
     number = 20_000
-    drawn = table_numbers(
-        np.random.default_rng(1), np.full(number, customers), np.full(number, concentration)
-    )
+    drawn = table_numbers(np.random.default_rng(1), np.full(number, customers), np.full(number, concentration))
     law = exact_law(concentration, customers)
     share = np.bincount(drawn, minlength=customers + 1) / number
     assert np.all(np.abs(share - law) <= 5.5 * np.sqrt(law * (1 - law) / number) + 3 / number)
