@@ -65,7 +65,8 @@ class AnchoredValue(eqx.Module):
         low, high = self.interval()
         return (
             f"{self.mean:.4g}, 95 % interval [{low:.4g}, {high:.4g}]: mean return {self.returns:.4g} "
-            f"+- {self.error:.2g} of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} +- {self.gain.std(ddof=1):.2g}"
+            f"+- {self.error:.2g} of {self.num_episodes:,} episodes, gain {self.gain.mean():.3g} "
+            f"+- {self.gain.std(ddof=1):.2g}"
         )
 
 

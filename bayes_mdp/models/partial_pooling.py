@@ -4,7 +4,7 @@ A pair with few data borrows from the other actions of its state, a state with f
 learnt is how strongly: with many data each row follows its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -45,8 +45,8 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
     """The groups of a space's outcomes. Host side.
 
     Raises:
-        ValueError: rows that depend on the step, listed successors, fewer than two states with unknown rows, pairs whose
-            possible outcomes differ.
+        ValueError: rows that depend on the step, listed successors, fewer than two states with unknown rows, pairs
+            whose possible outcomes differ.
     """
     if space.horizon is not None or space.successors is not None:
         what = f"rows for each of {space.horizon} steps" if space.horizon is not None else "listed successors"
@@ -75,7 +75,7 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
 
 
 def state_rows(
-    groups: PooledOutcomes, alternatives: dict[str, Float[AnyArray, "n _"]], n_states: int, n_outcomes: int
+    groups: PooledOutcomes, alternatives: Mapping[str, Float[AnyArray, "n _"]], n_states: int, n_outcomes: int
 ) -> Float[Array, "S O"]:
     """The row of each state from its levels; ones in states that are not open.
 

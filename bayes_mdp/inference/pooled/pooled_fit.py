@@ -137,8 +137,8 @@ def _pair_counts(
     if index is not None:
         raise ValueError(
             f"data has {counts[index]:g} transitions of state {space.state_names[state[index[0]]]!r}, action "
-            f"{space.action_names[action[index[0]]]!r} to one outcome, expected whole numbers: partial_pooling takes no "
-            "weighted data"
+            f"{space.action_names[action[index[0]]]!r} to one outcome, expected whole numbers: partial_pooling takes "
+            "no weighted data"
         )
     pair, outcome = np.nonzero(counts)
     number = np.full(space.n_states, -1)

@@ -1,4 +1,4 @@
-"""`PooledPosterior`: draws of what is behind the rows of a `PartialPooling` prior, the rows in closed form given them."""
+"""`PooledPosterior`: draws of what is behind the rows of a `PartialPooling` prior; given them, rows in closed form."""
 
 from dataclasses import replace
 

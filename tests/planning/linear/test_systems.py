@@ -14,7 +14,7 @@ STATES = DIRECT + 8
 @pytest.mark.optimised
 @pytest.mark.parametrize("batch", [1, 12])
 def test_a_reward_in_one_state_that_ends_at_once(batch):
-    """BiCGSTAB breaks down from such a right side; a NaN then passed through XLA's maximum, in batches, under XLA's default flags."""
+    """BiCGSTAB breaks down from such a right side; a NaN then passed through XLA's maximum, in batches."""
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.full(STATES, 0.01), (batch, STATES)) * 0.999
     rows[:, -1] = 0.0
