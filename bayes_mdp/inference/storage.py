@@ -42,11 +42,12 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace
+from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
@@ -80,6 +81,7 @@ _RECORDS = {
         GammaBelief,
         GammaExponentialBelief,
         GammaPrecisionBelief,
+        Gibbs,
         KnownRewards,
         Laplace,
         LayeredPosterior,
@@ -90,6 +92,7 @@ _RECORDS = {
         NUTS,
         NormalBelief,
         NormalGammaBelief,
+        PooledPosterior,
         PosteriorSamples,
         Recipe,
         RegressionPrior,
@@ -109,7 +112,9 @@ _LATER = {"sources"}
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
-Storable: TypeAlias = ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | SampledPosterior
+Storable: TypeAlias = (
+    ConjugatePosterior | PosteriorSamples | Mixture | CollapsedPosterior | PooledPosterior | SampledPosterior
+)
 
 
 def save(posterior: Storable, path: str | os.PathLike[str]) -> None:

@@ -122,7 +122,7 @@ def _dask(executor: Any) -> "Iterator[Client]":
         yield executor
         return
     try:
-        import dask  # pyright: ignore[reportMissingImports]
+        import dask.config  # pyright: ignore[reportMissingImports]
 
         # Read when it is first imported: Dask tells of every connection otherwise.
         with dask.config.set({"logging.distributed": "warning"}):

@@ -111,13 +111,14 @@ def test_episodes_of_a_few_steps():
     decision = bm.decide(KEY, right_prior(), easy_log(), Episodic(3), num_draws=100, baseline=[0, 0], checks=False)
     assert np.shape(decision.candidate) == (3, 2) and (np.asarray(decision.candidate) == 1).all()
     assert decision.measure_next is None
-    assert decision.differences["gain"].sum() == pytest.approx(3.0, rel=1e-6)
+    assert decision.differences["gain"].to_numpy().sum() == pytest.approx(3.0, rel=1e-6)
     assert list(decision.differences["today"]) == ["wait", "wait"]
 
 
 @pytest.mark.parametrize("split", [0.0, 0.5])
 def test_a_log_without_rows_is_refused_in_words(split):
-    empty = Log(Transitions(*(np.zeros(0, int),) * 2, None, np.zeros(0, int)), STATES, ACTIONS)
+    nothing = np.zeros(0, int)
+    empty = Log(Transitions(nothing, nothing, None, nothing), STATES, ACTIONS)
     with pytest.raises(ValueError, match=r"holds no transitions|log has 0 transition"):
         bm.decide(KEY, right_prior(), empty, OBJECTIVE, num_draws=100, split=split)
 

@@ -51,9 +51,9 @@ def test_gains_add_up_to_the_difference_of_the_values(posterior, objective):
     belief = posterior_of(ends=False) if isinstance(objective, AverageReward) else posterior
     frame = differences(belief, CHOSEN, BASELINE, objective, START)
     expected = in_mean(belief, CHOSEN, objective) - in_mean(belief, BASELINE, objective)
-    assert frame["gain"].sum() == pytest.approx(expected, rel=1e-6)
+    assert frame["gain"].to_numpy().sum() == pytest.approx(expected, rel=1e-6)
     assert list(np.abs(frame["gain"])) == sorted(np.abs(frame["gain"]), reverse=True)
-    assert set(frame["state"]) == set("abcd") and frame["time"].sum() == pytest.approx(1)
+    assert set(frame["state"]) == set("abcd") and frame["time"].to_numpy().sum() == pytest.approx(1)
     counts, row = np.asarray(belief.visit_counts()), frame[frame["state"] == "b"].iloc[0]
     assert row["chosen"] == "stay" and row["count"] == counts[1, 1]
     assert row["today"] == NAMES["actions"][BASELINE[1].argmax()]
@@ -67,7 +67,7 @@ def test_gains_of_steps_are_added(posterior):
     chosen[0], chosen[1] = [1.0, 0.0], [0.0, 1.0]
     frame = differences(posterior, chosen, still, Episodic(H), START)
     expected = in_mean(posterior, chosen, Episodic(H)) - in_mean(posterior, still, Episodic(H))
-    assert frame["gain"].sum() == pytest.approx(expected, rel=1e-6)
+    assert frame["gain"].to_numpy().sum() == pytest.approx(expected, rel=1e-6)
 
 
 def test_steps_that_swap_their_actions_in_a_loop():
@@ -77,7 +77,7 @@ def test_steps_that_swap_their_actions_in_a_loop():
     belief: Any = bm.infer(KEY, prior, Transitions([0], [0], None, [0]), space=space)
     chosen = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     frame = differences(belief, chosen, chosen[::-1].copy(), Episodic(2), np.ones(1))
-    assert list(frame["state"]) == [0] and frame["gain"].sum() == pytest.approx(0.0, abs=1e-12)
+    assert list(frame["state"]) == [0] and frame["gain"].to_numpy().sum() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_only_states_that_differ_are_listed(posterior):

@@ -23,13 +23,14 @@ from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPoster
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.models.mdp_spec import RewardTable
 
 BLOCK = 50
 NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
 
-Closed = ConjugatePosterior | Mixture | CollapsedPosterior  # rows and rewards in closed form, given the component
+Closed = ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior  # closed form, given the component
 Keys = Key[Array, " B"]
 Components = Int[AnyArray, " B"]
 Rows = tuple[Float[Array, "B M K"], Float[Array, "B *H S A O"]]  # stacked rows, and those of the law

@@ -22,12 +22,13 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.typing import AnyArray
 
 SCRATCH = 12  # float32 numbers beside each probability while it is drawn (a gamma number by rejection: measured)
-Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior
+Weighted = Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
 EQUAL = 1e-6  # by how much the log weights of draws of equal weight may differ
 ROW_BYTES = 160  # of a transition under one draw: densities, weights, a replicate
 PAIR_BYTES = 64  # of the reward of a cell under one draw
@@ -124,7 +125,7 @@ def choose(rng: np.random.Generator, posterior: Weighted, num_draws: int) -> tup
 def kept_chains(posterior: FittedPosterior) -> Chains | None:
     """The chains whose draws, equally weighted, are those of the posterior; None: there are none."""
     chains = chains_of(posterior)
-    if chains is None or not isinstance(posterior, CollapsedPosterior | FactorisedPosterior | SampledPosterior):
+    if chains is None or not isinstance(posterior, Weighted):
         return None
     log_weights = np.asarray(posterior.log_weights, np.float64)
     equal = np.ptp(log_weights) <= EQUAL

@@ -79,6 +79,8 @@ def why_no_prior(posterior: FittedPosterior) -> str | None:
         return f"the prior is improper: ImproperUniform at {names} is no distribution to draw from"
     if program_of(posterior) is None:
         return NO_PROGRAM
+    if isinstance(posterior, PooledPosterior):
+        return posterior.why_no_prior()
     drawable = recipe is not None and recipe.drawable
     if isinstance(posterior, CollapsedPosterior):
         drawable = posterior.hierarchy is not None and posterior.hierarchy.program.drawable

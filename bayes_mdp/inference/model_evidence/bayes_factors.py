@@ -16,6 +16,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior, evidence
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp.validation import check_key, check_type, described, first_index
 
@@ -179,10 +180,10 @@ def _kind_of_rewards(posterior: InferredPosterior) -> str:
 
 
 def _law_of_cells(
-    posterior: ConjugatePosterior | Mixture | CollapsedPosterior,
+    posterior: ConjugatePosterior | Mixture | CollapsedPosterior | PooledPosterior,
 ) -> dist.Distribution | type[dist.Distribution] | None:
     """The law of one reward, or its family; None: rewards are numbers."""
-    if isinstance(posterior, CollapsedPosterior):
+    if isinstance(posterior, CollapsedPosterior | PooledPosterior):
         posterior = posterior.data_statistics
     cells = (posterior.components if isinstance(posterior, Mixture) else posterior).reward_cells
     return cells.known_law if isinstance(cells, KnownRewards) else cells.law

@@ -24,6 +24,7 @@ from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.inference.model_evidence.bridge import bridge_sampling, check_sites
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows, conditioned
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
@@ -31,7 +32,7 @@ from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_key, check_type
 
 InferredPosterior: TypeAlias = (
-    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | SampledPosterior
+    ConjugatePosterior | Mixture | CollapsedPosterior | FactorisedPosterior | PooledPosterior | SampledPosterior
 )
 KINDS = (ConjugatePosterior, Mixture, CollapsedPosterior, FactorisedPosterior, SampledPosterior)
 EQUAL_WEIGHTS = 1e-8
@@ -56,10 +57,15 @@ def evidence(posterior: InferredPosterior, key: PRNGKeyArray | None = None) -> E
         ValueError: a posterior without chains (by SVI or Laplace, loaded, thinned, after `update` without `refit`);
             discrete or improper latent sites; a prior with a factor, an observation, a scale or a mask; fewer draws
             than its dimension needs; data whose density is not known; an estimate that failed (see `bridge_sampling`).
-        TypeError: not a posterior of these five classes.
+        TypeError: another posterior; one of partial pooling, whose chains have no density that a bridge could use.
     """
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
+    if isinstance(posterior, PooledPosterior):
+        raise TypeError(
+            "posterior is a PooledPosterior, whose evidence is not estimated: its Gibbs chains keep no density of what "
+            "they draw; compare priors by held-out data instead (criticise)"
+        )
     check_type("posterior", posterior, KINDS, "a posterior as infer returns it, or a mixture")
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")

@@ -68,7 +68,7 @@ def _from_data(
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
     full = np.ones((number, *rows.shape[::2]), np.float32)
     full[:, groups.open] = drawn.rows.reshape(number, len(groups.open), -1)
-    return PooledPosterior(
+    return PooledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=statistics,
         state_rows=full,
         totals=_totals(flat, usage),
@@ -104,7 +104,7 @@ def _from_prior(
     draws = [jax.tree.map(np.asarray, draw(each)) for each in jax.random.split(key, number)]
     flat = {name: np.stack([x[name] for x in draws]) for name in draws[0]}
     rows = flat.pop("rows").astype(np.float32)
-    return PooledPosterior(
+    return PooledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=statistics,
         state_rows=rows,
         totals=_totals(flat, prior.usage_of(space, None)),

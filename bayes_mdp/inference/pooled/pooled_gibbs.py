@@ -24,7 +24,7 @@ class PairCounts(NamedTuple):
         state: [Q], the place of each pair's state among the open ones.
         log_usage: [Q], of the prior.
         total: [Q], transitions of each pair.
-        pair, outcome, count: [E], the outcomes that were seen, in the order of the pairs.
+        pair, outcome, seen: [E], outcomes that were seen and how often, in the order of the pairs.
     """
 
     state: Int[np.ndarray, " Q"]
@@ -32,7 +32,7 @@ class PairCounts(NamedTuple):
     total: Float[np.ndarray, " Q"]
     pair: Int[np.ndarray, " E"]
     outcome: Int[np.ndarray, " E"]
-    count: Int[np.ndarray, " E"]
+    seen: Int[np.ndarray, " E"]
 
 
 class PooledDraws(NamedTuple):
@@ -107,7 +107,7 @@ class _Chain:
         self.outcomes = outcomes
         # Where the chain starts: rows of the states as if every transition had been drawn from them.
         tables = np.zeros((number, outcomes), np.int64)
-        np.add.at(tables, (data.state[data.pair], data.outcome), data.count)
+        np.add.at(tables, (data.state[data.pair], data.outcome), data.seen)
         self._draw_levels(tables)
 
     def sweep(self) -> None:
@@ -115,7 +115,7 @@ class _Chain:
         data = self.data
         log_total = self.log_total + self.power * data.log_usage
         own = np.exp(log_total)[data.pair] * self.rows[data.state[data.pair], data.outcome]
-        tables = table_numbers(self.rng, data.count, np.maximum(own, _TINY))
+        tables = table_numbers(self.rng, data.seen, np.maximum(own, _TINY))
         by_pair = np.bincount(data.pair, tables, len(data.state)).astype(float)
 
         def given(law: tuple[float, float], of: Callable[[float], Float[np.ndarray, " Q"]]) -> Callable[[float], float]:

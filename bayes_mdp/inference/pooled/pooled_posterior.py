@@ -12,6 +12,7 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotte
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
+from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
@@ -20,6 +21,7 @@ from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.partial_pooling import PartialPooling
 
 Pairs = Float[Array, "*H S A"]
 
@@ -59,7 +61,7 @@ class PooledPosterior(MixturePosterior):
     log_weights: Float[AnyArray, " K"]
     hyperparameters: dict[str, AnyArray]
     mcmc: Chains | None = None
-    prior: Prior | None = eqx.field(static=True, default=None)
+    prior: PartialPooling | None = eqx.field(static=True, default=None)
     options: Gibbs = eqx.field(static=True, default=Gibbs())
 
     def __str__(self) -> str:
@@ -169,6 +171,17 @@ class PooledPosterior(MixturePosterior):
         rows = self._mean_probs()[jnp.asarray(entries.state), jnp.asarray(entries.action)]
         mean = rows.reshape(-1)[_flat(entries, rows.shape[-1])]
         return jnp.where(jnp.asarray(entries.behind) >= 0, mean, 0.0), self.data_statistics.mean_entries(entries)[1]
+
+    def derived_tables(self) -> dict[str, Scalars]:
+        """None: of the rows of many states some r-hat is always large. The sites that are numbers are examined."""
+        return {}
+
+    def why_no_prior(self) -> str | None:
+        """Why its prior cannot be drawn from, in words; None: it can."""
+        if self.prior is None:
+            return "it was loaded from a file, which holds no program"
+        by_data = isinstance(self.prior.usage, str)
+        return 'usage is "data": the prior is conditioned on how often pairs were used' if by_data else None
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""

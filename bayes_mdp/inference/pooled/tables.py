@@ -1,8 +1,8 @@
 """Two steps that Gibbs sampling of nested Dirichlet rows is made of: numbers of tables, and slice sampling. Host side.
 
 Counts n of a Dirichlet row with concentration a m_j at outcome j have, given a number of tables t_j for each outcome,
-the density prod_j S(n_j, t_j) (a m_j)^t_j Gamma(a) / Gamma(a + n), S the Stirling numbers: in m it is that of t_j draws of
-outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and Blei 2006).
+the density prod_j S(n_j, t_j) (a m_j)^t_j Gamma(a) / Gamma(a + n), S the Stirling numbers: in m it is that of t_j draws
+of outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and Blei 2006).
 """
 
 from collections.abc import Callable

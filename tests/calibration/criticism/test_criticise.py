@@ -125,7 +125,7 @@ def test_listed_successors_and_ends():
 
 
 def test_what_it_refuses(log, tmp_path):
-    posterior = bm.infer(KEY, prior(RIGHT), log, space=SPACE)
+    posterior: Any = bm.infer(KEY, prior(RIGHT), log, space=SPACE)
     bm.save(posterior, tmp_path / "p.bmdp")
     loaded: Any = bm.load(tmp_path / "p.bmdp")
     with pytest.raises(ValueError, match="posterior holds no prior to infer again, expected one as infer returns it"):
@@ -140,14 +140,16 @@ def test_what_it_refuses(log, tmp_path):
     other = Log(log.transitions, log.states, ("go", "stay"))
     with pytest.raises(ValueError, match=r"log\.actions"):
         criticise(KEY, posterior, other, OBJECTIVE)
-    empty = Log(Transitions(*(np.zeros(0, int),) * 2, None, np.zeros(0, int)), log.states, log.actions)
+    nothing = np.zeros(0, int)
+    empty = Log(Transitions(nothing, nothing, None, nothing), log.states, log.actions)
     with pytest.raises(ValueError, match="log has 0 transition, expected at least 2"):
         criticise(KEY, posterior, empty, OBJECTIVE)
-    for bad, message in (
+    wrong: Any = (
         ({"num_replicates": 118}, "num_replicates is 118, expected an integer of at least 119"),
         ({"false_alarm": 0.0}, "false_alarm is 0.0, expected a number between 0 and 1"),
         ({"initial": np.ones(S)}, "initial sums to 6"),
-    ):
+    )
+    for bad, message in wrong:
         with pytest.raises(ValueError, match=message):
             criticise(KEY, posterior, log, OBJECTIVE, **bad)
     with pytest.raises(TypeError, match=r"rivals is .*, expected name -> prior program"):
