@@ -170,6 +170,13 @@ def plain_log() -> Any:
 
 
 @lru_cache
+def episodes() -> Any:
+    """Twenty of one step."""
+    one = target("Transitions")([0] * 20, [0] * 20, [0.0, 1.0] * 10, [1] * 20)
+    return target("mdp.Log")(one, (0, 1), (0, 1))
+
+
+@lru_cache
 def counts() -> Any:
     """Of the same."""
     return bm.Counts.of(transitions(), space())
@@ -209,6 +216,11 @@ def env() -> Any:
 def agent() -> Any:
     """PSRL."""
     return target("agents.PSRL")()
+
+
+def one_step() -> Any:
+    """An objective."""
+    return target("Episodic")(1)
 
 
 def discounted() -> Any:
@@ -556,6 +568,17 @@ CALLS = [
         {"stickiness": [*LAW, dist.Normal(0, 1)], "concentration": POSITIVE, "rewards": [3, None, "x"]},
     ),
     Call(
+        "models.partial_pooling",
+        {},
+        {
+            "rewards": [3, None, "x"],
+            "usage": ["no", NAN, RAGGED, [[0.0, 1.0]], [[-1.0]], [[1j]]],
+            "concentration": [*LAW, dist.Normal(0, 1), dist.LogNormal(np.zeros(2), 1.0)],
+            "usage_power": [*LAW, dist.LogNormal(0, 1)],
+            "state_concentration": [*LAW, dist.Normal(0, 1)],
+        },
+    ),
+    Call(
         "models.shared_rewards",
         {},
         {"loc": LAW, "scale": [*LAW, dist.Normal(0, 1)], "noise_scale": LAW, "concentration": NOT_NEGATIVE, **_OUTCOME},
@@ -829,6 +852,20 @@ CALLS = [
     ),
     Call("SVI", {}, {"guide": [3, "guide"], "num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
     Call("Laplace", {}, {"num_steps": COUNT, "learning_rate": POSITIVE, "num_samples": COUNT}),
+    Call(
+        "inference.Gibbs", {}, {"num_warmup": [-1, *MAYBE_COUNT[2:], None], "num_samples": COUNT, "num_chains": COUNT}
+    ),
+    Call(
+        "anchored_values",
+        {**_JUDGE, "objective": one_step, "policies": lambda: {"a": [[0, 1]]}, "log": episodes},
+        {
+            **_BAD_JUDGE,
+            "policies": [3, None, [0, 1], {"a": "greedy"}],
+            "log": [3, None, "log"],
+            "initial": [[1.0], [NAN, 1.0], "first"],
+        },
+        {"posterior": "policy_value|posterior", "policies": "polic|a:"},
+    ),
     Call(
         "policy_value",
         {**_JUDGE, "policy": value([0, 1])},
@@ -1630,7 +1667,8 @@ EXEMPT = {
     "inference.PosteriorSamples inference.Fit "
     "inference.LayeredPosterior inference.Mixture inference.Explanation inference.FactorisedPosterior "
     "inference.SampledPosterior inference.Evidence inference.BayesFactors "
-    "decisions.PolicyChoice decisions.Verdict calibration.Criticism recommend.Decision "
+    "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
+    "decisions.Verdict calibration.Criticism recommend.Decision "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "

@@ -14,12 +14,13 @@ from scipy.stats import norm
 
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
-from bayes_mdp.mdp import Log, Objective, PolicyLike
+from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike
 from bayes_mdp.mdp.episode_returns import returns_of
 from bayes_mdp.mdp.log_split import first_states
+from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.mdp.typing import ArrayLike, IntScalar
-from bayes_mdp.mdp.validation import check_type
+from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.validation import check_type, described
 
 _BEHAVIOUR = "behaviour of the log"
 
@@ -78,7 +79,7 @@ def anchored_values(
     objective: Objective,
     *,
     initial: ArrayLike | None = None,
-    num_draws: IntScalar = 400,
+    num_draws: int = 400,
 ) -> dict[str, AnchoredValue]:
     """Values of policies: mean return of the log plus their gains over its behaviour under the posterior. Host-side.
 
@@ -102,6 +103,9 @@ def anchored_values(
     """
     check_type("log", log, Log, "a Log (see read_log)")
     check_type("policies", policies, Mapping, "name -> policy")
+    check_objective(objective)
+    if not isinstance(posterior, CanSample):
+        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it")
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
@@ -110,6 +114,6 @@ def anchored_values(
         logged = first_states(log)
         initial = np.concatenate([logged, np.zeros(space.n_states - len(logged))])
     every = {_BEHAVIOUR: behaviour_policy(log, space=space), **policies}
-    values = policy_values(key, posterior, every, objective, initial, int(num_draws))
+    values = policy_values(key, posterior, every, objective, initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

@@ -215,13 +215,17 @@ def _pooled_route(prior: PartialPooling, space: StateActionSpace, method: str | 
     """The route of the prior that brings its own sampler; the program is that of its rewards.
 
     Raises:
-        ValueError: another method is asked for.
+        ValueError: another method is asked for; rewards that are not conjugate.
     """
     if not isinstance(method, Gibbs) and method not in ("auto", "gibbs"):
         raise ValueError(f'method is {method!r}, expected "auto", "gibbs" or Gibbs(...) for a prior of partial_pooling')
     program = trace_program(prior.rewards_alone(), space)
     options = method if isinstance(method, Gibbs) else Gibbs()
-    fit = pooled_fit.fit_of(prior, space, _exact_fit(program), options)
+    try:
+        rewards = _exact_fit(program)
+    except NotConjugate as error:
+        raise ValueError(f"rewards of partial_pooling have to be conjugate, and these are not: {error}") from error
+    fit = pooled_fit.fit_of(prior, space, rewards, options)
     return program, Route(fit, {}, ("concentration", "usage_power", "state rows"))
 
 

@@ -28,6 +28,7 @@ from bayes_mdp.calibration.belief.posterior_views import (
     sites_of,
 )
 from bayes_mdp.calibration.belief.prior_density import log_prior_of
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.objectives import AverageReward, Objective, check_objective
 from bayes_mdp.mdp.validation import check_functions
@@ -103,9 +104,13 @@ def prior_sensitivity(
 
     Raises:
         ValueError: as `to_arviz`; a posterior that was loaded; no draws.
-        TypeError: as `to_arviz`; a mixture.
+        TypeError: as `to_arviz`; a mixture; a posterior of partial pooling.
     """
     check_posterior(posterior, num_draws)
+    if isinstance(posterior, PooledPosterior):
+        raise TypeError(
+            "posterior is a PooledPosterior, which keeps no prior density of its draws, expected one of another route"
+        )
     check_functions("quantities", quantities)
     if objective is not None:
         check_objective(objective)

@@ -153,7 +153,7 @@ class PooledPosterior(MixturePosterior):
         # Mean prior concentrations: a product of matrices over the draws, state by state.
         weighted = np.asarray(self.weights, np.float32)[:, None, None] * np.asarray(self.totals, np.float32)
         prior = np.einsum("ksa,kso->sao", weighted, np.asarray(self.state_rows, np.float32), optimize=True)
-        mean = prior[state, np.asarray(found.action)].reshape(-1)[_flat(entries, outcomes)] * possible
+        mean = prior[state, np.asarray(found.action)][np.asarray(found.pair), element % outcomes] * possible
         return eqx.tree_at(lambda e: e.concentration, entries, mean + entries.count)
 
     def sample_entries(self, key: PRNGKeyArray, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
@@ -167,9 +167,8 @@ class PooledPosterior(MixturePosterior):
 
     def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
         """Their posterior means; zero for the reward where it has none."""
-
         rows = self._mean_probs()[jnp.asarray(entries.state), jnp.asarray(entries.action)]
-        mean = rows.reshape(-1)[_flat(entries, rows.shape[-1])]
+        mean = rows[jnp.asarray(entries.pair), jnp.asarray(entries.element) % rows.shape[-1]]
         return jnp.where(jnp.asarray(entries.behind) >= 0, mean, 0.0), self.data_statistics.mean_entries(entries)[1]
 
     def derived_tables(self) -> dict[str, Scalars]:
@@ -241,11 +240,6 @@ class PooledPosterior(MixturePosterior):
             data_statistics=self.data_statistics.update(transitions, weight),
             log_weights=log_weights - jnp.max(log_weights),
         )
-
-
-def _flat(entries: PooledEntries, outcomes: int) -> Int[AnyArray, " E"]:
-    """Where the entries lie in the rows of their pairs, one row after the other."""
-    return np.asarray(entries.pair).astype(np.int64) * outcomes + np.asarray(entries.element) % outcomes
 
 
 @jax.jit

@@ -14,17 +14,10 @@ from bayes_mdp.inference.pooled import pooled_gibbs
 from bayes_mdp.inference.pooled.pooled_fit import _pair_counts
 from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
 from bayes_mdp.models.partial_pooling import PartialPooling, pooled_outcomes, state_rows
+from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital
 
-N_STATES, N_ACTIONS, PER_PAIR = 5, 2, 12
+PER_PAIR = 12
 USAGE = np.array([[1.0, 3.0], [0.3, 1.0], [2.0, 0.5], [1.0, 1.0], [1.0, 1.0]])
-
-
-def hospital() -> bm.StateActionSpace:
-    """Three states with unknown rows, and two that end an episode ("death", "survival")."""
-    support = np.ones((N_STATES, N_ACTIONS, N_STATES + 1), bool)
-    support[:3, :, -1] = False
-    support[3:, :, :-1] = False
-    return bm.StateActionSpace(N_STATES, N_ACTIONS, ends=True, support=support)
 
 
 def prior() -> PartialPooling:
