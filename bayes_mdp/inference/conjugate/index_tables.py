@@ -5,7 +5,7 @@ Two (step,) state-action pairs that use one element of a site share a parameter:
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Int
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index
@@ -13,9 +13,9 @@ from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index
 Sites = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[AnyArray, "..."]:
-    """Row-major index of `cell` (one integer array for each axis) in an array of `shape`; of numpy arrays by numpy."""
-    index = cell[0] if _all_numpy(*cell) else jnp.asarray(cell[0])
+def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[Array, "..."]:
+    """Row-major index of `cell` (one integer array for each axis) in an array of `shape`."""
+    index = jnp.asarray(cell[0])
     for i, size in zip(cell[1:], shape[1:], strict=True):
         index = index * size + i
     return index
@@ -23,18 +23,12 @@ def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[AnyArray, "..."]:
 
 def site_index(
     table: Int[AnyArray, "*cells"] | None, cell: Index, shape: tuple[int, ...], size: int
-) -> Int[AnyArray, "..."]:
+) -> Int[Array, "..."]:
     """The site element of `cell`; `size` where there is none, an index out of range that a dropping scatter ignores."""
     if table is None:
         return flat_index(cell, shape)
-    xp = np if _all_numpy(table, *cell) else jnp
-    element = xp.asarray(table)[cell]
-    return xp.where(element < 0, size, element)
-
-
-def _all_numpy(*arrays: object) -> bool:
-    """Whether eager JAX, which would compile every operation, is not needed."""
-    return all(isinstance(x, np.ndarray) for x in arrays)
+    element = jnp.asarray(table)[cell]
+    return jnp.where(element < 0, size, element)
 
 
 def unless_identity(table: ArrayLike, size: int, name: str) -> Int[np.ndarray, "*cells"] | None:

@@ -53,6 +53,8 @@ Parts: TypeAlias = tuple[ArrayLike, ...]
 """The numbers that add up to a log density."""
 
 MANY = 2**17
+BLOCK = 2**16
+"""Numbers of a large table that are worked on at once."""
 TOLERANCE = 1e-9
 LEAST = 1e-4
 """Size of a number that is zero: 1e-13 of rounding is allowed for each."""
@@ -172,6 +174,16 @@ def _term(sites: Iterable[str], *parts: ArrayLike) -> Term:
     return Term(tuple(sites), float(sum(x.sum() for x in values)), float(size))
 
 
+def _dirichlet_term(name: str, x: Float[np.ndarray, "M K"], concentration: Float[np.ndarray, "M K"]) -> Term:
+    """The density of rows, some rows at a time: a table of 10^7 numbers costs most by the memory of its temporaries."""
+    value, size, rows = 0.0, 0.0, max(1, BLOCK // x.shape[1])
+    for i in range(0, len(x), rows):
+        alpha = concentration[i : i + rows]
+        term = _term([name], *_log_dirichlet(x[i : i + rows], alpha, alpha > 0))
+        value, size = value + term.value, size + term.size
+    return Term((name,), value, size)
+
+
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
     """Every log density of the tables, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
@@ -182,7 +194,7 @@ def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray
     terms, start = [], 0
     for site in assembly.rows:
         rows = slice(start, start := start + int(np.prod(batch_shape(site))))
-        terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], prior[rows] > 0)))
+        terms.append(_dirichlet_term(site.name, drawn_rows[rows], prior[rows]))
     # The likelihood of the outcomes: the law that the tables select from the rows.
     # (step,) state, action, outcome index the law.
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
@@ -271,7 +283,11 @@ def _at_elements(point: Float[np.ndarray, " N"], elements: Int[np.ndarray, "M K"
 
 def _are_all(elements: Int[np.ndarray, "M K"], size: int) -> bool:
     """The common case: the rows hold all elements in their order."""
-    return elements.size == size and np.array_equal(elements.ravel(), np.arange(size))
+    flat = elements.ravel()
+    blocks = range(0, size, BLOCK)
+    return len(flat) == size and all(
+        np.array_equal(flat[i : i + BLOCK], np.arange(i, min(i + BLOCK, size))) for i in blocks
+    )
 
 
 def _law(rows: DirichletRows, drawn: Float[np.ndarray, "M K"]) -> Float[np.ndarray, "*H S A O"]:
