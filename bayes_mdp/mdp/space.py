@@ -321,7 +321,8 @@ class StateActionSpace(eqx.Module):
 
     def _lists_are_long(self, number: int) -> bool:
         """Whether the lists of so many cells together are many more numbers than all lists of the space."""
-        return self.n_outcomes >= LONG and self.unseen is None and number * self.n_outcomes > np.size(self.successors)
+        size = 0 if self.successors is None else np.size(self.successors)
+        return self.n_outcomes >= LONG and self.unseen is None and number * self.n_outcomes > size
 
     def _place_by_bisection(self, cell: Index, reached: Int[np.ndarray, "*N"]) -> Int[np.ndarray, "*N"]:
         """`place` on the host, by bisection in all lists, sorted: (cell, outcome) as one number."""
