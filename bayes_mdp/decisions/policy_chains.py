@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
-from bayes_mdp.mdp import MDP, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT
 from bayes_mdp.planning.rounding import Mixed
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.solve import evaluate_mixed
@@ -52,6 +52,7 @@ class PolicyChains(eqx.Module):
         n_states, n_actions: S and A.
         ends: whether episodes can end.
         neighbours: whether much of the probability leads to the states before and after.
+        inverse: [P S S], of I - discount P for the chains in the mean, in float32: draws are near; None: not known.
     """
 
     entries: RowEntries
@@ -61,6 +62,7 @@ class PolicyChains(eqx.Module):
     n_actions: int = eqx.field(static=True)
     ends: bool = eqx.field(static=True)
     neighbours: bool = eqx.field(static=True)
+    inverse: Float[AnyArray, "P S S"] | None = None
 
     @property
     def numbers(self) -> int:
@@ -86,11 +88,38 @@ class PolicyChains(eqx.Module):
         pairs = (jnp.asarray(self.entries.state), jnp.asarray(self.entries.action))
         mixed = Mixed(self.n_actions, jnp.max(jnp.abs(reward[pairs])))
 
-        def one(weights: Float[Array, " Q"], start: Solution | None) -> Solution:
+        def one(weights: Float[Array, " Q"], start: Solution | None, inverse: Float[Array, "S S"] | None) -> Solution:
             chain = self.chain(weights, probs, reward)
-            return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours)
+            return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours, inverse=inverse)
 
-        return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start)
+        inverse = None if self.inverse is None else jnp.asarray(self.inverse)
+        return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start, inverse)
+
+    def with_inverses(
+        self, probs: Float[AnyArray, " E"], reward: Float[AnyArray, "S A"], objective: Objective
+    ) -> "PolicyChains":
+        """The same, with the inverses of these chains where later ones profit. Host side.
+
+        Only of dense chains that are not solved by elimination; not for the average reward.
+
+        Args:
+            probs: of the entries, the mean.
+            reward: of all pairs.
+            objective: of the evaluation.
+        """
+        solvable = isinstance(objective, Discounted | FirstExit)
+        if self.place is not None or self.n_states <= DIRECT or not solvable:
+            return self
+        discount = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+        inverses = np.empty((len(self.weights), self.n_states, self.n_states), np.float32)
+        for k, weights in enumerate(np.asarray(self.weights)):
+            chain = _compiled_chain(self, jnp.asarray(weights), jnp.asarray(probs), jnp.asarray(reward))
+            matrix = np.eye(self.n_states) - discount * np.asarray(chain.transition_probs)[:, 0]
+            try:
+                inverses[k] = np.linalg.inv(matrix)
+            except np.linalg.LinAlgError:  # some state never ends
+                return self
+        return eqx.tree_at(lambda c: c.inverse, self, jnp.asarray(inverses), is_leaf=lambda x: x is None)
 
     def chain(
         self, weights: Float[Array, " Q"], probs: Float[Array, " E"], reward: Float[Array, "S A"]
@@ -122,7 +151,9 @@ class PolicyChains(eqx.Module):
     def reweighted(self, policies: Float[AnyArray, "P S A"]) -> "PolicyChains":
         """The same for other policies, which take no pair that is not among the entries."""
         weights = jnp.asarray(policies)[:, jnp.asarray(self.entries.state), jnp.asarray(self.entries.action)]
-        return eqx.tree_at(lambda chains: chains.weights, self, weights)
+        changed = eqx.tree_at(lambda chains: chains.weights, self, weights)
+        # Inverses are those of the policies before.
+        return eqx.tree_at(lambda chains: chains.inverse, changed, None, is_leaf=lambda x: x is None)
 
     def faults(self, probs: Float[Array, " E"]) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
         """How far the rows are from summing to one, and the largest probability of an end in any of them."""
@@ -130,6 +161,13 @@ class PolicyChains(eqx.Module):
         total = entries.sum_by_pair(probs)
         ended = jnp.where(jnp.asarray(entries.next_state) == self.n_states, probs, 0.0)
         return jnp.max(jnp.abs(total - 1.0))[None], jnp.max(ended)[None]
+
+
+@eqx.filter_jit
+def _compiled_chain(
+    chains: PolicyChains, weights: Float[Array, " Q"], probs: Float[Array, " E"], reward: Float[Array, "S A"]
+) -> MDP | SparseMDP:
+    return chains.chain(weights, probs, reward)
 
 
 def policy_chains(

@@ -38,6 +38,7 @@ LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
 CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
+MANY_DRAWS = 32  # worth the inverses of the chains in the mean
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 Tree = TypeVar("Tree")
@@ -148,7 +149,18 @@ def policy_values(
         else:
             chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
             mean = _evaluate_mean(wide, chains, aim)
-            draws = over_chunks(lambda chunk: _evaluate_chains(chunk, wide, chains, aim, start, mean), chunks)
+            near = chains
+            if num_draws >= MANY_DRAWS:
+                near = chains.with_inverses(*_mean_entries(wide, chains), aim)
+
+            def evaluated(chunk: Keys) -> tuple[Array, ...]:
+                found = _evaluate_chains(chunk, wide, near, aim, start, mean)
+                if near.inverse is None or bool(jnp.all(jnp.isfinite(found[1]) & (found[1] <= 16 * mean.gap))):
+                    return found
+                # Too far from the mean for its inverse: as without it.
+                return _evaluate_chains(chunk, wide, chains, aim, start, mean)
+
+            draws = over_chunks(evaluated, chunks)
         values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
         if isinstance(objective, AverageReward):
             require_endless(ends)
@@ -287,6 +299,11 @@ def _evaluate_draws(
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends
+
+
+@eqx.filter_jit
+def _mean_entries(posterior: CanSampleEntries, chains: PolicyChains) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+    return posterior.mean_entries(chains.entries)
 
 
 @eqx.filter_jit

@@ -170,7 +170,7 @@ def infer(
         transitions = data.counts(space, by_outcome=program.law.by_outcome)
     # Known rewards are constants of the prior: a log that contradicts them has probability zero.
     if program.law.family == KNOWN and transitions is not None:
-        _check_known_rewards(program, transitions)
+        _check_known_rewards(program, transitions, _known_rewards(program, proven=fit.method == "exact"))
     with jax.enable_x64(True):
         if why_not and fit.method not in ("exact", "mixture"):
             sys.stderr.write(f"infer: {route_line(fit.method, why_not)}\n")
@@ -292,12 +292,13 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
 
 @lru_cache(maxsize=64)
 def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
-    posterior = _prove(program)
+    posterior, _ = _prove(program)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> ConjugatePosterior:
         del key
-        copy = jax.tree.map(np.array, posterior)
-        return copy if data is None else refit(copy, data)
+        # Transitions are counted in a copy; what else it may share with the proof is copied here.
+        own = posterior if isinstance(data, Transitions) else jax.tree.map(np.array, posterior)
+        return own if data is None else refit(own, data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, posterior).update(transitions)
@@ -306,11 +307,13 @@ def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
 
 
 @lru_cache(maxsize=64)
-def _prove(program: Program) -> ConjugatePosterior:
-    """The belief before any data, detected and certified. The random points depend on the program alone."""
-    detected = detect(Probe(program))
+def _prove(program: Program) -> tuple[ConjugatePosterior, Float[np.ndarray, "*cells"] | None]:
+    """The belief before any data, detected and certified, and known rewards. The random points depend on the program
+    alone."""
+    probe = Probe(program)
+    detected = detect(probe)
     certify(program, detected, np.random.default_rng(int(program.fingerprint, 16)))
-    return detected.posterior
+    return detected.posterior, probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
 
 
 @lru_cache(maxsize=64)
@@ -362,15 +365,22 @@ def _check_arguments(prior: object, space: object, method: object, sampler: obje
         check_name("method", method, METHODS, ", or a record NUTS(...), SVI(...), Laplace(...)")
 
 
-def _check_known_rewards(program: Program, data: Transitions | Counts) -> None:
+def _known_rewards(program: Program, *, proven: bool) -> Float[np.ndarray, "*cells"]:
+    """The rewards of a prior that knows them, in float64; of one that is `proven` they have been read already."""
+    with jax.enable_x64(True):
+        known = _prove(program)[1] if proven else None
+        if known is None:
+            probe = Probe(program)
+            known = probe.known(probe.reward["mean"])
+    return known
+
+
+def _check_known_rewards(program: Program, data: Transitions | Counts, known: Float[np.ndarray, "*cells"]) -> None:
     """Refuse rewards of the log that are not the known ones of the prior.
 
     Raises:
         ValueError: names the first row (of counts: the first cell), the known and the observed value.
     """
-    with jax.enable_x64(True):
-        probe = Probe(program)
-        known = probe.known(probe.reward["mean"])
     where = "data.reward"
     if isinstance(data, Transitions):
         check_transitions(data, program.space)

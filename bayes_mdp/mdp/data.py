@@ -110,7 +110,9 @@ class Transitions(eqx.Module):
         reached = self.next_state
         if self.terminated is not None:
             end = space if isinstance(space, int) else space.n_states
-            reached = jnp.where(self.terminated, end, reached)
+            # By numpy where everything is concrete: eager JAX would compile it.
+            xp = np if is_concrete(reached, self.terminated) else jnp
+            reached = xp.where(self.terminated, end, reached)
         if isinstance(space, int) or space.successors is None:
             return reached
         return space.place(self.cell(space), reached)

@@ -34,6 +34,7 @@ from bayes_mdp.mdp.validation import (
 END = "end"
 UNSEEN = "unseen"
 LOGGED = "logged"
+LONG = 32  # places of a list: from here on bisection beats a look at every place
 DENSE_REMEDY = (
     "a row has a number for every state; list the possible successors, StateActionSpace(successors=Int[S A K])"
 )
@@ -304,6 +305,8 @@ class StateActionSpace(eqx.Module):
             cell: index of the (step,) state, action of each.
             reached: as many.
         """
+        if is_concrete(self.successors, cell, reached) and self._lists_are_long(np.size(reached)):
+            return self._place_by_bisection(tuple(np.asarray(i) for i in cell), np.asarray(reached))
         listed = self._lists(cell)
         reached = (
             np.asarray(reached) if isinstance(listed, np.ndarray) and is_concrete(reached) else jnp.asarray(reached)
@@ -315,6 +318,24 @@ class StateActionSpace(eqx.Module):
         rest = _first_place(listed, 0 * reached + self.unseen)
         xp = np if isinstance(place, np.ndarray) else jnp
         return xp.where(place < listed.shape[-1], place, rest)
+
+    def _lists_are_long(self, number: int) -> bool:
+        """Whether the lists of so many cells together are many more numbers than all lists of the space."""
+        size = 0 if self.successors is None else np.size(self.successors)
+        return self.n_outcomes >= LONG and self.unseen is None and number * self.n_outcomes > size
+
+    def _place_by_bisection(self, cell: Index, reached: Int[np.ndarray, "*N"]) -> Int[np.ndarray, "*N"]:
+        """`place` on the host, by bisection in all lists, sorted: (cell, outcome) as one number."""
+        listed = np.asarray(self.successors)
+        lead, width = listed.shape[:-1], self.n_states + 1
+        filled = np.flatnonzero(listed.ravel() >= 0)
+        row = filled // listed.shape[-1]
+        keys = row * width + listed.ravel()[filled]
+        order = np.argsort(keys, kind="stable")
+        wanted = np.ravel_multi_index(cell if listed.ndim == 4 else cell[-2:], lead) * width + reached
+        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        found = (keys[at] == wanted) & (reached >= 0) & (reached < width)
+        return np.where(found, filled[at] % listed.shape[-1], listed.shape[-1])
 
     def reached(self, cell: Index, outcome: Int[AnyArray, "*N"]) -> tuple[Int[AnyArray, "*N"], Bool[AnyArray, "*N"]]:
         """(next state, whether the episode ended) for each index of an outcome; the inverse of `Transitions.outcome`.

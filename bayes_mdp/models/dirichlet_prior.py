@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.space import check_dense_rows, check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_concentration, check_not_negative, check_type, is_concrete
@@ -47,7 +48,7 @@ def supported_dirichlet(
     possible = _possible(full, space)
     if (possible.sum(-1) == 1).all():
         return jnp.asarray(numpyro.deterministic(name, jnp.asarray(possible, full.dtype)))
-    law = dist.Dirichlet(full) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
+    law = dist.Dirichlet(_repeated(full)) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
     with space.plates():
         return jnp.asarray(numpyro.sample(name, law, infer={"event_dims": [OUTCOME_DIM]}))
 
@@ -58,7 +59,17 @@ def _positive(
     """One in place of zeros: an illegal pair that stays where it is has no concentration there."""
     if not is_concrete(concentration):
         return concentration
+    small = compact(np.asarray(concentration))
+    if (small > 0).all():
+        return _repeated(concentration)
     return np.where(possible & (np.asarray(concentration) <= 0), 1.0, np.asarray(concentration))
+
+
+def _repeated(concentration: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A O"]:
+    """The same; what repeats along whole axes enters a traced program once, which then computes with it once."""
+    if not is_concrete(concentration):
+        return concentration
+    return jnp.broadcast_to(compact(np.asarray(concentration)), concentration.shape)
 
 
 def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Bool[np.ndarray, "*H S A O"]:
@@ -66,9 +77,9 @@ def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpac
     known = space.possible
     possible = np.ones(concentration.shape, bool) if known is None else np.broadcast_to(known, concentration.shape)
     if is_concrete(concentration):
-        positive = np.asarray(concentration) > 0
-        possible = possible & positive
+        positive = compact(np.asarray(concentration)) > 0
         if not positive.all():
+            possible = possible & positive
             legal = np.ones(space.shape, bool) if space.legal is None else np.broadcast_to(space.legal, space.shape)
             check_concentration("concentration", np.where(legal[..., None], possible, 1.0))
     # An illegal pair without any outcome is a known row: it stays where it is (of listed successors: the first place).

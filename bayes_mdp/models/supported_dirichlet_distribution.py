@@ -1,5 +1,6 @@
 """`SupportedDirichlet`: Dirichlet rows of which some outcomes are known to be impossible, as a NumPyro distribution."""
 
+import math
 from functools import cached_property
 
 import jax
@@ -15,6 +16,7 @@ from numpyro.distributions.util import validate_sample
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, BoolScalar
 from bayes_mdp.mdp.validation import as_mask, as_real, check_positive, check_shape, is_concrete, require
 
+SPARSE = 0.25  # share of the outcomes that are possible: below, they are read one by one
 SUM_TOLERANCE = 1e-6
 """How far a row may be from summing to one; NumPyro's own for a simplex."""
 
@@ -220,9 +222,25 @@ class SupportedDirichlet(dist.Distribution):
         """Log density of each row on its possible outcomes, [... K]."""
         del intermediates
         possible = self._rows.possible
+        if possible.sum() <= SPARSE * possible.size:
+            return self._log_prob_of_few(jnp.asarray(value))
         concentration = jnp.where(possible, self.concentration, 1.0)
         terms = xlogy(concentration - 1.0, jnp.where(possible, jnp.asarray(value), 1.0)) - gammaln(concentration)
         return jnp.where(possible, terms, 0.0).sum(-1) + gammaln(jnp.asarray(self.concentration).sum(-1))
+
+    def _log_prob_of_few(self, value: Float[Array, "... K"]) -> Float[Array, "..."]:
+        """The same, from the possible outcomes alone: rows are padded to the longest, log gammas are dear."""
+        possible = self._rows.possible
+        place = np.nonzero(possible)
+        row = (
+            np.ravel_multi_index(place[:-1], possible.shape[:-1]) if possible.ndim > 1 else np.zeros(len(place[0]), int)
+        )
+        concentration = jnp.asarray(self.concentration)[(..., *place)]
+        terms = xlogy(concentration - 1.0, value[(..., *place)]) - gammaln(concentration)
+        sums = jnp.zeros((*terms.shape[:-1], math.prod(possible.shape[:-1])), terms.dtype)
+        sums = sums.at[..., row].add(terms, indices_are_sorted=True)
+        total = gammaln(jnp.asarray(self.concentration).sum(-1))
+        return sums.reshape(*terms.shape[:-1], *possible.shape[:-1]) + total
 
     @property
     def mean(self) -> Float[Array, "*batch K"]:

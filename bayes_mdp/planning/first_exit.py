@@ -26,7 +26,7 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     rounding: no finite bound can be proven there (the smallest change of a reward could make the values unbounded).
     """
     if mdp.n_actions == 1:
-        return _evaluate_chain(mdp, rounding, start)
+        return evaluate_exit_chain(mdp, rounding, start)
     # Policy iteration needs a proper first policy: the one of `start`, if it is one, else the shortest way out.
     reach, policy = exit_policy(mdp)
     if start is not None:
@@ -42,14 +42,25 @@ def solve_first_exit(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution |
     return Solution(q, jnp.max(q, -1), policy, gain, converged, count, gap)
 
 
-def _evaluate_chain(chain: MDP | SparseMDP, rounding: Rounding, start: Solution | None) -> Solution:
-    """`solve_first_exit` where there is one action: two linear systems, for the values and for the expected steps."""
+def evaluate_exit_chain(
+    chain: MDP | SparseMDP, rounding: Rounding, start: Solution | None, inverse: Float[Array, "S S"] | None = None
+) -> Solution:
+    """`solve_first_exit` where there is one action: two linear systems, for the values and for the expected steps.
+
+    Args:
+        chain, rounding, start: as there.
+        inverse: as in `solve_chain`, for discount 1.
+    """
     reach, policy = exit_policy(chain)
     one = jnp.ones(chain.n_states, chain.reward.dtype)
     guess = jnp.zeros_like(one) if start is None else start.v
-    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, one])
+    near_steps = one
+    if inverse is not None:  # the expected steps of the similar chain
+        found = (inverse @ one.astype(inverse.dtype)).astype(one.dtype)
+        near_steps = jnp.where(jnp.all(jnp.isfinite(found)), found, one)
+    sides, guesses = jnp.stack([chain.reward[:, 0], one]), jnp.stack([guess, near_steps])
     # Both right-hand sides at once: the system is prepared once.
-    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near))(sides, guesses)
+    values, steps = jax.vmap(lambda side, near: solve_chain(chain, 1.0, side, near, inverse=inverse))(sides, guesses)
     q = action_values(chain, values)
     gap = jnp.where(jnp.all(reach), _gap(chain, rounding, values, q, policy, steps), jnp.inf)
     converged = jnp.all(reach) & jnp.all(jnp.isfinite(values))

@@ -16,7 +16,7 @@ from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
 from bayes_mdp.planning.discounted import bounded, solve_discounted, sweep_chain
 from bayes_mdp.planning.episodic import induce
-from bayes_mdp.planning.first_exit import exit_policy, solve_first_exit
+from bayes_mdp.planning.first_exit import evaluate_exit_chain, exit_policy, solve_first_exit
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.max_operator import HardMax
 from bayes_mdp.planning.policy_arrays import policy_probs, read_policy
@@ -105,6 +105,7 @@ def evaluate_mixed(
     start: Solution | None = None,
     *,
     neighbours: bool = True,
+    inverse: Float[Array, "S S"] | None = None,
 ) -> Solution:
     """Values of a chain (an MDP with one action) that was mixed from actions. Traceable.
 
@@ -114,15 +115,18 @@ def evaluate_mixed(
         mixed: what it was mixed from: the bound allows for the rounding of the mixture.
         start: values of a similar chain, to start from.
         neighbours: as in `solve_chain` (`Discounted`).
+        inverse: as in `solve_chain` (`Discounted`, and `FirstExit` as discount 1), with `start`.
     """
     assert not isinstance(objective, Episodic)
     rounding = Rounding.of(chain, mixed=mixed)
+    if isinstance(objective, FirstExit) and start is not None and inverse is not None:
+        return evaluate_exit_chain(chain, rounding, start, inverse)
     if not isinstance(objective, Discounted) or start is None:
         return _solve_stationary(chain, objective, rounding, start)
     # A linear system with a good guess, and the proven bound on what came out: no search for a policy.
     discount = jnp.asarray(objective.discount, chain.reward.dtype)
     guess = sweep_chain(chain, discount, start.v) if isinstance(chain, SparseMDP) else start.v
-    values = solve_chain(chain, discount, chain.reward[:, 0], guess, neighbours=neighbours)
+    values = solve_chain(chain, discount, chain.reward[:, 0], guess, neighbours=neighbours, inverse=inverse)
     q, gap = bounded(chain, discount, rounding, values)
     return Solution(q, q[:, 0], best_action(q), jnp.full((), jnp.nan, q.dtype), jnp.isfinite(gap), jnp.int32(1), gap)
 

@@ -79,6 +79,33 @@ def test_values_are_those_of_whole_draws(name, small, monkeypatch):
         assert found.values[policy].gap <= 1e-9 * scale
 
 
+@pytest.mark.parametrize("inverse", ["of the mean", "wrong"])
+@pytest.mark.parametrize("name", ["ends", "exit"])
+def test_draws_near_the_mean_are_solved_by_its_inverse(name, inverse, monkeypatch):
+    """Values and bounds are those without it; a wrong inverse is noticed, and costs time alone."""
+    posterior, objective = case(name)
+    expected = bm.compare_policies(KEY, posterior, policies(KEY), objective, num_draws=5)
+    given = []
+
+    def spy(chains, *args):
+        found: Any = with_inverses(chains, *args)
+        found = found if inverse == "of the mean" else eqx.tree_at(lambda c: c.inverse, found, 0 * found.inverse)
+        given.append(found.inverse)
+        return found
+
+    with_inverses = module.PolicyChains.with_inverses
+    monkeypatch.setattr(module.PolicyChains, "with_inverses", spy)
+    monkeypatch.setattr(module, "DIRECT", 2)
+    monkeypatch.setattr("bayes_mdp.planning.linear.systems.DIRECT", 2)
+    monkeypatch.setattr("bayes_mdp.decisions.policy_evaluation.MANY_DRAWS", 2)
+    found = bm.compare_policies(KEY, posterior, policies(KEY), objective, num_draws=5)
+    assert given[0].shape == (3, S, S)
+    for policy, value in expected.values.items():
+        scale = np.abs(value.draws).max()
+        np.testing.assert_allclose(found.values[policy].draws, value.draws, rtol=0, atol=1e-11 * scale)
+        assert found.values[policy].gap <= 1e-9 * scale
+
+
 def test_only_what_is_needed_is_drawn():
     posterior, objective = case("listed ends")
     rows = np.eye(A)[LEGAL.argmax(-1)][None]

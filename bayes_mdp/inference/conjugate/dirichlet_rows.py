@@ -309,7 +309,13 @@ class DirichletRows(eqx.Module):
         Raises:
             ValueError: names the first one.
         """
-        row = np.asarray(site_index(self.row, cell, self.shape[:-1], len(self.prior)))
+        # By numpy: eager JAX would compile every operation.
+        cell = tuple(np.asarray(i) for i in cell)
+        if self.row is None:
+            row = np.ravel_multi_index(np.broadcast_arrays(*cell), self.shape[:-1])
+        else:
+            row = np.asarray(self.row)[cell]
+            row = np.where(row < 0, len(self.prior), row)
         column = outcome if self.column is None else np.asarray(self.column)[(*cell, outcome)]
         possible = np.asarray(self.prior)[np.minimum(row, len(self.prior) - 1), np.maximum(column, 0)] > 0
         possible &= (row < len(self.prior)) & (column >= 0)
@@ -397,5 +403,5 @@ def dirichlet_rows(
     if known is not None:
         check_shape("known", known, shape, "(step,) state, action, outcome")
     unit_prior = bool((prior == 1).all())
-    counts = np.zeros_like(prior)
+    counts = np.zeros(prior.shape, prior.dtype)
     return DirichletRows(prior, counts, row, column, known, None, tuple(shape), unit_prior, is_injective(row), sites)

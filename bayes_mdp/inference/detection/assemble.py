@@ -55,6 +55,8 @@ class Assembly(NamedTuple):
         if not self.rows:
             return np.eye(1, self.known_width)
         blocks = [_rows(site, parameters[site.name]) for site in self.rows]
+        if len(blocks) == 1:
+            return blocks[0]
         # A concentration of zero: no such outcome. Rows of fewer outcomes are padded with it.
         width = max(block.shape[-1] for block in blocks)
         xp = _library(blocks)

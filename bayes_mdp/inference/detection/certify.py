@@ -53,6 +53,8 @@ Parts: TypeAlias = tuple[ArrayLike, ...]
 """The numbers that add up to a log density."""
 
 MANY = 2**17
+BLOCK = 2**16
+"""Numbers of a large table that are worked on at once."""
 TOLERANCE = 1e-9
 LEAST = 1e-4
 """Size of a number that is zero: 1e-13 of rounding is allowed for each."""
@@ -172,17 +174,27 @@ def _term(sites: Iterable[str], *parts: ArrayLike) -> Term:
     return Term(tuple(sites), float(sum(x.sum() for x in values)), float(size))
 
 
+def _dirichlet_term(name: str, x: Float[np.ndarray, "M K"], concentration: Float[np.ndarray, "M K"]) -> Term:
+    """The density of rows, some rows at a time: a table of 10^7 numbers costs most by the memory of its temporaries."""
+    value, size, rows = 0.0, 0.0, max(1, BLOCK // x.shape[1])
+    for i in range(0, len(x), rows):
+        alpha = concentration[i : i + rows]
+        term = _term([name], *_log_dirichlet(x[i : i + rows], alpha, alpha > 0))
+        value, size = value + term.value, size + term.size
+    return Term((name,), value, size)
+
+
 def _terms(detected: Detected, transitions: Transitions, point: Float[np.ndarray, " N"]) -> list[Term]:
     """Every log density of the tables, at `point`."""
     posterior, assembly = detected.posterior, detected.assembly
     prior = np.asarray(posterior.transition_probs.prior)
     # An element e, its complement N + e (of a Beta site), or padding: 1.
-    drawn_rows = np.concatenate([point, 1.0 - point, [1.0]])[detected.rows]
+    drawn_rows = _at_elements(point, detected.rows)
     # The prior density of the Dirichlet rows, site by site.
     terms, start = [], 0
     for site in assembly.rows:
         rows = slice(start, start := start + int(np.prod(batch_shape(site))))
-        terms.append(_term([site.name], *_log_dirichlet(drawn_rows[rows], prior[rows], prior[rows] > 0)))
+        terms.append(_dirichlet_term(site.name, drawn_rows[rows], prior[rows]))
     # The likelihood of the outcomes: the law that the tables select from the rows.
     # (step,) state, action, outcome index the law.
     place = (*(() if transitions.step is None else (transitions.step,)), transitions.state, transitions.action)
@@ -262,6 +274,22 @@ def _log_law(
     return np.asarray(at.log_prob(jnp.asarray(reward, int if law.is_discrete else float)))
 
 
+def _at_elements(point: Float[np.ndarray, " N"], elements: Int[np.ndarray, "M K"]) -> Float[np.ndarray, "M K"]:
+    """The values of elements e, complements N + e (one less them) and padding (one)."""
+    if _are_all(elements, len(point)):
+        return point.reshape(elements.shape)
+    return np.concatenate([point, 1.0 - point, [1.0]])[elements]
+
+
+def _are_all(elements: Int[np.ndarray, "M K"], size: int) -> bool:
+    """The common case: the rows hold all elements in their order."""
+    flat = elements.ravel()
+    blocks = range(0, size, BLOCK)
+    return len(flat) == size and all(
+        np.array_equal(flat[i : i + BLOCK], np.arange(i, min(i + BLOCK, size))) for i in blocks
+    )
+
+
 def _law(rows: DirichletRows, drawn: Float[np.ndarray, "M K"]) -> Float[np.ndarray, "*H S A O"]:
     """The rows of the law for the values `drawn` of the stacked rows, in numpy."""
     if rows.row is None and rows.column is None:
@@ -324,12 +352,16 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
     point = np.empty(detected.layout.size)
     # Normalised exponentials are a flat draw from the simplex; a power spreads them towards its corners, the constant
     # keeps them off its edges.
-    rows = np.where(used, rng.standard_exponential(used.shape) ** np.sqrt(scale) + 0.1 / scale, 0.0)
-    point[:] = 0.5
-    # Complements (N + e) are no elements: they follow.
-    rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-9)
-    own = (detected.rows >= 0) & (detected.rows < detected.layout.size)
-    point[detected.rows[own]] = rows[own]
+    rows = _spread(rng, used.shape, scale)
+    rows *= used
+    rows /= np.maximum(rows.sum(-1, keepdims=True), 1e-9)
+    if _are_all(detected.rows, len(point)):
+        point = rows.ravel()
+    else:
+        point[:] = 0.5
+        # Complements (N + e) are no elements: they follow.
+        own = (detected.rows >= 0) & (detected.rows < detected.layout.size)
+        point[detected.rows[own]] = rows[own]
     rewards = detected.posterior.reward_cells
     family = type(rewards.prior) if isinstance(rewards, RewardCells) else type(rewards)
     for k, elements in enumerate(detected.cells):
@@ -347,14 +379,30 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
     return point
 
 
+def _spread(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> Float[np.ndarray, "..."]:
+    """Powers of exponentials and a constant; of very many the same numbers again and again, out of step with rows."""
+    size = math.prod(shape)
+    drawn = rng.standard_exponential(shape if size <= MANY else MANY - 1) ** np.sqrt(scale) + 0.1 / scale
+    return drawn if size <= MANY else np.resize(drawn, shape)
+
+
 def _tolerance(program: Program) -> float:
     """float64 rounding, or that of float32 where any array of the program is one (a constant of the user's)."""
     return 1e2 * float(np.finfo(np.float32).eps) if np.dtype(np.float32) in dtypes(program.closed) else TOLERANCE
 
 
 def _log_dirichlet(x: Numbers, concentration: Numbers, used: Bool[np.ndarray, "..."]) -> Parts:
-    concentration = np.where(used, concentration, 0.0)
-    return xlogy(concentration - 1.0, x)[used], gammaln(concentration.sum(-1)), -gammaln(concentration[used])
+    total = gammaln((concentration * used).sum(-1))
+    # What is possible alone: lists of successors are padded to the longest. No number there is zero (see `_draw`).
+    alpha, x = (np.ravel(part) if used.all() else np.asarray(part)[used] for part in (concentration, x))
+    return (alpha - 1.0) * np.log(x), total, -_log_gamma_of(alpha)
+
+
+def _log_gamma_of(alpha: Float[np.ndarray, " E"]) -> Float[np.ndarray, " E"]:
+    """gammaln; of one number that repeats once."""
+    if alpha.size and (alpha == alpha[0]).all():
+        return np.broadcast_to(gammaln(alpha[0]), alpha.shape)
+    return gammaln(alpha)
 
 
 def _log_gamma(x: Numbers, concentration: Numbers, rate: Numbers) -> Parts:

@@ -30,7 +30,7 @@ def detect_rows(
     stacked = _stack(elements, -1)
     prior = np.asarray(assembly.concentration({site.name: probe.parameters(site) for site in sites}))
     # Step 2: every entry of the law is one element (`index`), or known (`fixed`).
-    index = _partners(probe, sites)[probe.select_or_complement("the transition law", probe.transition)]
+    index = _partners(probe, sites, probe.select_or_complement("the transition law", probe.transition))
     fixed = probe.known(probe.transition)
     names = tuple((site.name, batch_shape(site)) for site in sites)
     shape = (*program.space.shape, program.space.n_outcomes)
@@ -71,18 +71,16 @@ def _site_rows(probe: Probe, site: Site) -> Int[np.ndarray, "M K"]:
     return elements.reshape(-1, site.shape[-1])
 
 
-def _partners(probe: Probe, sites: tuple[Site, ...]) -> Int[np.ndarray, " E"]:
-    """Element (or complement, N + e) -> itself, but for the complement in a Dirichlet row of two: the other element.
-
-    The last place is for "none".
-    """
-    size = probe.layout.size
-    partner = np.append(np.arange(2 * size), -1)
-    for site in sites:
-        if site.family == "Dirichlet" and site.shape[-1] == 2:
-            elements = probe.layout.elements(site.name)
-            partner[elements + size] = elements[..., ::-1]
-    return partner
+def _partners(probe: Probe, sites: tuple[Site, ...], index: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """Each element (or complement, N + e) itself; for a complement in a Dirichlet row of two the other element."""
+    size, pairs = probe.layout.size, [s for s in sites if s.family == "Dirichlet" and s.shape[-1] == 2]
+    if not pairs:
+        return index
+    partner = np.append(np.arange(2 * size), -1)  # the last place is for "none"
+    for site in pairs:
+        elements = probe.layout.elements(site.name)
+        partner[elements + size] = elements[..., ::-1]
+    return partner[index]
 
 
 def _is_identity(index: Int[np.ndarray, "*H S A O"], stacked: Int[np.ndarray, "M K"]) -> bool:
@@ -92,6 +90,8 @@ def _is_identity(index: Int[np.ndarray, "*H S A O"], stacked: Int[np.ndarray, "M
 
 def _stack(blocks: list[np.ndarray], padding: int) -> np.ndarray:
     """Blocks [m k] one above the other, padded on the right to the widest."""
+    if len(blocks) == 1:
+        return blocks[0]
     width = max(block.shape[1] for block in blocks)
     return np.concatenate([np.pad(b, ((0, 0), (0, width - b.shape[1])), constant_values=padding) for b in blocks])
 

@@ -17,7 +17,8 @@ from jax.extend.core import JaxprEqn
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.detection.known_numbers import is_key
-from bayes_mdp.inference.detection.symbols import Ids, Symbols, compact
+from bayes_mdp.inference.detection.symbols import Ids, Symbols
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.typing import AnyArray
 
 NONE, OPAQUE = -1, -2

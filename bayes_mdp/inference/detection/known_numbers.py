@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from bayes_mdp.inference.detection.equations import array_of
-from bayes_mdp.inference.detection.symbols import compact
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from bayes_mdp.inference.detection.dataflow import Reader
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE, Domain, Entries, Value, elements_of, symbols_of
-from bayes_mdp.inference.detection.symbols import Symbols, compact
+from bayes_mdp.inference.detection.symbols import Symbols
 from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_finite, check_positive, first_index
 
@@ -83,7 +84,7 @@ class Layout(NamedTuple):
             start += int(np.prod(shape))
         raise KeyError(name)
 
-    def split(self, flat: Float[np.ndarray, " N"]) -> dict[str, np.ndarray]:
+    def split(self, flat: Shaped[np.ndarray, "..."]) -> dict[str, np.ndarray]:
         """{site: value} of one vector (views)."""
         values, start = {}, 0
         for name, shape in self.shapes.items():
@@ -200,9 +201,11 @@ class Probe:
         symbols = (entries.offset, entries.coefficient)
         known = all(self.symbols.known(compact(ids)).all() for ids in symbols)
         others = frozenset() if known else entries.sites - frozenset(self.layout.shapes)
+        if len(self.layout.shapes) <= 1:
+            return others | (frozenset(self.layout.shapes) if (element >= 0).any() else frozenset())
         used = np.zeros(self.layout.size + 1, bool)
         used[element] = True  # the last place is for "none"
-        return others | {name for name in self.layout.shapes if used[self.layout.elements(name)].any()}
+        return others | {name for name, part in self.layout.split(used).items() if part.any()}
 
     def parameters(self, site: Site) -> dict[str, np.ndarray]:
         """Checked parameters of a conjugate site, in the shape of its rows; of one that an element scales, the factor.
@@ -300,7 +303,8 @@ class Probe:
 
     def known(self, entries: Entries) -> Float[np.ndarray, "..."]:
         """The known numbers of a law; zero in place of elements."""
-        return np.where(entries.element == NONE, self.symbols.values(entries.offset), 0.0)
+        known = entries.element == NONE
+        return np.where(known, self.symbols.values(entries.offset), 0.0) if known.any() else np.zeros(known.shape)
 
     def cell(self, index: tuple[int, ...]) -> str:
         """Words for an index into [*H S A] or [*H S A O]."""

@@ -1,10 +1,11 @@
 """`Symbols`: value numbering of what depends on no conjugate site, so that equal numbers are equal values."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from bayes_mdp.mdp.compact import compact
 from bayes_mdp.mdp.typing import ArrayLike
 
 MANY = 2**16
@@ -117,9 +118,10 @@ class Symbols:
         return number
 
     def _new(self, count: int) -> Ids:
-        while self._size + count > len(self._values):
-            self._values = np.append(self._values, np.full(len(self._values), np.nan))
-            self._is_constant = np.append(self._is_constant, np.zeros(len(self._is_constant), bool))
+        if self._size + count > len(self._values):
+            more = max(len(self._values), self._size + count - len(self._values))
+            self._values = np.append(self._values, np.full(more, np.nan))
+            self._is_constant = np.append(self._is_constant, np.zeros(more, bool))
         self._size += count
         return np.arange(self._size - count, self._size)
 
@@ -135,13 +137,3 @@ def _distinct(values: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " M"], Int
         inverse[values == values[first]] = len(found)
         found.append(values[first])
     return np.unique(values, return_inverse=True)
-
-
-def compact(array: np.ndarray) -> np.ndarray:
-    """Axes along which a broadcast array repeats one entry, shortened to one."""
-    places = [slice(0, 1) if stride == 0 and size > 1 else slice(None) for stride, size in _axes(array)]
-    return array[(*places, ...)]  # the ellipsis: an array without axes stays an array
-
-
-def _axes(array: np.ndarray) -> Iterable[tuple[int, int]]:
-    return zip(array.strides, array.shape, strict=True)
