@@ -237,7 +237,7 @@ def test_one_random_number_is_clipped_and_takes_mixtures(key):
     one = belief(c, m, v)
     mixture = Mixture(jax.tree.map(lambda x: jnp.stack([x, x]), one), jnp.log(jnp.array([0.25, 0.75])), one.space)
     start, objective = jnp.zeros(S), Discounted(0.8)
-    q, variance = moment_matching.single_draw(one, 1e3, objective, start)
+    q, _ = moment_matching.single_draw(one, 1e3, objective, start)
     largest = np.max(np.abs(m) + 1e3 * np.sqrt(v)) / 0.2
     assert np.all(np.abs(q) <= np.abs(m) + 0.8 * largest * (1 + 1e-5)) and np.max(q) > largest / 2
     for ours, theirs in zip(
