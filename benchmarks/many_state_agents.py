@@ -36,7 +36,7 @@ STATES, ACTIONS, SUCCESSORS, REACH = 100_000, 4, 8, 20
 class Task(NamedTuple):
     """An environment and how it is played.
 
-    `every`: steps of a plan; `v_max`: optimism of the learners; `scale`: of the noise of moment matching.
+    `every`: steps of a plan; `v_max`: optimism of the learners; `scale` and `noise`: of moment matching.
     """
 
     make: Callable[[], bm.Environment]
@@ -46,6 +46,7 @@ class Task(NamedTuple):
     v_max: float
     prior: Callable[[bm.Environment], Prior]
     scale: float = 1.0
+    noise: str = "per_plan"
 
 
 def ring(states: int = STATES, seed: int = 0) -> bm.Environment:
@@ -79,7 +80,7 @@ def _known_payments(env: bm.Environment) -> Prior:
 TASKS = {
     "ring": Task(ring, bm.Discounted(0.9), 200_000, 4_000, 10.0, _known_noise),
     "garnet": Task(lambda: bm.envs.garnet(STATES, 4, 5), bm.Discounted(0.9), 400_000, 10_000, 10.0, _known_noise),
-    "maze": Task(bm.envs.maze_with_subgoals, bm.Discounted(0.995), 100_000, 500, 200.0, _known_payments, 0.3),
+    "maze": Task(bm.envs.maze_with_subgoals, bm.Discounted(0.995), 100_000, 500, 200.0, _known_payments, 0.3, "single"),
 }
 
 
@@ -88,7 +89,7 @@ def agents(task: Task) -> dict[str, Agent]:
     sweeping = bm.agents.PrioritizedSweeping(num_pops=2)
     return {
         "PSRL": bm.agents.PSRL(replan=task.every),
-        "MomentMatching": bm.agents.MomentMatching(scale=task.scale, replan=task.every),
+        "MomentMatching": bm.agents.MomentMatching(task.scale, task.noise, replan=task.every),
         "OIM": bm.agents.OIM(task.v_max, planner=sweeping, replan=min(10, task.every // 500)),
         "OIM, exact plans": bm.agents.OIM(task.v_max, replan=task.every),
         "RMax": bm.agents.RMax(task.v_max, 2, planner=sweeping, replan=min(10, task.every // 500)),

@@ -221,7 +221,7 @@ class LearnerChoices(eqx.Module):
 def _drawing_at_every_step(agent: Agent[Any]) -> tuple[str, Agent[Any]] | None:
     """The same agent with the option, in words, by which it draws at every step instead of once for a plan."""
     for name, word in (("noise", "per_step"), ("choose", "thompson")):
-        if getattr(agent, name, None) == "per_plan":
+        if getattr(agent, name, None) in ("per_plan", "single"):
             return f"{name}={word!r}", dataclasses.replace(agent, **{name: word})  # type: ignore[type-var]
     return None
 

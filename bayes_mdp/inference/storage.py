@@ -11,8 +11,10 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeAlias, get_args
+from types import UnionType
+from typing import TypeAlias, Union, get_args, get_origin
 
 import jax
 import numpy as np
@@ -51,9 +53,11 @@ from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
+from bayes_mdp.inference.stored_values import check_stored
 from bayes_mdp.mdp import MDP, Counts, StateActionSpace
 from bayes_mdp.mdp.files import read_bytes, write_beside
 from bayes_mdp.mdp.typing import Json
+from bayes_mdp.mdp.validation import described
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 
@@ -166,6 +170,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
     try:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
+        check_stored(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
         wrote, here = _writer(header), _version("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
@@ -275,19 +280,53 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     record = object.__new__(_RECORDS[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
+    if isinstance(record, NUTS | SVI | Laplace):
+        record.__post_init__()
     return record
 
 
 def _check_kinds(record: str, fields: dict[str, PyTree]) -> None:
-    """Refuse an array of a type that the annotation of its field does not name (numbers where truth values belong)."""
+    """Refuse what the annotation of a field does not name: text or numbers for arrays, another type of array."""
     for field in dataclasses.fields(_RECORDS[record]):
         value, kinds = fields[field.name], _kinds(field.type)
+        if not _fits(value, field.type):
+            raise ValueError(f"its {record}.{field.name} is {described(value)}")
         # What may be any real number was a float when it was saved.
         if isinstance(value, np.ndarray) and "float64" in kinds and "bool" not in kinds:
             kinds = {name for name in kinds if "float" in name}
         for array in value if isinstance(value, tuple) else (value,):
             if isinstance(array, np.ndarray) and kinds and array.dtype.name not in kinds:
                 raise ValueError(f"its {record}.{field.name} is an array of {array.dtype}")
+
+
+def _fits(value: PyTree, hint: object) -> bool:
+    """Whether a stored value can be what an annotation names; of arrays neither type nor shape is looked at."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if getattr(hint, "dtypes", None) is not None:
+        return isinstance(value, np.ndarray)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[1:] == (...,):
+            return all(_fits(item, parts[0]) for item in value)
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(_fits(k, parts[0]) and _fits(x, parts[1]) for k, x in value.items())
+    if origin is type:
+        return isinstance(value, type)
+    if origin is Callable or hint is Hierarchy:  # code, which is left out
+        return value is None
+    if not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
+        return True
+    if hint in (float, np.floating, np.number):
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is int:
+        return type(value) is int
+    if hint in (np.ndarray, jax.Array):
+        return isinstance(value, np.ndarray)
+    return isinstance(value, hint)
 
 
 def _kinds(annotation: object) -> set[str]:

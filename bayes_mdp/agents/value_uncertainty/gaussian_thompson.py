@@ -75,9 +75,14 @@ class ThompsonAgent(eqx.Module):
         return policy, None if state is None else solution
 
 
-def check_noise(noise: str) -> None:
-    """Refuse another word than "per_plan", one draw for the length of a plan, and "per_step" (`gaussian_policy`)."""
-    check_name("noise", noise, NOISES)
+def check_noise(noise: str, words: tuple[str, ...] = NOISES) -> None:
+    """Refuse another word than "per_plan", one draw for the length of a plan, and "per_step" (`gaussian_policy`).
+
+    Args:
+        noise: the word.
+        words: those that an agent has.
+    """
+    check_name("noise", noise, words)
 
 
 class UsesRows(ThompsonAgent):

@@ -334,7 +334,7 @@ def _filled(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Arr
     return jnp.where(jnp.expand_dims(where, axes), yes, no)
 
 
-def _unshared(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) -> tuple[bool, bool]:
+def unshared(table: Int[np.ndarray, "*cells"] | None, by_outcome: bool) -> tuple[bool, bool]:
     """Whether no element is used by two pairs, and whether none is used by two cells."""
     distinct = is_injective(table)
     if distinct or table is None or not by_outcome:
@@ -378,7 +378,7 @@ def reward_cells(
     known = None if table is None or not (table < 0).any() else np.asarray(known, float)
     if known is not None:
         check_shape("known", known, shape, "the cells of the reward law")
-    independent, distinct = _unshared(table, by_outcome)
+    independent, distinct = unshared(table, by_outcome)
     coefficient = offset = None
     if affine is not None and not (np.all(np.equal(affine[0], 1.0)) and np.all(np.equal(affine[1], 0.0))):
         coefficient, offset = (np.array(np.broadcast_to(np.asarray(x, float), shape)) for x in affine)

@@ -10,6 +10,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, MomentMatching
 from bayes_mdp.agents.value_uncertainty import moment_matching
+from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Problem, StateActionSpace
 from tests.agents.value_problems import (
     ACTIONS,
@@ -205,3 +206,43 @@ def test_the_agent(key):
         assert policy.sd[1, 1] == 0 and policy.mean[1, 1] == -jnp.inf
         assert (policy.noise is None) == (noise == "per_step")
     assert AGENTS["moment_matching"] is MomentMatching
+
+
+@pytest.mark.parametrize("objective", [Discounted(0.8), Episodic(3)])
+def test_one_random_number_for_a_plan(objective, key, x64):
+    """The draw solves v = max_a m + discount pbar . v + z sqrt(b(v)), in numpy with b written out; one z everywhere."""
+    c, m, v = _arrays(False)
+    legal = np.array([[True, True], [True, False], [True, True]])
+    posterior, episodic = belief(c, m, v, legal=legal), isinstance(objective, Episodic)
+    problem, agent = Problem(posterior.space, objective), MomentMatching(0.7, "single")
+    policy, _ = jax.jit(agent.plan)(key, problem, agent.init(key, problem), posterior)
+    z = np.unique(policy.noise)
+    assert z.shape == (1,)
+    total, discount = c.sum(-1), 1.0 if episodic else 0.8
+    rows, values, tables = c / total[..., None], np.zeros(S), []
+    for _ in range(3 if episodic else 300):
+        mean = rows @ values
+        b = discount**2 * (rows @ values**2 - mean**2) / (total + 1) + v
+        expected = np.where(legal, m + discount * mean, -np.inf), np.where(legal, 0.7 * np.sqrt(b), 0.0)
+        tables.insert(0, expected)
+        values = (expected[0] + z * expected[1]).max(-1)
+    q, sd = (np.stack(x) for x in zip(*tables, strict=True)) if episodic else tables[0]
+    np.testing.assert_allclose(policy.mean, q, atol=1e-3)
+    np.testing.assert_allclose(policy.sd, sd, atol=1e-3)
+
+
+def test_one_random_number_is_clipped_and_takes_mixtures(key):
+    """An absurd number stops at what rewards that far off are worth; equal components are as one of them."""
+    c, m, v = _arrays(False)
+    one = belief(c, m, v)
+    mixture = Mixture(jax.tree.map(lambda x: jnp.stack([x, x]), one), jnp.log(jnp.array([0.25, 0.75])), one.space)
+    start, objective = jnp.zeros(S), Discounted(0.8)
+    q, _ = moment_matching.single_draw(one, 1e3, objective, start)
+    largest = np.max(np.abs(m) + 1e3 * np.sqrt(v)) / 0.2
+    assert np.all(np.abs(q) <= np.abs(m) + 0.8 * largest * (1 + 1e-5)) and np.max(q) > largest / 2
+    for ours, theirs in zip(
+        moment_matching.single_draw(mixture, 0.5, objective, start),
+        moment_matching.single_draw(one, 0.5, objective, start),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
