@@ -37,7 +37,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_key, check_number, check_type
-from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.outline import draw_shapes, outline
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
@@ -152,7 +152,7 @@ def choose(
     _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     with jax.enable_x64(True):
-        sizes = eqx.filter_eval_shape(posterior.sample, search_key).reward.shape
+        sizes = draw_shapes(search_key, posterior).reward.shape
         shape = outline(search_key, posterior, sizes)
         today = None
         if baseline is not None:
