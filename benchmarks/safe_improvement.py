@@ -3,8 +3,8 @@
 `python -m benchmarks.safe_improvement [problems] [confidence] [file]`. Each problem: 5 or 8 states, 3 actions, an MDP
 drawn from the prior (rows Dirichlet(1, ..., 1), rewards Bernoulli(uniform)), a log of 20 to 300 transitions by a random
 policy, and a baseline: that policy, or the optimum of the mean MDP after 20 transitions, or after half of the log. The
-promise, P(value >= baseline) >= confidence wherever a change is recommended, is of the posterior; as the MDPs are really
-drawn from the prior it holds for the true values on average over problems, and harm among those recommended is at most
+promise, P(value >= baseline) >= confidence wherever a change is recommended, is of the posterior; as the MDPs are
+really drawn from the prior it holds for the true values on average over problems, and harm among those recommended is at most
 binomial. The twin is broken: it searches all deterministic policies on 20 draws for the highest mean among those that
 are no worse than the baseline in the asked share of these same draws, and recommends what it finds. One line a problem
 goes to the file (CSV), which is resumed.
@@ -54,7 +54,11 @@ def one_problem(number: int, beliefs: dict[int, object], confidence: float) -> l
         return nothing.update(bm.Counts.of(data, nothing.space))  # type: ignore[attr-defined] - a posterior
 
     kind = BASELINES[number % 3]
-    today = policy if kind == "behaviour" else np.asarray(bm.greedy(belief(EARLY if "20" in kind else size // 2), OBJECTIVE))
+    today = (
+        policy
+        if kind == "behaviour"
+        else np.asarray(bm.greedy(belief(EARLY if "20" in kind else size // 2), OBJECTIVE))
+    )
     today = today if today.ndim == 2 else np.eye(ACTIONS)[today]
     posterior = belief(size)
     chosen = bm.choose(
@@ -68,7 +72,13 @@ def one_problem(number: int, beliefs: dict[int, object], confidence: float) -> l
     returned = np.asarray(chosen.policy)
     returned = returned if returned.ndim == 2 else np.eye(ACTIONS)[returned]
     assert chosen.improvement is not None
-    answer = [chosen.abstained, chosen.improvement.prob, gain(returned), twin is None, 0.0 if twin is None else gain(twin)]
+    answer = [
+        chosen.abstained,
+        chosen.improvement.prob,
+        gain(returned),
+        twin is None,
+        0.0 if twin is None else gain(twin),
+    ]
     return [number, states, size, kind, *answer, time.process_time() - began]
 
 
@@ -108,7 +118,7 @@ def value(rows: np.ndarray, reward: np.ndarray, policy: np.ndarray, start: np.nd
 
 
 def table(results: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Abstentions; harm among what was recommended, its 99 % upper bound, and how likely so much is if 1 - confidence."""
+    """Abstentions; harm among what was recommended, its 99 % bound, and how likely so much is at 1 - confidence."""
     lines = []
     for who, abstained, gain in (("choose", "abstained", "gain"), ("twin", "twin_abstained", "twin_gain")):
         for kind in ("all", *BASELINES):
@@ -119,7 +129,18 @@ def table(results: pd.DataFrame, confidence: float) -> pd.DataFrame:
             surprise = binom.sf(harm - 1, number, 1 - confidence)
             lines.append((who, kind, len(some), len(some) - number, harm, harm / max(number, 1), upper, surprise))
             lines[-1] += (some[gain].mean(), float(some["cpu"].mean()))
-    names = ["who", "baseline", "problems", "abstained", "harm", "harm share", "99 % upper", "p of promise", "mean gain", "cpu"]
+    names = [
+        "who",
+        "baseline",
+        "problems",
+        "abstained",
+        "harm",
+        "harm share",
+        "99 % upper",
+        "p of promise",
+        "mean gain",
+        "cpu",
+    ]
     return pd.DataFrame(lines, columns=names)
 
 

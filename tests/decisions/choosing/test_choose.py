@@ -252,7 +252,7 @@ def test_improvement_or_abstention():
     assert not poor.abstained and poor.improvement is not None and poor.improvement.accepted
     assert poor.baseline is not None
     np.testing.assert_allclose(poor.improvement.gain, poor.value.draws - poor.baseline.draws, rtol=1e-12)
-    assert "recommended" in str(poor) and "the baseline is returned" not in str(poor)
+    assert "asked for: reached" in str(poor) and "the baseline is returned" not in str(poor)
     good = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, num_draws=100)
     assert good.abstained
     np.testing.assert_array_equal(good.policy, poor.policy)
