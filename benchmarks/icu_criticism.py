@@ -4,8 +4,8 @@
 extra `health`. Rewards are known. Priors: "1/S", rows of total concentration one; "flat", one for each outcome;
 "learnt", one number for each outcome, of the highest evidence of the log; "right", rows ~ Dirichlet(20 times the
 benchmark's row), from which the MDP of its log is really drawn. One line a log goes to the file (CSV), which is
-resumed: p-values of the checks, whether any sounds at the false-alarm rate of .05, CPU seconds, peak memory of the process so
-far. Printed with central 95 % binomial intervals (Clopper-Pearson).
+resumed: p-values of the checks, whether any sounds at the false-alarm rate of .05, CPU seconds, peak memory of the
+process so far. Printed with central 95 % binomial intervals (Clopper-Pearson).
 """
 
 import csv

@@ -3,17 +3,18 @@
 `python -m benchmarks.safe_improvement [problems] [confidence] [file]`. Each problem: 5 or 8 states, 3 actions, an MDP
 drawn from the prior (rows Dirichlet(1, ..., 1), rewards Bernoulli(uniform)), a log of 20 to 300 transitions by a random
 policy, and a baseline: that policy, or the optimum of the mean MDP after 20 transitions, or after half of the log. The
-promise, P(value >= baseline) >= confidence wherever a change is recommended, is of the posterior; as the MDPs are
-really drawn from the prior it holds for the true values on average over problems, and harm among those recommended is at most
-binomial. The twin is broken: it searches all deterministic policies on 20 draws for the highest mean among those that
-are no worse than the baseline in the asked share of these same draws, and recommends what it finds. One line a problem
-goes to the file (CSV), which is resumed.
+promise, P(value >= baseline) >= confidence wherever a change is recommended, is of the posterior. The MDPs are really
+drawn from the prior, so it holds for true values on average over problems: harm among the recommended is binomial of at
+most 1 - confidence. The twin is broken: it searches all deterministic policies on 5 draws for the highest mean among
+those that are no worse than the baseline in the asked share of these same draws, and recommends what it finds. One line
+a problem goes to the file (CSV), which is resumed.
 """
 
 import csv
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,63 +24,79 @@ from scipy.stats import beta, binom
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.criteria import ExpectedValue
-from bayes_mdp.decisions.choosing.deterministic_search import Problem, ascend, enumerate_policies
+from bayes_mdp.decisions.choosing.deterministic_search import ENUMERATED, Problem, ascend, enumerate_policies
 from bayes_mdp.decisions.choosing.mean_plan import best_in
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, policy_set
 from bayes_mdp.decisions.choosing.safe_improvement import no_worse
 
-SIZES, ACTIONS, DRAWS, TWIN_DRAWS, EARLY = (5, 8), 3, 200, 20, 20
+SIZES, ACTIONS, DRAWS, TWIN_DRAWS, EARLY = (5, 8), 3, 200, 5, 20
 OBJECTIVE = bm.Discounted(0.9)
 BASELINES = ("behaviour", "optimum after 20", "optimum after half")
 COLUMNS = ["problem", "states", "transitions", "baseline", "abstained", "prob", "gain", "twin_abstained", "twin_gain"]
 COLUMNS += ["cpu"]
 
 
-def one_problem(number: int, beliefs: dict[int, object], confidence: float) -> list[object]:
-    """A line of the file; gains are true values minus that of the baseline, of what is returned."""
-    began = time.process_time()
+class Drawn(NamedTuple):
+    """A problem: the true rows and rewards, the policy in use and its kind, the belief, the size of its log, keys."""
+
+    rows: np.ndarray
+    reward: np.ndarray
+    today: np.ndarray
+    kind: str
+    posterior: bm.inference.ConjugatePosterior
+    start: np.ndarray
+    size: int
+    keys: jax.Array
+
+    def gain(self, policy: np.ndarray) -> float:
+        """True value minus that of the baseline."""
+        chosen, today = (value(self.rows, self.reward, each, self.start) for each in (policy, self.today))
+        return chosen - today
+
+
+def drawn(number: int, beliefs: dict[int, bm.inference.ConjugatePosterior]) -> Drawn:
+    """The problem of this number."""
     rng = np.random.default_rng(number)
     keys = jax.random.split(jax.random.key(number), 4)
     states = SIZES[number % 2]
-    nothing, start = beliefs[states], np.full(states, 1 / states)
-    mdp = nothing.sample(keys[0])  # type: ignore[attr-defined] - a posterior
+    nothing = beliefs[states]
+    mdp = nothing.sample(keys[0])
     rows = np.asarray(mdp.transition_probs, np.float64)
     rows, reward = rows / rows.sum(-1, keepdims=True), np.asarray(mdp.reward, np.float64)
     policy = rng.dirichlet(np.ones(ACTIONS), states)
     size = int(np.exp(rng.uniform(np.log(20), np.log(300))))
     log = walk(rng, rows, reward, policy, size)
 
-    def belief(first: int) -> object:
+    def belief(first: int) -> bm.inference.ConjugatePosterior:
         data = bm.Transitions(*(column[:first] for column in log))
-        return nothing.update(bm.Counts.of(data, nothing.space))  # type: ignore[attr-defined] - a posterior
+        return nothing.update(bm.Counts.of(data, nothing.space))
 
     kind = BASELINES[number % 3]
-    today = (
-        policy
-        if kind == "behaviour"
-        else np.asarray(bm.greedy(belief(EARLY if "20" in kind else size // 2), OBJECTIVE))
-    )
-    today = today if today.ndim == 2 else np.eye(ACTIONS)[today]
-    posterior = belief(size)
+    if kind != "behaviour":
+        policy = np.eye(ACTIONS)[np.asarray(bm.greedy(belief(EARLY if "20" in kind else size // 2), OBJECTIVE))]
+    return Drawn(rows, reward, policy, kind, belief(size), np.full(states, 1 / states), size, keys)
+
+
+def one_problem(number: int, beliefs: dict[int, bm.inference.ConjugatePosterior], confidence: float) -> list[object]:
+    """A line of the file; gains are true values minus that of the baseline, of what is returned."""
+    began = time.process_time()
+    here = drawn(number, beliefs)
     chosen = bm.choose(
-        keys[1], posterior, OBJECTIVE, baseline=today, confidence=confidence, initial=start, num_draws=DRAWS
-    )  # type: ignore[arg-type] - a posterior
-    twin = careless(keys[2], posterior, today, confidence, start)
-
-    def gain(found: np.ndarray) -> float:
-        return value(rows, reward, found, start) - value(rows, reward, today, start)
-
+        here.keys[1],
+        here.posterior,
+        OBJECTIVE,
+        baseline=here.today,
+        confidence=confidence,
+        initial=here.start,
+        num_draws=DRAWS,
+    )
+    twin = careless(here, confidence)
     returned = np.asarray(chosen.policy)
     returned = returned if returned.ndim == 2 else np.eye(ACTIONS)[returned]
     assert chosen.improvement is not None
-    answer = [
-        chosen.abstained,
-        chosen.improvement.prob,
-        gain(returned),
-        twin is None,
-        0.0 if twin is None else gain(twin),
-    ]
-    return [number, states, size, kind, *answer, time.process_time() - began]
+    answer = [chosen.abstained, chosen.improvement.prob, here.gain(returned), twin is None]
+    answer += [0.0 if twin is None else here.gain(twin), time.process_time() - began]
+    return [number, len(here.rows), here.size, here.kind, *answer]
 
 
 def walk(
@@ -95,19 +112,16 @@ def walk(
     return tuple(map(np.array, zip(*steps, strict=True)))
 
 
-def careless(
-    key: jax.Array, posterior: object, today: np.ndarray, confidence: float, start: np.ndarray
-) -> np.ndarray | None:
+def careless(here: Drawn, confidence: float) -> np.ndarray | None:
     """The broken twin: few draws, the same ones for the search and for the judgement. None: it abstains."""
-    draws = draws_of(key, posterior, OBJECTIVE, TWIN_DRAWS, initial=start)  # type: ignore[arg-type] - a posterior
-    base = draws.values(today[None])[:, 0]
-    every = policy_set(PolicyLimits(), None, today.shape, None, today)
+    draws = draws_of(here.keys[2], here.posterior, OBJECTIVE, TWIN_DRAWS, initial=here.start)
+    base = draws.values(here.today[None])[:, 0]
+    every = policy_set(PolicyLimits(), None, here.today.shape, None, here.today)
     feasible = lambda values: no_worse(values, base, 0.0, confidence)  # noqa: E731
     problem = Problem(draws, ExpectedValue().form, every, None, feasible)
     found = enumerate_policies(problem)
-    if found is None and every.count > 4096:
-        mean = posterior.mean_mdp()  # type: ignore[attr-defined] - a posterior
-        found = ascend(problem, best_in(mean, OBJECTIVE, every), "the optimum of the mean MDP")
+    if found is None and every.count > ENUMERATED:
+        found = ascend(problem, best_in(here.posterior.mean_mdp(), OBJECTIVE, every), "the optimum of the mean MDP")
     return None if found is None or found.score <= base.mean() else found.policy
 
 
