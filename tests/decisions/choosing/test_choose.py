@@ -261,6 +261,18 @@ def test_improvement_or_abstention():
     assert slack.improvement is not None and slack.improvement.prob == 1.0
 
 
+def test_a_large_problem_is_searched_in_few_draws(monkeypatch):
+    """The first 64 choose; all fresh ones judge, of which nothing but the policy's own pairs is drawn."""
+    monkeypatch.setattr("bayes_mdp.decisions.choosing.choose.LARGE", 0)
+    belief = learnt(0, steps=60)
+    found = choose(KEY, belief, AIM, initial=START, num_draws=100)
+    search, judge = (draws_of(key, belief, AIM, 100, initial=START) for key in jax.random.split(KEY))
+    few = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:64])
+    assert found.claimed == pytest.approx(few.values(np.eye(3)[POLICIES]).mean(0).max(), rel=1e-9)
+    own = judge.values(np.eye(3)[found.policy][None])[:, 0]
+    np.testing.assert_allclose(found.value.draws, own, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_regrets_are_those_of_one_optimum(monkeypatch):
     """Of all legal policies, whatever may be chosen: by single pairs and by whole draws alike.
