@@ -99,8 +99,8 @@ def of_world(name: str, logs: int, sizes: list[int]) -> None:
         nothing = make()
         for size in sizes:
             every = pd.concat([one_log(mdp, nothing, size, number) for number in range(logs)])  # type: ignore[arg-type]
-            answer = every.groupby("policy", sort=False).mean()
-            print(f"{name}, {title}, {size} episodes, {logs} logs\n{answer.to_string(float_format='{:.3f}'.format)}\n")
+            answer = pd.DataFrame(every.groupby("policy", sort=False).mean()).round(3)
+            print(f"{name}, {title}, {size} episodes, {logs} logs\n{answer.to_string()}\n")
             sys.stdout.flush()
 
 

@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -59,7 +60,8 @@ def best_concentration(log: bm.mdp.Log, space: bm.StateActionSpace) -> float:
         rows = gammaln(outcomes * c) - gammaln(outcomes * c + totals)
         return -float(rows.sum() + (gammaln(c + cells) - gammaln(c)).sum())
 
-    return float(np.exp(minimize_scalar(minus, bounds=(-9, 2), method="bounded").x))
+    best: Any = minimize_scalar(minus, bounds=(-9, 2), method="bounded")
+    return float(np.exp(best.x))
 
 
 def one_log(env: bm.envs.ICUSepsis, prior: str, episodes: int, number: int) -> list[object]:
@@ -85,9 +87,10 @@ def one_log(env: bm.envs.ICUSepsis, prior: str, episodes: int, number: int) -> l
 def table(results: pd.DataFrame) -> pd.DataFrame:
     """How often each check sounds by itself (p <= .05 / 3), and any of them, with its interval."""
     lines = []
-    for (prior, episodes), some in results.groupby(["prior", "episodes"], sort=False):
-        each = [float((some[name] <= 0.05 / len(CHECKS)).mean()) for name in CHECKS]
-        number, count = len(some), int(some["sounds"].sum())
+    for cell, some in results.groupby(["prior", "episodes"], sort=False):
+        prior, episodes = tuple(cell)  # type: ignore[arg-type] - two columns
+        each = [float(np.mean(some[name].to_numpy() <= 0.05 / len(CHECKS))) for name in CHECKS]
+        number, count = len(some), int(np.sum(some["sounds"].to_numpy()))
         low = beta.ppf(0.025, count, number - count + 1) if count else 0.0
         high = beta.ppf(0.975, count + 1, number - count) if count < number else 1.0
         lines.append((prior, episodes, number, *each, count / number, low, high, some["cpu"].median()))

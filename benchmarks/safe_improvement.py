@@ -138,11 +138,11 @@ def table(results: pd.DataFrame, confidence: float) -> pd.DataFrame:
         for kind in ("all", *BASELINES):
             some = results if kind == "all" else results[results["baseline"] == kind]
             given = some[~some[abstained]]
-            harm, number = int((given[gain] < -1e-9).sum()), len(given)
+            harm, number = int(np.sum(np.asarray(given[gain]) < -1e-9)), len(given)
             upper = beta.ppf(0.99, harm + 1, number - harm) if harm < number else 1.0
             surprise = binom.sf(harm - 1, number, 1 - confidence)
             lines.append((who, kind, len(some), len(some) - number, harm, harm / max(number, 1), upper, surprise))
-            lines[-1] += (some[gain].mean(), float(some["cpu"].mean()))
+            lines[-1] += (some[gain].mean(), float(np.mean(np.asarray(some["cpu"]))))
     names = [
         "who",
         "baseline",

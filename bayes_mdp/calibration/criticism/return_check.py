@@ -59,8 +59,8 @@ def return_check(
     policy = behaviour_policy(log, space=space)
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
-    linear = isinstance(objective, Discounted | FirstExit) and isinstance(posterior, HasVariances)
-    if large and linear and posterior.independent_rows:
+    linear = isinstance(posterior, HasVariances) and posterior.independent_rows
+    if large and linear and isinstance(objective, Discounted | FirstExit):
         mean, sd = first_order(posterior, policy, objective, start)
         return ReturnCheck(float(returns.mean()), float(error), mean, sd)
     value = policy_value(key, posterior, policy, objective, initial=start, num_draws=DRAWS)
@@ -83,6 +83,7 @@ def first_order(
     with jax.enable_x64(True):
         rate = jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0, jnp.float64)
         aim, wide = to_float64(objective), to_float64(posterior)
+        assert isinstance(wide, HasVariances)
         mean, variance = _moments(wide, jnp.asarray(policy, jnp.float64), aim, jnp.asarray(start, jnp.float64), rate)
         return float(mean), float(np.sqrt(variance))
 

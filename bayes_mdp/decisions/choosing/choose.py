@@ -183,8 +183,8 @@ def choose(
         found = _search(scored(criterion), search, sets, mean, aim, limits, today, confidence, slack)
     if search.numbers >= LARGE and needed is not None:
         # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.
-        needed = (found.policy > 0).reshape(-1, *needed.shape).any(0)
-        needed = needed if today is None else needed | (today > 0).reshape(-1, *needed.shape).any(0)
+        taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
+        needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
     return _judged(found, criterion, judge, posterior, today, confidence, slack)
 
