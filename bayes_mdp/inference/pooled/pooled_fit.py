@@ -155,6 +155,4 @@ def _pair_counts(
 
 def _check_size(space: StateActionSpace, draws: int) -> None:
     what = f"space has {space.n_states} states, in {draws} draws of their rows"
-    check_memory(
-        what, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less"
-    )
+    check_memory(what, 4.0 * 3 * draws * space.n_states * space.n_outcomes, "fewer draws (Gibbs(num_samples=)) take less")

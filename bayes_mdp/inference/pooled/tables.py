@@ -72,7 +72,9 @@ def log_total_density(
     return float((tables * total + gammaln(size) - gammaln(size + counts)).sum())
 
 
-def slice_step(rng: np.random.Generator, start: float, log_density: Callable[[float], float], width: float) -> float:
+def slice_step(
+    rng: np.random.Generator, start: float, log_density: Callable[[float], float], width: float
+) -> float:
     """A draw that leaves a density of one number invariant, by stepping out and shrinkage (Neal 2003).
 
     Args:
