@@ -31,7 +31,7 @@ from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
-from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
 
 LEVEL = 0.95
@@ -136,7 +136,7 @@ def policy_values(
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
-        shapes = eqx.filter_eval_shape(wide.sample, keys[0])
+        shapes = draw_shapes(keys[0], wide)
         mdp = outline(keys[0], wide, shapes.reward.shape)
         start, given = read_start(mdp, initial)
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.

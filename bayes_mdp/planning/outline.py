@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from bayes_mdp.mdp import CanSample, SparseMDP
+from bayes_mdp.mdp import MDP, CanSample, SparseMDP
 
 
 def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
@@ -15,6 +15,17 @@ def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> 
     legal, initial = _stated(key, posterior)
     stay = jnp.broadcast_to(jnp.arange(shape[-2])[:, None, None], (*shape, 1))
     return SparseMDP(stay, jnp.ones(stay.shape), jnp.zeros(shape), legal=legal, initial=initial)
+
+
+def draw_shapes(key: PRNGKeyArray, posterior: CanSample) -> MDP | SparseMDP:
+    """A draw whose arrays are shapes alone (`jax.ShapeDtypeStruct`)."""
+    # A sampler takes half a second to trace: through jit that is done once for all posteriors alike.
+    return eqx.filter_eval_shape(_draw, key, posterior)
+
+
+@eqx.filter_jit
+def _draw(key: PRNGKeyArray, posterior: CanSample) -> MDP | SparseMDP:
+    return posterior.sample(key)
 
 
 @eqx.filter_jit

@@ -6,7 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_start
+from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.validation import check_type
 from bayes_mdp.recommend.decision import Decision
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 200  # of a table, at most
+HEADS = {"today_prob": "its share today", "count": "transitions"}
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -22,11 +25,12 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .answer { border-left: .4rem solid #b50; padding: .6rem 1rem; background: #fdf6ef; }
 .answer.change { border-color: #17663a; background: #eef8f1; }
 table { border-collapse: collapse; font-size: .9rem; } th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
-th:first-child, td:first-child { text-align: left; } tr { border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child, td.words { text-align: left; }
+tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.sounds { color: #b50; font-weight: bold; }
 pre { white-space: pre-wrap; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
 svg { max-width: 100%; height: auto; }
 @media print { body { font-size: 11pt; margin: 0; max-width: none; } h2 { break-after: avoid; }
-  table, svg, .answer { break-inside: avoid; } pre { background: none; } }
+  tr, svg, .answer { break-inside: avoid; } details { display: none; } pre { background: none; } }
 """
 
 
@@ -69,13 +73,16 @@ def _page(decision: Decision) -> str:
         _figure(decision),
         _candidates(decision),
         f"<p>{escape(str(decision.improvement))}.</p>",
-        f"<pre>{escape(str(decision.comparison.verdict))}</pre>",
+        _verdict(decision.comparison.verdict),
         f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
         "<h2>Checks of the belief</h2>",
-        f"<pre>{escape(str(decision.criticism))}</pre>" if decision.criticism else "<p>They were left out.</p>",
+        _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
         f"<details><summary>The belief</summary><pre>{escape(decision.belief)}</pre></details>",
         "<h2>Where the chosen policy differs from the baseline</h2>",
-        _table(decision.differences, "They do not differ."),
+        "<p>The likeliest actions, those of the largest gains first; time is the share of the chosen policy's time.</p>"
+        if len(decision.differences)
+        else "",
+        _table(decision.differences.rename(columns=HEADS), "They do not differ."),
         "<h2>What to measure next</h2>",
         "<p>Pairs whose rows leave the value of the chosen policy most open, with their shares of it.</p>"
         if decision.measure_next is not None
@@ -104,6 +111,39 @@ def _candidates(decision: Decision) -> str:
     titles = ("policy", "value", "95 % interval", "prior's share", "transitions behind it")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _verdict(verdict: Verdict) -> str:
+    """The verdict on the comparison: its reasons to abstain, and what would remove each."""
+    if verdict.decided:
+        return f"<p>{escape(str(verdict))}.</p>"
+    rows = "".join(
+        f'<tr><td>{escape(reason)}</td><td class="words">{escape(cure)}</td></tr>'
+        for reason, cure in zip(verdict.reasons, verdict.would_decide, strict=True)
+    )
+    head = '<tr><th>not decided, because</th><td class="words"><strong>what would decide</strong></td></tr>'
+    return f"<table>{head}{rows}</table>"
+
+
+def _checks(criticism: Criticism) -> str:
+    """A row for each check."""
+    rows = ""
+    for name, finding in criticism.findings.items():
+        mark = "sounds" if name in criticism.alarms else "silent"
+        rows += (
+            f'<tr><td>{escape(name)}</td><td class="{mark}">{mark}</td><td>{finding.p_value:.3g}</td>'
+            f'<td class="words">{escape(finding.text)}</td></tr>'
+        )
+    for name, why in criticism.skipped.items():
+        rows += f'<tr><td>{escape(name)}</td><td>not made</td><td></td><td class="words">{escape(why)}</td></tr>'
+    head = '<tr><th>check</th><th>result</th><th>p</th><td class="words"><strong>what it says</strong></td></tr>'
+    behind = ""
+    for name, basis in criticism.bases.items():
+        if basis is not None:
+            weak = f"; rests on the prior most at {basis.describe_weakest}" if basis.weakest else ""
+            behind += f'<tr><td>{escape(name)}</td><td class="words">{escape(str(basis) + weak)}</td></tr>'
+    behind = f"<p>What values rest on:</p><table>{behind}</table>" if behind else ""
+    return f"<p>{escape(criticism.headline)}.</p><table>{head}{rows}</table>{behind}"
 
 
 def _figure(decision: Decision) -> str:

@@ -22,6 +22,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
 from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check_number, check_type, described
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.planning.outline import outline
 
 NEW, CHOSEN, RETURNS = "new outcomes", "chosen policy", "returns"
 LEAST_REPLICATES = 119  # a rank p-value of 2 / (R + 1) lies below .05 / 3
@@ -54,7 +55,7 @@ class Criticism:
         skipped: name of a check that could not be made -> why.
         bases: "behaviour", "greedy" -> what its value rests on.
         log_density: name of the prior ("this prior" and the rivals) -> log predictive density of the second half given
-            the first, for each transition.
+            the first, for each transition; empty without rivals.
         false_alarm: probability that any check sounds though the belief is right, at most (Bonferroni over the checks;
             that of "returns" is approximate).
         objective: of the values.
@@ -186,7 +187,11 @@ def criticise(
         )
     else:
         skipped[RETURNS] = check
-    density = _densities(keys[1], {"this prior": program, **rivals}, first, log, space, len(second.transitions.state))
+    gained = {"this prior": _gained(posterior, half)} if rivals else {}
+    for name, prior in rivals.items():
+        gained[name] = _gained(*(_infer(keys[1], prior, part, space) for part in (log, first)))
+    number = len(second.transitions.state)
+    density = {name: gain / number for name, gain in gained.items() if gain is not None}
     bases = _bases(posterior, log, objective, start)
     return Criticism(findings, skipped, bases, density, float(false_alarm), objective)
 
@@ -201,12 +206,12 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
 
 def _start(posterior: FittedPosterior, log: Log, initial: ArrayLike | None) -> Float[np.ndarray, " S"]:
     """The given distribution of the first state, or that of the log's episodes; of one stretch: uniform."""
-    mean = posterior.mean_mdp()
+    space = posterior.space
     if initial is None and int(episode_numbers(log.transitions)[-1]) > 0:
         logged = first_states(log)
         # A state "unseen" is in the space and not in the log.
-        initial = np.concatenate([logged, np.zeros(mean.n_states - len(logged))])
-    return read_start(mean, initial)[0]
+        initial = np.concatenate([logged, np.zeros(space.n_states - len(logged))])
+    return read_start(outline(jax.random.key(0), posterior, (space.n_states, space.n_actions)), initial)[0]
 
 
 def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:
@@ -236,16 +241,10 @@ def _chosen(
     )
 
 
-def _densities(
-    key: PRNGKeyArray, priors: Mapping[str, Prior], first: Log, log: Log, space: StateActionSpace, number: int
-) -> dict[str, float]:
-    """log p(second half | first half) / its transitions, where the evidence has a closed form."""
-    found = {}
-    for name, prior in priors.items():
-        whole, half = (_log_evidence(_infer(key, prior, part, space)) for part in (log, first))
-        if whole is not None and half is not None:
-            found[name] = (whole - half) / number
-    return found
+def _gained(whole: FittedPosterior, half: FittedPosterior) -> float | None:
+    """log p(second half | first half), where the evidence has a closed form."""
+    both = [_log_evidence(posterior) for posterior in (whole, half)]
+    return None if both[0] is None or both[1] is None else both[0] - both[1]
 
 
 def _log_evidence(posterior: FittedPosterior) -> float | None:

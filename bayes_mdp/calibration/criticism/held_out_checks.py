@@ -18,7 +18,17 @@ from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
 from bayes_mdp.decisions.policy_evaluation import to_float64
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import (
+    MDP,
+    AverageReward,
+    Discounted,
+    Episodic,
+    FirstExit,
+    Objective,
+    SparseMDP,
+    StateActionSpace,
+    Transitions,
+)
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate
@@ -183,6 +193,11 @@ def _value_of(
     start: Float[np.ndarray, " S"],
 ) -> Callable[[Float[np.ndarray, "Q K"]], float]:
     """The value of the policy as a function of the rows that it uses."""
+    if isinstance(objective, Discounted) and policy.ndim == 1:
+        return _value_of_chain(mean, rows, float(objective.discount), start)
+    # Rows with data have weight wherever the mean has: if its chain ends from everywhere, so do theirs.
+    if isinstance(objective, FirstExit) and policy.ndim == 1 and _ends_surely(rows):
+        return _value_of_chain(mean, rows, 1.0, start)
     with jax.enable_x64(True):
         wide, aim = to_float64(mean), to_float64(objective)
 
@@ -191,6 +206,31 @@ def _value_of(
             return float(_evaluate(wide, (rows.state, rows.action), policy, aim, start, new))
 
     return value
+
+
+def _value_of_chain(
+    mean: MDP | SparseMDP, rows: RowDraws, discount: float, start: Float[np.ndarray, " S"]
+) -> Callable[[Float[np.ndarray, "Q K"]], float]:
+    """start' (I - discount P)^-1 r: one action a state, so the rows in their order are those of the states."""
+    reward = np.asarray(mean.reward, np.float64)[rows.state, rows.action]
+    size, width = len(reward), rows.next_state.shape[1] - 1
+    flat = np.repeat(np.arange(size), width) * size + rows.next_state[:, :-1].reshape(-1)
+
+    def value(new: Float[np.ndarray, "Q K"]) -> float:
+        chain = np.bincount(flat, new[:, :-1].reshape(-1), size * size).reshape(size, size)
+        return float(start @ np.linalg.solve(np.eye(size) - discount * chain, reward))
+
+    return value
+
+
+def _ends_surely(rows: RowDraws) -> bool:
+    """Whether an end can be reached from every state, by the mean rows of one action a state."""
+    reached = np.append(np.zeros(len(rows.state), bool), True)
+    while True:
+        now = np.append(((rows.mean > 0) & reached[rows.next_state]).any(-1), True)
+        if np.array_equal(now, reached):
+            return bool(now.all())
+        reached = now
 
 
 @eqx.filter_jit

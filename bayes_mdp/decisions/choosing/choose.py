@@ -37,7 +37,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_key, check_number, check_type
-from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.outline import draw_shapes, outline
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
@@ -45,6 +45,8 @@ DRAWN_STARTS = 4  # optimal policies of single draws that a search starts from
 ASCENTS = 2  # starts that are improved, the best ones
 STRICTER = 0.5  # of the allowed probability of harm, that a candidate may use on the draws that choose it
 RESAMPLES = 200
+LARGE = 2**20  # numbers in a draw, from which the search has few draws
+FEW_DRAWS = 64
 
 
 class PolicyChoice(eqx.Module):
@@ -137,7 +139,8 @@ def choose(
         confidence: probability of being no worse than the baseline, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse; zero or greater.
         initial: distribution of the first state, as in `policy_value`.
-        num_draws: draws of the search, and of the judgement.
+        num_draws: draws of the search, and of the judgement. Where a draw has more than a million numbers the search
+            has the first 64 of them, or as many as leave 20 in the tail of the criterion (`Robust`: all).
 
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
@@ -152,7 +155,7 @@ def choose(
     _check_numbers(criterion, num_draws, confidence, slack, baseline is not None)
     search_key, judge_key = jax.random.split(key)
     with jax.enable_x64(True):
-        sizes = eqx.filter_eval_shape(posterior.sample, search_key).reward.shape
+        sizes = draw_shapes(search_key, posterior).reward.shape
         shape = outline(search_key, posterior, sizes)
         today = None
         if baseline is not None:
@@ -170,13 +173,19 @@ def choose(
         needed = needed | (today > 0).reshape(-1, *needed.shape).any(0)
     if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
         needed = None  # regrets are those of the best of all legal policies
-    search, judge = (
-        draws_of(k, posterior, objective, num_draws, initial=initial, needed=needed) for k in (search_key, judge_key)
-    )
+    search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed)
     if isinstance(criterion, Robust):
         found = _robust(criterion, search, mean, aim, sets[0][1])
     else:
+        if search.numbers >= LARGE:
+            number = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
+            search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number])
         found = _search(scored(criterion), search, sets, mean, aim, limits, today, confidence, slack)
+    if search.numbers >= LARGE and needed is not None:
+        # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.
+        taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
+        needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
+    judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
     return _judged(found, criterion, judge, posterior, today, confidence, slack)
 
 

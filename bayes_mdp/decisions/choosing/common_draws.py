@@ -28,7 +28,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.planning import evaluate, occupancy, solve
-from bayes_mdp.planning.outline import outline
+from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
 
 BATCH = 4  # policies that are evaluated at once in a large problem
@@ -266,7 +266,7 @@ def _draws(
     initial: ArrayLike | None,
     needed: Bool[np.ndarray, "S A"] | None,
 ) -> CommonDraws:
-    shapes = eqx.filter_eval_shape(posterior.sample, keys[0])
+    shapes = draw_shapes(keys[0], posterior)
     mdp = outline(keys[0], posterior, shapes.reward.shape)
     start, given = read_start(mdp, initial)
     legal = None if mdp.legal is None else np.asarray(mdp.legal)

@@ -46,7 +46,7 @@ class Improvement(eqx.Module):
     def __str__(self) -> str:
         """One sentence."""
         slack = f" - {self.slack:g}" if self.slack else ""
-        verdict = "recommended" if self.accepted else "not recommended"
+        verdict = "reached" if self.accepted else "not reached"
         return (
             f"P(value >= baseline{slack}) is {self.prob:.3f} in {len(self.gain)} draws that did not choose it (at "
             f"least {self.prob_at_least:.3f}, allowing for their number); {self.confidence:g} was asked for: {verdict}"

@@ -79,7 +79,7 @@ def test_the_p_value_is_normal():
     assert ReturnCheck(1.0, 0.0, 2.0, 0.0).p_value == 0.0
 
 
-def test_the_value_of_the_behaviour_beside_the_mean_return():
+def test_the_value_of_the_behaviour_beside_the_mean_return(monkeypatch):
     """Geometric episodes: each step pays 1 and ends with probability 1/4."""
     rng = np.random.default_rng(0)
     lengths = rng.geometric(0.25, size=200)
@@ -95,6 +95,13 @@ def test_the_value_of_the_behaviour_beside_the_mean_return():
     assert found.expected == pytest.approx((1 / end).mean(), rel=0.05)
     assert found.sd == pytest.approx((1 / end).std(), rel=0.5)
     assert found.p_value > 0.5
+    # In a large problem no draw is taken: first-order moments, here against the exact ones.
+    monkeypatch.setattr("bayes_mdp.calibration.criticism.return_check.LARGE", 0)
+    near = return_check(KEY, posterior, log, space, FirstExit(), np.ones(1))
+    assert isinstance(near, ReturnCheck) and near.observed == found.observed
+    assert near.expected == pytest.approx((1 / end).mean(), rel=0.01)
+    assert near.sd == pytest.approx((1 / end).std(), rel=0.05)
+    monkeypatch.undo()
     silent = log_of(lengths, reward=None)
     wrong = bm.infer(KEY, bm.models.known_rewards(2.0), silent, space=space)
     doubled = return_check(KEY, wrong, log, space, FirstExit(), np.ones(1))

@@ -252,13 +252,25 @@ def test_improvement_or_abstention():
     assert not poor.abstained and poor.improvement is not None and poor.improvement.accepted
     assert poor.baseline is not None
     np.testing.assert_allclose(poor.improvement.gain, poor.value.draws - poor.baseline.draws, rtol=1e-12)
-    assert "recommended" in str(poor) and "the baseline is returned" not in str(poor)
+    assert "asked for: reached" in str(poor) and "the baseline is returned" not in str(poor)
     good = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, num_draws=100)
     assert good.abstained
     np.testing.assert_array_equal(good.policy, poor.policy)
     assert "the baseline is returned" in str(good)
     slack = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, slack=100.0, num_draws=100)
     assert slack.improvement is not None and slack.improvement.prob == 1.0
+
+
+def test_a_large_problem_is_searched_in_few_draws(monkeypatch):
+    """The first 64 choose; all fresh ones judge, of which nothing but the policy's own pairs is drawn."""
+    monkeypatch.setattr("bayes_mdp.decisions.choosing.choose.LARGE", 0)
+    belief = learnt(0, steps=60)
+    found = choose(KEY, belief, AIM, initial=START, num_draws=100)
+    search, judge = (draws_of(key, belief, AIM, 100, initial=START) for key in jax.random.split(KEY))
+    few = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:64])
+    assert found.claimed == pytest.approx(few.values(np.eye(3)[POLICIES]).mean(0).max(), rel=1e-9)
+    own = judge.values(np.eye(3)[found.policy][None])[:, 0]
+    np.testing.assert_allclose(found.value.draws, own, rtol=1e-6)
 
 
 @pytest.mark.slow

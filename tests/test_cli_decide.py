@@ -1,0 +1,50 @@
+"""`bayes-mdp decide`: a page of an answer, and wrong input as one sentence and exit code 2."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.test_cli import refused, run
+
+COLUMNS = ["--state", "s", "--action", "a", "--reward", "r", "--next-state", "s2", "--truncated", "cut"]
+PRIOR = ["--prior", "dirichlet_bernoulli", "--discount", 0.5]
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Twenty episodes of three steps; in state 0 nobody ever jumps."""
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(2, size=60), rng.choice(["stay", "go"], size=60)
+    action[(np.arange(60) % 7 == 0) & (state == 1)] = "jump"
+    cut = np.arange(60) % 3 == 2
+    columns = {"s": state, "a": action, "r": (action == "go") * 1.0, "s2": np.roll(state, -1), "cut": cut}
+    path = tmp_path / "log.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
+    return path
+
+
+def test_bad_input_is_one_sentence(capsys, log, tmp_path):
+    given = ("decide", log, *COLUMNS, *PRIOR, "--draws", 100)
+    refused(capsys, "criterion is 'nosuch', expected one of", *given, "--criterion", "nosuch")
+    refused(capsys, "level is 2.0, expected a number greater than 0, at most 1", *given, "--criterion", "cvar:2")
+    refused(capsys, "confidence is 1.0, expected a number between 0 and 1", *given, "--confidence", 1)
+    refused(capsys, "--baseline is 'fly', expected 'behaviour' or an action of the log", *given, "--baseline", "fly")
+    refused(capsys, "split is 1.0, expected a number from 0 to 1", *given, "--split", 1)
+    one = tmp_path / "one.csv"
+    pd.read_csv(log).iloc[:3].to_csv(one, index=False)
+    refused(capsys, "log has 1 episode, expected at least 2 to split it", "decide", one, *given[2:])
+
+
+def test_a_baseline_that_takes_forbidden_actions(capsys, log):
+    """In state 0 `jump` is not legal: nobody took it there."""
+    given = ("decide", log, *COLUMNS, *PRIOR, "--draws", 100, "--no-checks", "--legal", "logged")
+    refused(
+        capsys, "baseline: policy[0] takes action 1, expected a legal action of the state", *given, "--baseline", "jump"
+    )
+
+
+def test_a_page_of_the_answer(capsys, log, tmp_path):
+    page = tmp_path / "out.html"
+    code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, "--draws", 100, "--no-checks", "--report", page)
+    assert code == 0 and "keep the baseline" in out and "the checks of the belief were left out" in out
+    assert page.read_text().startswith("<!doctype html>")
