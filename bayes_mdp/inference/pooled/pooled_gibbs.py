@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.inference.pooled.tables import log_total_density, slice_step, table_numbers
+from bayes_mdp.inference.pooled.table_numbers import log_total_density, slice_step, table_numbers
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes
 
 _TINY = 1e-300

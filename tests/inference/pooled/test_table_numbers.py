@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 from bayes_mdp.inference.pooled import tables
-from bayes_mdp.inference.pooled.tables import slice_step, table_numbers
+from bayes_mdp.inference.pooled.table_numbers import slice_step, table_numbers
 
 
 def exact_law(concentration: float, customers: int) -> np.ndarray:
