@@ -222,3 +222,20 @@ def test_places_and_what_they_stand_for_are_inverse():
         jax.jit(lambda space, *x: space.place(*x))(listed, cell, np.where(ended, S, next_state)), place
     )
     np.testing.assert_array_equal(jax.jit(lambda space, *x: space.reached(*x))(listed, cell, place)[0], next_state)
+
+
+def test_places_in_long_lists_are_found_by_bisection():
+    """Of many transitions on the host; as the look at every place, also of what is not listed."""
+    rng = np.random.default_rng(0)
+    listed = np.full((3, 2, 40), -1)
+    for pair in np.ndindex(3, 2):
+        listed[(*pair, slice(0, 33))] = rng.choice(61, size=33, replace=False)
+    listed = np.concatenate([listed, np.full((57, 2, 40), -1)])
+    listed[3:, :, 0] = 60
+    space = bm.StateActionSpace(60, 2, ends=True, successors=listed)
+    cell, reached = (rng.integers(3, size=500), rng.integers(2, size=500)), rng.integers(-1, 62, size=500)
+    hit = listed[cell] == reached[:, None]
+    expected = np.where(hit.any(-1) & (reached >= 0), hit.argmax(-1), 40)
+    np.testing.assert_array_equal(space.place(cell, reached), expected)
+    assert (expected < 40).any() and (expected == 40).any()
+    assert space._lists_are_long(500) and not space._lists_are_long(10)

@@ -121,3 +121,14 @@ def test_numpyro_takes_it_as_a_site(x64):
 def test_wrong_arguments(concentration, possible, sentence):
     with pytest.raises(ValueError, match=sentence):
         SupportedDirichlet(np.array(concentration), np.array(possible))
+
+
+def test_few_possible_outcomes_are_read_alone(monkeypatch):
+    """The density of rows that are mostly impossible is the same by either way, a batch of values too."""
+    possible = np.arange(12) < np.array([[2], [3], [1]])
+    law = SupportedDirichlet(np.array([[0.4], [2.0], [1.0]]) * np.ones(12), possible)
+    rows = law.sample(jax.random.key(0), (4,))
+    few = law.log_prob(rows)
+    monkeypatch.setattr("bayes_mdp.models.supported_dirichlet_distribution.SPARSE", 0.0)
+    np.testing.assert_allclose(few, law.log_prob(rows), rtol=1e-5, atol=1e-5)
+    assert few.shape == (4, 3)
