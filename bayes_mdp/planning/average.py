@@ -6,8 +6,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import IntScalar
+from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.linear.systems import solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
+from bayes_mdp.planning.on_demand import on_demand
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.rounding import Rounding, row_sums
 from bayes_mdp.planning.solution import Solution, best_action
@@ -17,6 +19,11 @@ _SWEEPS = 16
 _PATIENCE = 20
 Carry = tuple[Float[Array, " S"], Float[Array, ""], Int[Array, ""], Int[Array, ""], Int[Array, ""]]
 """Values, span of T v - v, iterations, iterations without progress, status (1: stop, 2: converged)."""
+
+_LONG = 32
+"""States from which on a chain may be longer than the sweeps that see no progress reach."""
+_HORIZON = 10.0
+"""Steps of the discounted plan to start again from, for each state."""
 
 _LAZINESS = 0.5  # chance to stay, Puterman 1994, section 8.5.4: it makes every chain aperiodic and keeps the gain order
 
@@ -28,8 +35,26 @@ def solve_average(mdp: MDP | SparseMDP, rounding: Rounding, start: Solution | No
     span of T v - v is smaller. The span never grows: the iteration converges where value iteration does. Where it does
     not, the span bounds the gain of every start, but no single gain need exist: `gap` is then infinite.
     """
-    q, gain, count, gap = best_gain(mdp, rounding, None if start is None else start.v, HardMax())
+    answer = best_gain(mdp, rounding, None if start is None else start.v, HardMax())
+    if mdp.n_states > _LONG and mdp.n_actions > 1:
+        # On a long chain what pays lies further away than the sweeps without progress reach, and policies in between
+        # have several recurrent classes, so that no Howard step helps. A discounted plan with a horizon beyond the
+        # length of the chain has one class there, and values that differ from the relative ones by little
+        # (vanishing discount, Puterman 1994, section 8.2): the iteration starts again from it. Its bound is its own.
+        answer = on_demand(~jnp.isfinite(answer[-1]), answer, _from_discounted, (mdp, rounding))
+    q, gain, count, gap = answer
     return Solution(q, jnp.max(q, -1), best_action(q), gain, jnp.isfinite(gap), count, gap)
+
+
+def _from_discounted(
+    problem: tuple[MDP | SparseMDP, Rounding],
+) -> tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
+    """The answer of `best_gain` from a discounted plan on."""
+    mdp, rounding = problem
+    eps = float(jnp.finfo(mdp.reward.dtype).eps)
+    discount = 1 - max(1 / (_HORIZON * mdp.n_states), 16 * eps)
+    plan = solve_discounted(mdp, discount, rounding, None)
+    return best_gain(mdp, rounding, plan.v, HardMax())
 
 
 def best_gain(

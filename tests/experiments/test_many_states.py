@@ -14,7 +14,7 @@ SHARES = {
     ("ring", "MomentMatching"): (200_000, 0.6),
     ("maze", "PSRL"): (100_000, 0.6),
     ("maze", "OIM"): (60_000, 0.4),
-    ("maze", "MomentMatching"): (60_000, 0.4),
+    ("maze", "MomentMatching"): (100_000, 0.4),
 }
 """Steps, and the least of what is gained over uniform play in the last tenth, as a share of what an optimum gains."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import chain, riverswim, riverswim_episodic
-from bayes_mdp.mdp import MDP, AverageReward
+from bayes_mdp.mdp import MDP, AverageReward, SparseMDP
 from bayes_mdp.planning import occupancy
 from tests.planning.planning_problems import all_policies, arrays, evaluate, listed, make_mdp, solve
 
@@ -115,3 +115,18 @@ def test_rows_that_sum_to_one_only_nearly_widen_the_gap():
     exact = solve(MDP(rows, reward), AverageReward())
     loose = solve(MDP(rows * np.float32(1 + 5e-6), reward), AverageReward())
     assert loose.gap > exact.gap
+
+
+def test_a_long_river(x64):
+    """What pays lies 300 states away: the gain is 3/7 but for 7^-300, by the stationary distribution of going right."""
+    size = 300
+    state = np.arange(size)
+    right = np.stack([np.minimum(state + 1, size - 1), state, np.maximum(state - 1, 0)], -1)
+    left = np.tile(np.maximum(state - 1, 0)[:, None], 3)
+    probs = np.tile([[1.0, 0.0, 0.0], [0.35, 0.6, 0.05]], (size, 1, 1))
+    probs[0, 1], probs[-1, 1] = [0.6, 0.4, 0.0], [0.0, 0.6, 0.4]
+    reward = np.zeros((size, 2))
+    reward[0, 0], reward[-1, 1] = 0.005, 1.0
+    solution = solve(SparseMDP(np.stack([left, right], 1), probs, reward), AverageReward())
+    assert solution.converged and abs(solution.gain - 3 / 7) <= solution.gap < 1e-9
+    assert np.all(solution.policy == 1)
