@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from bayes_mdp.inference.pooled import tables
+from bayes_mdp.inference.pooled import table_numbers as module
 from bayes_mdp.inference.pooled.table_numbers import slice_step, table_numbers
 
 
@@ -23,7 +23,7 @@ def exact_law(concentration: float, customers: int) -> np.ndarray:
 @pytest.mark.parametrize(("concentration", "customers"), [(0.3, 40), (4.0, 40), (1e-30, 7), (50.0, 3)])
 def test_tables_have_their_law(monkeypatch, early, concentration, customers):
     """20,000 draws: a probability is off by 5.5 standard errors with probability 4e-8 each; it catches .02."""
-    monkeypatch.setattr(tables, "EARLY", early)
+    monkeypatch.setattr(module, "EARLY", early)
     number = 20_000
     drawn = table_numbers(np.random.default_rng(1), np.full(number, customers), np.full(number, concentration))
     law = exact_law(concentration, customers)
