@@ -19,6 +19,7 @@ ROLES = {
     "collapsed": "chains draw the hyperparameters, the rest is in closed form",
     "factorised": "rows in closed form, chains draw what is behind the rewards",
     "nuts": "chains draw every site",
+    "gibbs": "chains draw what rows share, rows and rewards in closed form",
 }
 PAGE = "docs/reference/conjugate-forms.md"
 """The forms that are recognised, with an example of each."""
