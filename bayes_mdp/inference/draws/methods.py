@@ -105,8 +105,8 @@ class Gibbs:
         ValueError: a number that is no positive integer (`num_warmup` may be 0).
     """
 
-    num_warmup: int = 100
-    num_samples: int = 100
+    num_warmup: int = 200
+    num_samples: int = 200
     num_chains: int = 2
 
     def __post_init__(self) -> None:

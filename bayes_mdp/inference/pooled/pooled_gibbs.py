@@ -1,17 +1,17 @@
 """`draw_chains`: Gibbs sampling of what is behind the rows of a `PartialPooling` prior. Host side, float64.
 
-The rows themselves are integrated out. A sweep draws, each given all the rest: how many tables the transitions of every
-pair occupy; the total and the power of the pairs; then, level by level, tables of the states, their concentration, what
-is common to them, and the rows of the states.
+The rows themselves are integrated out. A sweep draws the total and the power of the pairs; how many tables the
+transitions of every pair occupy; then, level by level, the concentration of the states, their tables, what is common to
+them, and the rows of the states. Totals are drawn with tables integrated out, and these right after them: a draw of both
+at once.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.inference.pooled.table_numbers import log_total_density, slice_step, table_numbers
+from bayes_mdp.inference.pooled.table_numbers import log_counts_density, slice_step, table_numbers
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes
 
 _TINY = 1e-300
@@ -67,27 +67,31 @@ class _Level:
 
     def sweep(self, seen: Int[np.ndarray, "n J"]) -> None:
         """New rows, given how often each alternative was drawn from each state's row."""
-        rng = self.rng
+        rng, common = self.rng, self.common
+        state, alternative = np.nonzero(seen)
+        counts, draws = seen[state, alternative], seen.sum(1)
+        # The alternatives that a state can have; without its own they have less of the total.
+        inside = np.maximum(1.0 - common, _TINY) if self.without_own else np.ones(len(seen))
+        mean, sd = self.law
+
+        def density(log_total: float) -> float:
+            total = np.exp(log_total)
+            own = np.maximum(total * common[alternative], _TINY)
+            return log_counts_density(own, counts, total * inside, draws) - 0.5 * ((log_total - mean) / sd) ** 2
+
+        # The total without the rows and without tables: beside either it would move in small steps only.
+        self.log_total = slice_step(rng, self.log_total, density, 0.5)
+        total = np.exp(self.log_total)
         if self.without_own:
             # Draws that were refused because they were the state itself are put back: those that are left out of a
             # sequence of draws have a negative binomial number. The row with its own alternative is then conjugate.
-            own = np.diagonal(self.rows)
-            refused = rng.negative_binomial(np.maximum(seen.sum(1), 1), np.clip(1.0 - own, 1e-12, 1.0))
-            seen = seen + np.diag(np.where(seen.sum(1) > 0, refused, 0))
-        state, alternative = np.nonzero(seen)
-        concentration = np.exp(self.log_total) * self.common[alternative]
-        tables = table_numbers(rng, seen[state, alternative], concentration)
-        by_state = np.bincount(state, tables, len(seen)).astype(float)
-        draws = seen.sum(1).astype(float)
-        mean, sd = self.law
-
-        def density(total: float) -> float:
-            own = log_total_density(np.full(len(draws), total), by_state, draws)
-            return own - 0.5 * ((total - mean) / sd) ** 2
-
-        self.log_total = slice_step(rng, self.log_total, density, 0.5)
+            own = rng.beta(np.maximum(total * common, _TINY), total * inside)
+            refused = rng.negative_binomial(np.maximum(draws, 1), np.clip(1.0 - own, 1e-12, 1.0))
+            seen = seen + np.diag(np.where(draws > 0, refused, 0))
+            state, alternative = np.nonzero(seen)
+        tables = table_numbers(rng, seen[state, alternative], np.maximum(total * common[alternative], _TINY))
         self.common = _dirichlet(rng, 1.0 + np.bincount(alternative, tables, seen.shape[1]))
-        self.rows = _dirichlet(rng, np.exp(self.log_total) * self.common + seen)
+        self.rows = _dirichlet(rng, total * self.common + seen)
 
 
 class _Chain:
@@ -104,6 +108,9 @@ class _Chain:
         }
         self.total_law, self.power_law = _normal(prior.concentration), _normal(prior.usage_power)
         self.log_total, self.power = self.total_law[0], 0.0 if prior.usage is None else self.power_law[0]
+        # Mean log usage of what tells of the totals: pairs count by the outcomes that were seen there.
+        weight = np.bincount(data.pair, minlength=len(data.state)).astype(float)
+        self.middle = float(weight @ data.log_usage / max(weight.sum(), 1.0))
         self.outcomes = outcomes
         # Where the chain starts: rows of the states as if every transition had been drawn from them.
         tables = np.zeros((number, outcomes), np.int64)
@@ -113,20 +120,32 @@ class _Chain:
     def sweep(self) -> None:
         """One pass over everything."""
         data = self.data
-        log_total = self.log_total + self.power * data.log_usage
-        own = np.exp(log_total)[data.pair] * self.rows[data.state[data.pair], data.outcome]
-        tables = table_numbers(self.rng, data.seen, np.maximum(own, _TINY))
-        by_pair = np.bincount(data.pair, tables, len(data.state)).astype(float)
+        of_state = self.rows[data.state[data.pair], data.outcome]
 
-        def given(law: tuple[float, float], of: Callable[[float], Float[np.ndarray, " Q"]]) -> Callable[[float], float]:
-            return lambda x: log_total_density(of(x), by_pair, data.total) - 0.5 * ((x - law[0]) / law[1]) ** 2
+        def density(log_total: float, power: float) -> float:
+            """Of the counts of all pairs, given the rows of the states."""
+            total = np.exp(log_total + power * data.log_usage)
+            return log_counts_density(total[data.pair] * of_state, data.seen, total, data.total)
 
-        # Log totals of the pairs are a line in the two numbers: each is drawn given the other.
-        total = given(self.total_law, lambda x: x + self.power * data.log_usage)
-        self.log_total = slice_step(self.rng, self.log_total, total, 0.3)
+        def prior(x: float, law: tuple[float, float]) -> float:
+            return -0.5 * ((x - law[0]) / law[1]) ** 2
+
+        at, power = self.log_total, self.power
+        at = slice_step(self.rng, at, lambda x: density(x, power) + prior(x, self.total_law), 0.3)
         if self.prior.usage is not None:
-            power = given(self.power_law, lambda x: self.log_total + x * data.log_usage)
-            self.power = slice_step(self.rng, self.power, power, 0.15)
+            # Along the line on which the totals of pairs of middling usage stay as they are: log totals are a line in
+            # the two numbers, and with usage far from its mean they would be hard to tell apart.
+            start, middle = power, self.middle
+
+            def along(x: float) -> float:
+                moved = at - (x - start) * middle
+                return density(moved, x) + prior(moved, self.total_law) + prior(x, self.power_law)
+
+            power = slice_step(self.rng, start, along, 0.15)
+            at -= (power - start) * middle
+        self.log_total, self.power = at, power
+        own = np.exp(self.log_total + self.power * data.log_usage)[data.pair] * of_state
+        tables = table_numbers(self.rng, data.seen, np.maximum(own, _TINY))
         seen = np.zeros((len(self.groups.open), self.outcomes), np.int64)
         np.add.at(seen, (data.state[data.pair], data.outcome), tables)
         self._draw_levels(seen)

@@ -1,4 +1,4 @@
-"""Two steps that Gibbs sampling of nested Dirichlet rows is made of: numbers of tables, and slice sampling. Host side.
+"""What Gibbs sampling of nested Dirichlet rows is made of: densities of counts, numbers of tables, slices. Host side.
 
 Counts n of a Dirichlet row with concentration a m_j at outcome j have, given a number of tables t_j for each outcome,
 the density prod_j S(n_j, t_j) (a m_j)^t_j Gamma(a) / Gamma(a + n), S the Stirling numbers: in m it is that of t_j draws
@@ -58,18 +58,27 @@ def _late_tables(rng: np.random.Generator, concentration: float, customers: int)
             return found
 
 
-def log_total_density(
-    total: Float[np.ndarray, "*R"] | float, tables: Float[np.ndarray, " R"], counts: Float[np.ndarray, " R"]
+def log_counts_density(
+    own: Float[np.ndarray, " E"],
+    counts: Int[np.ndarray, " E"],
+    total: Float[np.ndarray, " R"],
+    total_counts: Float[np.ndarray, " R"] | Int[np.ndarray, " R"],
 ) -> float:
-    """sum_r t_r log a_r + log Gamma(a_r) - log Gamma(a_r + n_r): what the totals a of rows owe to their data.
+    """The density of counts of Dirichlet rows, the rows integrated out; tables have no part in it.
+
+    sum_e log Gamma(a_e + n_e) / Gamma(a_e) - sum_r log Gamma(a_r + n_r) / Gamma(a_r), e the outcomes that were seen.
 
     Args:
-        total: log a.
-        tables: all tables of each row.
-        counts: all its transitions.
+        own: concentrations of the outcomes that were seen, positive.
+        counts: how often, one or more.
+        total: concentrations of the rows.
+        total_counts: all their transitions.
     """
-    size = np.exp(total)
-    return float((tables * total + gammaln(size) - gammaln(size + counts)).sum())
+    # Most outcomes of sparse data were seen once, and Gamma(a + 1) / Gamma(a) = a.
+    once = counts == 1
+    more, number = own[~once], counts[~once]
+    outcomes = np.log(own[once]).sum() + (gammaln(more + number) - gammaln(more)).sum()
+    return float(outcomes - (gammaln(total + total_counts) - gammaln(total)).sum())
 
 
 def slice_step(rng: np.random.Generator, start: float, log_density: Callable[[float], float], width: float) -> float:
