@@ -1,9 +1,9 @@
 """`draw_chains`: Gibbs sampling of what is behind the rows of a `PartialPooling` prior. Host side, float64.
 
 The rows themselves are integrated out. A sweep draws the total and the power of the pairs; how many tables the
-transitions of every pair occupy; then, level by level, the concentration of the states, their tables, what is common to
-them, and the rows of the states. Totals are drawn with tables integrated out, and these right after them: a draw of both
-at once.
+transitions of every pair occupy; then, level by level, the concentration of the states, their tables, what is common
+to them, and the rows of the states. Totals are drawn with tables integrated out, and these right after them: a draw of
+both at once.
 """
 
 from typing import NamedTuple
