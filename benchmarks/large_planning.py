@@ -26,7 +26,7 @@ from bayes_mdp.planning.policy_chain import action_values
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 """successor [S A K], probability [S A K], reward [S A]."""
 
-REPEATS = 3
+REPEATS = 9
 EQUAL = 5e-7
 
 

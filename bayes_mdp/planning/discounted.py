@@ -1,5 +1,7 @@
 """Discounted values: policy iteration, and bounds on the answer from its last sweep."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -38,7 +40,7 @@ _SWEEPS = 128
 _FAST = 0.7
 _WORTH = 0.01
 _POLICY_SWEEPS = 32
-_NEARER = 1e-5
+_NEARER = 1e-2
 _IN_ORDER = 2
 _DENSE_PATIENCE = 8  # policy iterations
 
@@ -205,24 +207,29 @@ def _sweep_while_fast(
         change = best - values
         low, high = jnp.min(change), jnp.max(change)
         # Constants, the slowest error mode, are gone at once.
-        return best + (high + low) / 2 * discount / (1 - discount), high - low
+        middle = (high + low) / 2 * discount / (1 - discount)
+        return best + middle.astype(best.dtype), high - low
 
-    def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"], width: Float[Array, ""]) -> Float[Array, " S"]:
+    def follow_best(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, " S"]:
+        best = jnp.max(q, -1)
+        first, width = moved(best, values)
         sweeps = PolicySweeps.of(mdp, best_action(q), discount)
-
-        def sweep(loop: Evaluation) -> Evaluation:
-            values, width = moved(sweeps(loop[0]), loop[0])
-            return values, width, loop[2] + 1
-
+        # The change of the values in place of the values, from the sweep that there is; in units of its size, which
+        # single precision may not hold.
+        unit = jnp.max(jnp.abs(best - values))
+        unit = jnp.where(unit > 0, unit, 1.0)
+        changes = sweeps.for_changes((best - values) / unit)
         # No nearer to the policy's values than the policy may be to the best one.
-        enough = jnp.maximum(jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(values))), allowed)
-        rough = lambda loop: (loop[2] < _POLICY_SWEEPS) & (loop[1] > enough)  # noqa: E731
-        return jax.lax.while_loop(rough, sweep, (values, jnp.full_like(width, jnp.inf), jnp.int32(0)))[0]
+        enough = jnp.maximum(jnp.maximum(_NEARER * width, eps * jnp.max(jnp.abs(first))), allowed)
+        if changes is None:
+            return _swept(sweeps, moved, first, enough)
+        start = ((first - values) / unit).astype(jnp.float32)
+        least = 4 * float(jnp.finfo(jnp.float32).eps) * jnp.max(jnp.abs(start))
+        return values + unit * _swept(changes, moved, start, jnp.maximum((enough / unit).astype(jnp.float32), least))
 
     def body(carry: Sweep) -> Sweep:
         q, values, width, count, _ = carry
-        values, now = moved(jnp.max(q, -1), values)
-        values = follow_best(q, values, now) if mdp.n_actions > 1 else values
+        values = follow_best(q, values) if mdp.n_actions > 1 else moved(jnp.max(q, -1), values)[0]
         q = action_values(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)
@@ -241,6 +248,22 @@ def _sweep_while_fast(
     back = (status != 2) & ~(width <= _WORTH * (jnp.max(before) - jnp.min(before)))
     values = jnp.where(back, values, swept)
     return jnp.where(back, action_values(mdp, values, discount), q), values, count, status == 2
+
+
+def _swept(
+    sweeps: PolicySweeps,
+    moved: Callable[[Float[Array, " S"], Float[Array, " S"]], tuple[Float[Array, " S"], Float[Array, ""]]],
+    values: Float[Array, " S"],
+    enough: Float[Array, ""],
+) -> Float[Array, " S"]:
+    """Sweeps until they change as much everywhere, to within `enough`, or too often."""
+
+    def sweep(loop: Evaluation) -> Evaluation:
+        values, width = moved(sweeps(loop[0]), loop[0])
+        return values, width, loop[2] + 1
+
+    rough = lambda loop: (loop[2] < _POLICY_SWEEPS) & (loop[1] > enough)  # noqa: E731
+    return jax.lax.while_loop(rough, sweep, (values, jnp.full_like(enough, jnp.inf), jnp.int32(0)))[0]
 
 
 def evaluate_chain(

@@ -44,6 +44,18 @@ class PolicySweeps(eqx.Module):
         successor, weight = pick(mdp.successor), discount * pick(mdp.probability)
         return cls(None, successor, weight, mdp.reward.reshape(-1)[pair], discount)
 
+    def for_changes(self, residual: Float[Array, " S"]) -> "PolicySweeps | None":
+        """The sweeps d -> residual + discount * P d of what is added to values, in single precision; None: of no use.
+
+        As in iterative refinement: the residual, T v - v, is of the values' own precision, a correction needs few
+        digits, and half of the memory is read. None for dense rows, and where single precision is what there is.
+        """
+        if self.successor is None or self.weight is None or self.weight.dtype == jnp.float32:
+            return None
+        return PolicySweeps(
+            None, self.successor, self.weight.astype(jnp.float32), residual.astype(jnp.float32), self.discount
+        )
+
     def __call__(self, values: Float[Array, " S"]) -> Float[Array, " S"]:
         """One sweep."""
         if self.chain is not None:

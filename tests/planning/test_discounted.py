@@ -286,3 +286,20 @@ def test_a_tolerance_stops_earlier_and_is_kept(name, x64):
     assert efforts[0] <= efforts[1] <= int(exact.iterations)
     # Policy iteration on the chain ends exactly with the last improvement.
     assert efforts[0] < int(exact.iterations) or name == "chain"
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1.0, 1e60])
+def test_listed_rows_of_rewards_of_any_size(x64, scale):
+    """Changes are swept in single precision, which holds neither size: in units of the change it does."""
+    rng = np.random.default_rng(5)
+    successor, weight = rng.integers(0, 300, (300, 3, 4)), rng.dirichlet(np.ones(4), (300, 3))
+    reward = scale * rng.normal(size=(300, 3))
+    found = solve(SparseMDP(successor, weight, reward), Discounted(0.95))
+    rows = np.zeros((300, 3, 300))
+    np.add.at(rows, (np.arange(300)[:, None, None], np.arange(3)[:, None], successor), weight)
+    policy = np.asarray(found.policy)
+    chain, paid = rows[np.arange(300), policy], reward[np.arange(300), policy]
+    values = np.linalg.solve(np.eye(300) - 0.95 * chain, paid)
+    np.testing.assert_allclose(found.v, values, rtol=1e-11)
+    assert (reward + 0.95 * rows @ values <= values[:, None] + 1e-11 * scale).all()
+    assert bool(found.converged) and float(found.gap) <= 1e-11 * scale
