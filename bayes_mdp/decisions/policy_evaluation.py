@@ -39,6 +39,7 @@ NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, t
 CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
 MANY_DRAWS = 32  # worth the inverses of the chains in the mean
+MANY_ENTRIES = 2**16  # of a draw: from here on its random numbers are of single precision
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
 Tree = TypeVar("Tree")
@@ -103,6 +104,9 @@ def policy_value(
 ) -> PolicyValue:
     """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
 
+    In large problems (more than 65,536 possible outcomes of the pairs that are used) the random numbers of a draw are
+    of single precision; its rows, its linear systems and their error bound are of double precision.
+
     Args:
         key: the draws; the same key gives the same draws to every policy.
         posterior: anything that can `sample`. What was never visited is named where it can also `visit_counts` and
@@ -149,9 +153,9 @@ def policy_values(
         else:
             chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
             mean = _evaluate_mean(wide, chains, aim)
-            near = chains
-            if num_draws >= MANY_DRAWS:
-                near = chains.with_inverses(*_mean_entries(wide, chains), aim)
+            near = chains.with_inverses(*_mean_entries(wide, chains), aim) if num_draws >= MANY_DRAWS else chains
+            if len(chains.entries.pair) > MANY_ENTRIES:
+                chains, near = chains.in_single_precision(), near.in_single_precision()
 
             def evaluated(chunk: Keys) -> tuple[Array, ...]:
                 found = _evaluate_chains(chunk, wide, near, aim, start, mean)
@@ -324,7 +328,7 @@ def _evaluate_chains(
     """`_evaluate_draws` by the chains of the policies, from the values in the mean of the posterior."""
 
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        probs, reward = posterior.sample_entries(key, chains.entries)
+        probs, reward = chains.draw(posterior, key)
         found = chains.values(probs, reward, objective, mean)
         values = found.gain if isinstance(objective, AverageReward) else found.v @ start
         return values, found.gap, *chains.faults(probs)

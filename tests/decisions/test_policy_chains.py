@@ -136,3 +136,19 @@ def test_a_row_that_does_not_sum_to_one_is_seen():
     excess, ended = chains.faults(probs)
     assert float(excess[0]) < 1e-5 and float(ended[0]) == 0
     assert float(chains.faults(probs.at[3].add(0.1))[0][0]) > 0.05
+
+
+def test_random_numbers_of_single_precision(monkeypatch):
+    """The draws are those that `sample` makes in single precision, their values exact to double precision."""
+    monkeypatch.setattr("bayes_mdp.decisions.policy_evaluation.MANY_ENTRIES", 0)
+    reward = np.arange(float(S * A)).reshape(S, A)
+    space = bm.StateActionSpace(S, A, legal=LEGAL)
+    posterior = bm.infer(KEY, bm.models.known_rewards(reward, 0.3), space=space, method="exact")
+    policy = LEGAL.argmax(-1)
+    found = bm.policy_value(KEY, posterior, policy, bm.Discounted(0.9), num_draws=8)
+    rows = np.asarray(jax.vmap(posterior.sample)(jax.random.split(KEY, 8)).transition_probs, float)
+    rows = rows[:, np.arange(S), policy]
+    paid = np.broadcast_to(reward[np.arange(S), policy][:, None], (8, S, 1))
+    expected = np.linalg.solve(np.eye(S) - 0.9 * rows / rows.sum(-1, keepdims=True), paid)[..., 0].mean(-1)
+    np.testing.assert_allclose(found.draws, expected, rtol=1e-5)
+    assert found.gap < 1e-10

@@ -105,11 +105,7 @@ class CommonDraws(eqx.Module):
     def draw_entries(self, key: Array) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
         """Probabilities of the entries of the needed pairs, and the rewards, in one draw. Traceable."""
         assert self.chains is not None
-        entries = self.chains.entries
-        probs, reward = self.posterior.sample_entries(key, entries)  # type: ignore[attr-defined]
-        probs = probs.astype(jnp.float64)
-        # Rows sum to one in double precision.
-        return probs / entries.to_entries(entries.sum_by_pair(probs)), reward.astype(jnp.float64)
+        return self.chains.draw(self.posterior, key)  # type: ignore[arg-type] - it has entries
 
     def pair_values(
         self, probs: Float[Array, " E"], reward: Float[Array, "S A"], values: Float[Array, " S"]
@@ -279,8 +275,7 @@ def _draws(
     if chains is None:
         posterior = to_float64(posterior)
     else:
-        concentration = np.asarray(chains.entries.concentration, np.float32)
-        chains = eqx.tree_at(lambda c: c.entries.concentration, chains, concentration)
+        chains = chains.in_single_precision()
     return CommonDraws(keys, posterior, chains, objective, start, legal, given, tuple(shapes.reward.shape), numbers)
 
 
