@@ -280,7 +280,7 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     record = object.__new__(_RECORDS[kind])
     for key, item in fields.items():
         object.__setattr__(record, key, item)
-    if isinstance(record, NUTS | SVI | Laplace):
+    if isinstance(record, NUTS | SVI | Gibbs | Laplace):
         record.__post_init__()
     return record
 

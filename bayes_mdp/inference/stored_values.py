@@ -25,6 +25,7 @@ from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples, PosteriorSamples
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, StateActionSpace
@@ -55,6 +56,8 @@ def check_stored(posterior: object) -> None:
         check_mixture(posterior)
     elif isinstance(posterior, CollapsedPosterior):
         check_collapsed(posterior)
+    elif isinstance(posterior, PooledPosterior):
+        check_pooled(posterior)
     elif isinstance(posterior, SampledPosterior):
         check_sampled(posterior)
     elif isinstance(posterior, PosteriorSamples):
@@ -122,6 +125,20 @@ def check_collapsed(posterior: CollapsedPosterior) -> None:
     check_shape("stream", posterior.stream, (2,), "bits of a key")
     check_count("moves", posterior.moves, 0)
     _check_share(posterior)
+    _check_chains(posterior.mcmc, posterior.hyperparameters)
+
+
+def check_pooled(posterior: PooledPosterior) -> None:
+    """Weights, the data, and the rows and totals of the draws."""
+    size, space = len(_weights("log_weights", posterior.log_weights)), posterior.space
+    check_conjugate(posterior.data_statistics, space)
+    check_shape("state_rows", posterior.state_rows, (size, space.n_states, space.n_outcomes), "draw, state, outcome")
+    check_not_negative("state_rows", posterior.state_rows)
+    mass = np.asarray(posterior.state_rows).sum(-1)
+    require(mass <= 0, "state_rows", mass, "at least one positive probability in every row")
+    check_shape("totals", posterior.totals, (size, space.n_states, space.n_actions), "draw, state, action")
+    check_positive("totals", posterior.totals)
+    _check_lead("hyperparameters", posterior.hyperparameters, (size,))
     _check_chains(posterior.mcmc, posterior.hyperparameters)
 
 

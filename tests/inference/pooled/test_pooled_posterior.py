@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -66,6 +67,24 @@ def test_what_is_written_is_read(posterior, tmp_path):
     np.testing.assert_array_equal(loaded.state_rows, posterior.state_rows)
     np.testing.assert_array_equal(loaded.sample(KEY).transition_probs, posterior.sample(KEY).transition_probs)
     assert loaded.options == FEW and loaded.prior is None and str(loaded)
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "message"),
+    [
+        ("state_rows", lambda x: -x, r"state_rows\[0, 0, 0\] is -"),
+        ("state_rows", lambda x: 0 * x, r"state_rows\[0, 0\] is 0"),
+        ("state_rows", lambda x: x[:, 1:], "holds no posterior that bayes-mdp"),
+        ("totals", lambda x: x * np.nan, r"totals\[0, 0, 0\] is nan"),
+        ("totals", lambda x: x[1:], "holds no posterior that bayes-mdp"),
+        ("log_weights", lambda x: x * np.nan, "log_weights"),
+    ],
+)
+def test_a_file_of_impossible_values_is_refused(posterior, tmp_path, field, change, message):
+    """The checksum is right: `save` wrote it."""
+    bm.save(eqx.tree_at(lambda p: getattr(p, field), posterior, replace_fn=change), tmp_path / "p.bmdp")
+    with pytest.raises(ValueError, match=message):
+        bm.load(tmp_path / "p.bmdp")
 
 
 def test_a_policy_is_judged_by_needed_rows_and_by_whole_draws_alike(posterior):
