@@ -85,8 +85,8 @@ def test_a_broken_sampler_is_caught(key, monkeypatch):
 
 
 def test_few_draws_of_the_posterior(key):
-    """As the slow test, 40 simulations: it catches what is grossly wrong."""
-    for name, each in ranks(40, key, thin=4).items():
+    """As the slow test, 16 simulations: it catches what is grossly wrong."""
+    for name, each in ranks(16, key, thin=2).items():
         assert p_value(each, 4) > 1e-7, name
 
 
