@@ -122,10 +122,10 @@ def _dask(executor: Any) -> "Iterator[Client]":
         yield executor
         return
     try:
-        import dask.config  # pyright: ignore[reportMissingImports]
+        import dask  # pyright: ignore[reportMissingImports]
 
         # Read when it is first imported: Dask tells of every connection otherwise.
-        with dask.config.set({"logging.distributed": "warning"}):
+        with dask.config.set({"logging.distributed": "warning"}):  # pyright: ignore[reportPrivateImportUsage]
             from distributed import Client, LocalCluster  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(f"executor is {executor!r}, which needs Dask: pip install 'bayes-mdp[cluster]'") from error
