@@ -15,12 +15,13 @@ from scipy.stats import norm
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp import CanSample, Log, Objective, PolicyLike
+from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.episode_returns import returns_of
 from bayes_mdp.mdp.log_split import first_states
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import ArrayLike
-from bayes_mdp.mdp.validation import check_type, described
+from bayes_mdp.mdp.validation import check_type
 
 _BEHAVIOUR = "behaviour of the log"
 
@@ -104,8 +105,7 @@ def anchored_values(
     check_type("log", log, Log, "a Log (see read_log)")
     check_type("policies", policies, Mapping, "name -> policy")
     check_objective(objective)
-    if not isinstance(posterior, CanSample):
-        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it")
+    require_ability(posterior, CanSample, "anchored_values")
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")

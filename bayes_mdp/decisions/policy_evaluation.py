@@ -152,8 +152,8 @@ def policy_values(
             draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
         else:
             chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
-            mean = _evaluate_mean(wide, chains, aim)
-            near = chains.with_inverses(*_mean_entries(wide, chains), aim) if num_draws >= MANY_DRAWS else chains
+            mean, mean_probs, mean_reward = _evaluate_mean(wide, chains, aim)
+            near = chains.with_inverses(mean_probs, mean_reward, aim) if num_draws >= MANY_DRAWS else chains
             if len(chains.entries.pair) > MANY_ENTRIES:
                 chains, near = chains.in_single_precision(), near.in_single_precision()
 
@@ -306,14 +306,12 @@ def _evaluate_draws(
 
 
 @eqx.filter_jit
-def _mean_entries(posterior: CanSampleEntries, chains: PolicyChains) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
-    return posterior.mean_entries(chains.entries)
-
-
-@eqx.filter_jit
-def _evaluate_mean(posterior: CanSampleEntries, chains: PolicyChains, objective: Objective) -> Solution:
-    """Every policy in the mean of the posterior: near its draws."""
-    return chains.values(*posterior.mean_entries(chains.entries), objective)
+def _evaluate_mean(
+    posterior: CanSampleEntries, chains: PolicyChains, objective: Objective
+) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
+    """Every policy in the mean of the posterior, near its draws; the probabilities and rewards of the mean."""
+    probs, reward = posterior.mean_entries(chains.entries)
+    return chains.values(probs, reward, objective), probs, reward
 
 
 @eqx.filter_jit

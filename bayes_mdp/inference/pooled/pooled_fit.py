@@ -64,20 +64,10 @@ def _from_data(
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(bits.tolist()).spawn(options.num_chains)]
     data = _pair_counts(groups, space, rows, usage)
     drawn = draw_chains(rngs, prior, groups, data, rows.shape[-1], options.num_warmup, options.num_samples)
-    chains = Chains(dict(drawn.scalars))
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
     full = np.ones((number, *rows.shape[::2]), np.float32)
     full[:, groups.open] = drawn.rows.reshape(number, len(groups.open), -1)
-    return PooledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
-        data_statistics=statistics,
-        state_rows=full,
-        totals=_totals(flat, usage),
-        log_weights=np.zeros(number),
-        hyperparameters=flat,
-        mcmc=chains,
-        prior=prior,
-        options=options,
-    )
+    return _posterior(prior, statistics, options, full, flat, usage, Chains(dict(drawn.scalars)))
 
 
 def _from_prior(
@@ -104,20 +94,30 @@ def _from_prior(
     draws = [jax.tree.map(np.asarray, draw(each)) for each in jax.random.split(key, number)]
     flat = {name: np.stack([x[name] for x in draws]) for name in draws[0]}
     rows = flat.pop("rows").astype(np.float32)
+    return _posterior(prior, statistics, options, rows, flat, prior.usage_of(space, None), None)
+
+
+def _posterior(
+    prior: PartialPooling,
+    statistics: ConjugatePosterior,
+    options: Gibbs,
+    state_rows: Float[np.ndarray, "K S O"],
+    drawn: dict[str, np.ndarray],
+    usage: Float[np.ndarray, "S A"],
+    chains: Chains | None,
+) -> PooledPosterior:
+    """The posterior of K draws, equally weighted."""
+    power = drawn.get("usage_power", np.zeros(len(state_rows)))[:, None, None]
     return PooledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=statistics,
-        state_rows=rows,
-        totals=_totals(flat, prior.usage_of(space, None)),
-        log_weights=np.zeros(number),
-        hyperparameters=flat,
+        state_rows=state_rows,
+        totals=(drawn["concentration"][:, None, None] * usage**power).astype(np.float32),
+        log_weights=np.zeros(len(state_rows)),
+        hyperparameters=drawn,
+        mcmc=chains,
         prior=prior,
         options=options,
     )
-
-
-def _totals(drawn: dict[str, np.ndarray], usage: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "K S A"]:
-    power = drawn.get("usage_power", np.zeros(len(drawn["concentration"])))[:, None, None]
-    return (drawn["concentration"][:, None, None] * usage**power).astype(np.float32)
 
 
 def _pair_counts(
