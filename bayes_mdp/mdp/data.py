@@ -1,8 +1,9 @@
 """Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
 
+import math
 from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -117,16 +118,18 @@ class Transitions(eqx.Module):
             return reached
         return space.place(self.cell(space), reached)
 
-    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def observed_rewards(self, weight: Float[AnyArray, "*N"]) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
-        count = weight if self.reward_observed is None else jnp.where(self.reward_observed, weight, 0.0)
-        return count, jnp.where(count != 0, jnp.asarray(self.reward, count.dtype), 0.0)
+        xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
+        count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
+        return count, xp.where(count != 0, xp.asarray(self.reward, count.dtype), 0.0)
 
     def cell(self, space: "StateActionSpace") -> tuple[Int[AnyArray, "*N"], ...]:
         """Index of the (step,) state, action of each transition into an array of shape `space.shape`."""
         if space.horizon is None:
             return (self.state, self.action)
-        step = jnp.zeros_like(self.state) if self.step is None else self.step
+        xp = np if is_concrete(self.state) else jnp
+        step = xp.zeros_like(self.state) if self.step is None else self.step
         return (step, self.state, self.action)
 
 
@@ -219,15 +222,19 @@ class Counts(eqx.Module):
             ValueError, TypeError: as `check_transitions`.
         """
         check_transitions(transitions, space, weight)
+        on_host = is_concrete(transitions, weight, space.successors)
+        # Concrete data are added up by numpy, in float64: eager JAX would compile every operation.
+        xp, table, width = (np, _HostTable, np.float64) if on_host else (jnp, _Table, float)
+        transitions = jax.tree.map(np.atleast_1d if on_host else jnp.asarray, transitions)
         cell, outcome = transitions.cell(space), transitions.outcome(space)
-        weight = jnp.broadcast_to(jnp.asarray(weight, dtype=float), jnp.shape(transitions.state))
-        n = jnp.zeros((*space.shape, space.n_outcomes)).at[(*cell, outcome)].add(weight)
-        where = (*cell, outcome) if by_outcome else cell
-        zero = jnp.zeros((*space.shape, space.n_outcomes) if by_outcome else space.shape)
-        if transitions.reward is None:
-            return cls(n, zero, zero, zero)
-        moments = (*transitions.observed_rewards(weight), jnp.zeros_like(weight))
-        return cls(n, *pool_moments(moments, zero.at[where].add, lambda x: x[where]))
+        weight = xp.broadcast_to(xp.asarray(weight, dtype=width), transitions.state.shape)
+        outcomes = table((*space.shape, space.n_outcomes), (*cell, outcome))
+        cells = outcomes if by_outcome else table(space.shape, cell)
+        moments = 3 * (xp.zeros(cells.shape),)
+        if transitions.reward is not None:
+            samples = (*transitions.observed_rewards(weight), xp.zeros_like(weight))
+            moments = pool_moments(samples, cells.add, cells.expand)
+        return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weight), *moments)))
 
     def merge(self, other: "Counts") -> "Counts":
         """The statistics of both data sets together."""
@@ -238,6 +245,37 @@ class Counts(eqx.Module):
     def reward_moments(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """`reward_count`, `reward_mean`, `reward_ss`."""
         return self.reward_count, self.reward_mean, self.reward_ss
+
+
+class _Table(NamedTuple):
+    """Samples in the cells of a table of this shape; `index` holds one for each axis, [N] each."""
+
+    shape: tuple[int, ...]
+    index: tuple[AnyArray, ...]
+
+    def add(self, x: AnyArray) -> AnyArray:
+        """Sums of `x` over the samples of each cell; an index outside the table counts nowhere."""
+        return jnp.zeros(self.shape).at[self.index].add(x)
+
+    def expand(self, x: AnyArray) -> AnyArray:
+        """The entry of each sample's cell; any entry where its index is outside."""
+        return x[self.index]
+
+
+class _HostTable(_Table):
+    """The same by numpy."""
+
+    def add(self, x: AnyArray) -> AnyArray:
+        """As above."""
+        inside = np.logical_and.reduce([(-n <= i) & (i < n) for i, n in zip(self.index, self.shape, strict=True)])
+        index = tuple(np.asarray(i)[inside] for i in self.index)
+        flat = np.ravel_multi_index(index, self.shape, mode="wrap")
+        total = np.bincount(flat, np.asarray(x)[inside], math.prod(self.shape))
+        return total.reshape(self.shape).astype(np.float64, copy=False)  # without samples they are integers
+
+    def expand(self, x: AnyArray) -> AnyArray:
+        """As above."""
+        return x[tuple(np.clip(i, -n, n - 1) for i, n in zip(self.index, self.shape, strict=True))]
 
 
 def check_transitions(transitions: Transitions, space: "StateActionSpace", weight: ArrayLike = 1.0) -> None:

@@ -39,5 +39,6 @@ def pool_moments(
     count, mean, ss = moments
     total = add(count)
     # Two passes: the mean of the group, then squares around it.
-    centre = add(count * mean) / jnp.where(total > 0, total, 1.0)
+    xp = np if isinstance(total, np.ndarray) else jnp
+    centre = add(count * mean) / xp.where(total > 0, total, 1.0)
     return total, centre, add(ss + count * (mean - expand(centre)) ** 2)

@@ -343,12 +343,12 @@ class StateActionSpace(eqx.Module):
         Where it ended, the next state is the state that was left.
         """
         if self.successors is not None:
-            listed = self._lists(cell)
-            place: Any = outcome  # an index into the lists, of numpy or of JAX as they are
-            take = (
-                np.take_along_axis if isinstance(listed, np.ndarray) and is_concrete(outcome) else jnp.take_along_axis
-            )
-            outcome = take(listed, place[..., None], -1)[..., 0]
+            # By numpy where everything is concrete (eager JAX would compile every operation).
+            of_pair = cell if jnp.ndim(self.successors) == 4 else cell[-2:]
+            if is_concrete(self.successors, cell, outcome):
+                outcome = np.asarray(self.successors)[(*map(np.asarray, of_pair), np.asarray(outcome))]
+            else:
+                outcome = jnp.asarray(self.successors)[(*of_pair, outcome)]
         xp = np if is_concrete(cell, outcome) else jnp
         ended = xp.asarray(outcome == self.n_states)
         return xp.where(ended, cell[-2], outcome), ended

@@ -10,7 +10,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, O
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import RealScalar
+from bayes_mdp.mdp.typing import AnyArray, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
@@ -50,19 +50,25 @@ def solve(
         TypeError: no MDP, no objective, no plan.
     """
     check_problem(mdp, objective)
-    mdp = in_one_dtype(mdp)
     if start is not None:
         check_start(mdp, objective, start)
     if tolerance is not None and is_concrete(tolerance):
         check_not_negative("tolerance", tolerance)
+    problem = mdp, objective, start, 0.0 if tolerance is None else tolerance
+    solution = (_compiled_plan if is_concrete(problem) else _plan)(*problem)
+    if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
+        refuse_improper(mdp, solution)
+    return solution
+
+
+def _plan(mdp: MDP | SparseMDP, objective: Objective, start: Solution | None, tolerance: RealScalar) -> Solution:
+    """`solve` of what was checked."""
+    mdp = in_one_dtype(mdp)
     if isinstance(objective, Episodic):
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp))
         gain = jnp.full((), jnp.nan, q.dtype)
         return Solution(q, v, best_action(q), gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
-    solution = _solve_stationary(mdp, objective, Rounding.of(mdp), start, 0.0 if tolerance is None else tolerance)
-    if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
-        refuse_improper(mdp, solution)
-    return solution
+    return _solve_stationary(mdp, objective, Rounding.of(mdp), start, tolerance)
 
 
 def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
@@ -80,14 +86,22 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     check_problem(mdp, objective)
     mdp = in_one_dtype(mdp)
     if isinstance(objective, Episodic):
-        probs = policy_probs(policy, mdp, horizon=objective.horizon)
-        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), probs)
+        read = policy_probs(policy, mdp, horizon=objective.horizon)
+    else:
+        read = read_policy(policy, mdp)
+    if isinstance(objective, FirstExit) and is_concrete(mdp, read):
+        require_exit(_follow(mdp, read), "the policy")
+    return (_compiled_evaluate if is_concrete(mdp, read, objective) else _evaluate)(mdp, read, objective)
+
+
+def _evaluate(mdp: MDP | SparseMDP, policy: AnyArray, objective: Objective) -> PolicyEvaluation:
+    """`evaluate` of what was checked, in one dtype."""
+    if isinstance(objective, Episodic):
+        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), policy)
         gain = jnp.full((), jnp.nan, q.dtype)
         return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
     # A policy makes the MDP a chain: planning in an MDP with one action is evaluation.
-    chain = policy_chain(mdp, policy)
-    if isinstance(objective, FirstExit) and is_concrete(chain):
-        require_exit(chain, "the policy")
+    chain = _follow(mdp, policy)
     rounding = Rounding.of(chain, mixed=mdp)
     solution = _solve_stationary(chain, objective, rounding, None)
     discount = objective.discount if isinstance(objective, Discounted) else 1.0
@@ -96,6 +110,10 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     if isinstance(objective, AverageReward):
         return PolicyEvaluation(q - solution.gain, solution.v, *_verdict(solution, 0.0))
     return PolicyEvaluation(q, solution.v, *_verdict(solution, jax.lax.stop_gradient(rounding.of_sweep(solution.v))))
+
+
+# An eager loop would be compiled anew at every call: with all numbers there, the answer comes from one program, kept.
+_compiled_plan, _compiled_evaluate = jax.jit(_plan), jax.jit(_evaluate)
 
 
 def evaluate_mixed(
@@ -141,7 +159,10 @@ def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:
 def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
     """The Markov chain of a policy of a stationary MDP, as an MDP with one action. Raises as `policy_probs`."""
     check_mdp(mdp)
-    policy = read_policy(policy, mdp)
+    return _follow(mdp, read_policy(policy, mdp))
+
+
+def _follow(mdp: MDP | SparseMDP, policy: AnyArray) -> MDP | SparseMDP:
     return follow(mdp, policy) if jnp.issubdtype(policy.dtype, jnp.integer) else mix(mdp, policy)
 
 

@@ -23,7 +23,7 @@ from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import Site
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, summarise
 from bayes_mdp.models.tracing import traced_alone
 
 EVIDENCE = "collapsed_evidence"
@@ -105,7 +105,8 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
     """
     # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
     program, transitions = hierarchy.program, invent(detected, rng)
-    found = site_densities(program, {**conjugate_inside(program, hierarchy.hyperparameters), **values}, transitions)
+    data = summarise(program.prior, program.space, transitions)
+    found = site_densities(program, {**conjugate_inside(program, hierarchy.hyperparameters), **values}, data)
     # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
     below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
     expected = np.array([value for name, value in found.items() if name not in below])

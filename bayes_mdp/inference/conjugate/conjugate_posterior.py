@@ -365,8 +365,12 @@ class ConjugatePosterior(eqx.Module):
             return self._update_counts(transitions, cast(RealLike, weight))
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
+        return self.observe(transitions, transitions.outcome(self.space), weight)
+
+    def observe(self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike) -> "ConjugatePosterior":
+        """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known."""
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
-        cell, outcome = transitions.cell(self.space), transitions.outcome(self.space)
+        cell = transitions.cell(self.space)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         posterior = self._observe_outcomes(cell, outcome, weight)
         return (

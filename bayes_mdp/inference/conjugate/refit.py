@@ -1,8 +1,10 @@
 """`refit`: a posterior after a log, on the host: validated, counted in one compiled call, exact in float64."""
 
+from functools import partial
+
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
@@ -23,7 +25,8 @@ def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> Conjugat
     padded, weight = padded_log(data)
     with jax.enable_x64(True):
         # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
-        after = _update(jax.tree.map(np.array, posterior), padded, weight)
+        # Places in lists of successors are found on the host, by bisection.
+        after = _update(jax.tree.map(np.array, posterior), padded, padded.outcome(posterior.space), weight)
     return jax.tree.map(np.asarray, after)
 
 
@@ -38,8 +41,11 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
     return padded, (place < size).astype(np.float64)
 
 
-@jax.jit
+@partial(jax.jit, donate_argnums=0)  # most arrays go through unchanged: none is copied
 def _update(
-    posterior: ConjugatePosterior, transitions: Transitions, weight: Float[AnyArray, " M"]
+    posterior: ConjugatePosterior,
+    transitions: Transitions,
+    outcome: Int[AnyArray, " M"],
+    weight: Float[AnyArray, " M"],
 ) -> ConjugatePosterior:
-    return posterior.update(transitions, weight)
+    return posterior.observe(transitions, outcome, weight)

@@ -43,9 +43,10 @@ from bayes_mdp.inference.detection.trace import Message, Program, density, dtype
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models import joint
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, summarise
 from bayes_mdp.models.lifted_jit import lifted_jit
 from bayes_mdp.models.reward_laws import law_at
+from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.models.tracing import traced_alone
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
@@ -86,26 +87,29 @@ def certify(
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
+    # Added up once, on the host, where the law of rewards has statistics: no counting is compiled.
+    data = summarise(program.prior, program.space, transitions)
     for scale in SCALES:
-        check_at(program, detected, transitions, _draw(detected, rng, scale), held or {}, rewards=rewards)
+        check_at(program, detected, transitions, data, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
 
 def check_at(
     program: Program,
     detected: Detected,
     transitions: Transitions,
+    data: Statistics | Transitions,
     point: Float[np.ndarray, " N"],
     held: Mapping[str, ArrayLike],
     *,
     rewards: bool = True,
 ) -> None:
-    """The comparison at one point, a vector of all elements of the conjugate sites.
+    """The comparison at one point, a vector of all elements of the conjugate sites; `data` summarise the transitions.
 
     Raises:
         NotConjugate: the density of a site differs.
     """
     # Density by density: NumPyro's log_prob of each site of the conditioned model against that of the tables.
-    found = site_densities(program, {**held, **detected.layout.split(point)}, transitions)
+    found = site_densities(program, {**held, **detected.layout.split(point)}, data)
     terms = _terms(detected, transitions, point)
     for term in terms:
         actual = sum(found[name] for name in term.sites)
@@ -125,20 +129,22 @@ def check_at(
         raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(others)!r} is none of them")
 
 
-def site_densities(program: Program, values: Mapping[str, ArrayLike], transitions: Transitions) -> dict[str, float]:
+def site_densities(
+    program: Program, values: Mapping[str, ArrayLike], data: Statistics | Transitions
+) -> dict[str, float]:
     """The log density of every sample site of the conditioned model at `values`, as NumPyro computes it."""
-    found = _compiled_densities(program)(dict(values), transitions)
+    found = _compiled_densities(program)(dict(values), data)
     return {name: float(value) for name, value in found.items()}
 
 
 @lru_cache(maxsize=64)
 def _compiled_densities(
     program: Program,
-) -> Callable[[dict[str, ArrayLike], Transitions], dict[str, Float[Array, ""]]]:
+) -> Callable[[dict[str, ArrayLike], Statistics | Transitions], dict[str, Float[Array, ""]]]:
     model = joint(program.prior, program.space)
 
     @traced_alone
-    def densities(values: dict[str, ArrayLike], data: Transitions) -> dict[str, Float[Array, ""]]:
+    def densities(values: dict[str, ArrayLike], data: Statistics | Transitions) -> dict[str, Float[Array, ""]]:
         data_of: Any = values  # numpy arrays too
         given = handlers.substitute(data=data_of)
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), given:
