@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from bayes_mdp.mdp.moments import merge_moments, pool_moments
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike

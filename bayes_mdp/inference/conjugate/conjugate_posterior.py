@@ -367,7 +367,9 @@ class ConjugatePosterior(eqx.Module):
             self.check(transitions, weight)
         return self.observe(transitions, transitions.outcome(self.space), weight)
 
-    def observe(self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike) -> "ConjugatePosterior":
+    def observe(
+        self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
+    ) -> "ConjugatePosterior":
         """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known."""
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell = transitions.cell(self.space)
