@@ -40,6 +40,18 @@ def refused(capsys, sentence, *arguments):
     assert error.startswith("bayes-mdp: error: ") and error.count("\n") == 1, error
 
 
+def test_a_support_that_contradicts_the_log(capsys, log, tmp_path):
+    """The row is named, and the pair by its labels."""
+    rows = [(s, a, (s + 1) % 3 if a == "go" else s) for s in range(3) for a in ("stay", "go")]
+    rows[3] = (1, "go", 0)
+    path = tmp_path / "support.csv"
+    pd.DataFrame(rows, columns=["s", "a", "s2"]).to_csv(path, index=False)
+    data = pd.read_csv(log)
+    row = np.flatnonzero((data.s == 1) & (data.a == "go"))[0]
+    sentence = f"transitions.next_state[{row}] is 2, expected an outcome in the known support of state 1, action 'go'"
+    refused(capsys, sentence, "fit", log, *COLUMNS, "--support", path)
+
+
 def test_list_names_every_registry(capsys):
     code, out, _ = run(capsys, "list")
     assert code == 0

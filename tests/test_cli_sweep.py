@@ -9,6 +9,7 @@ import xarray as xr
 import bayes_mdp as bm
 from bayes_mdp.cli import main
 from bayes_mdp.experiments.sweeps import cell_runs
+from bayes_mdp.parallel import executors
 
 CONFIG = """
 num_episodes = 3
@@ -69,6 +70,8 @@ def test_wrong_input(config, tmp_path, capsys):
     calls = [
         (["sweep", str(tmp_path / "no.toml")], "does not exist"),
         (["sweep", str(path), "--executor", "process"], "did you mean 'processes'"),
+        (["sweep", str(path), "--executor", "http:/x"], "'http:/x', expected the address of a Dask scheduler"),
+        (["sweep", str(path), "--out", str(tmp_path)], r"which holds '.*' and no manifest.json, expected a new or an"),
         (["sweep", str(path), "--retries", "-1"], "retries is -1"),
         (
             ["sweep", written("num_seedz = 3\n" + CONFIG), "--out", str(tmp_path / "x")],
@@ -91,6 +94,8 @@ def test_wrong_input(config, tmp_path, capsys):
         assert main(words) == 2
         error = capsys.readouterr().err
         assert re.search(says, error) and len(error.splitlines()) == 1
+    # Nothing that was refused leaves a folder or a lock behind.
+    assert not (tmp_path / "x").exists() and not list(tmp_path.glob("lock*"))
     (tmp_path / "plain").write_text(CONFIG)
     assert main(["sweep", str(tmp_path / "plain")]) == 2
     assert "--out is missing" in capsys.readouterr().err
@@ -103,3 +108,14 @@ def test_many_cells_are_not_all_listed(monkeypatch):
     missing = {"status": ("cell", ["missing"] * 3), "error": ("cell", [""] * 3)}
     result = xr.Dataset(missing, {"cell": range(3), "agent": ("cell", ["a", "b", "c"]), "seed": [0]})
     assert sweep.summary_of_sweep(result).splitlines() == ["3 cells, 1 seeds each", "  a: missing", "  ... and 2 more"]
+
+
+def test_a_scheduler_that_does_not_answer(config, tmp_path, capsys, monkeypatch):
+    """One sentence with the address, after the time that Dask is given."""
+    distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    monkeypatch.setattr(executors, "DASK_TIMEOUT", 1)
+    path, _ = config
+    assert main(["sweep", str(path), "--out", str(tmp_path / "x"), "--executor", "tcp://127.0.0.1:9"]) == 2
+    error = capsys.readouterr().err
+    assert "executor is 'tcp://127.0.0.1:9', where no Dask scheduler answered within 1 s" in error, distributed
+    assert len(error.splitlines()) == 1

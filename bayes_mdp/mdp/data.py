@@ -3,13 +3,13 @@
 import math
 from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Array, Bool, Float, Int, Real
 
 from bayes_mdp.mdp.moments import merge_moments, pool_moments
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
@@ -118,6 +118,14 @@ class Transitions(eqx.Module):
             return reached
         return space.place(self.cell(space), reached)
 
+    @overload
+    def observed_rewards(self, weight: Float[Array, "*N"]) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]: ...
+
+    @overload
+    def observed_rewards(
+        self, weight: Float[AnyArray, "*N"]
+    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
+
     def observed_rewards(self, weight: Float[AnyArray, "*N"]) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
@@ -222,19 +230,23 @@ class Counts(eqx.Module):
             ValueError, TypeError: as `check_transitions`.
         """
         check_transitions(transitions, space, weight)
-        on_host = is_concrete(transitions, weight, space.successors)
-        # Concrete data are added up by numpy, in float64: eager JAX would compile every operation.
-        xp, table, width = (np, _HostTable, np.float64) if on_host else (jnp, _Table, float)
-        transitions = jax.tree.map(np.atleast_1d if on_host else jnp.asarray, transitions)
+        if is_concrete(transitions, weight, space.successors):
+            # By numpy, in float64: eager JAX would compile every operation. Rows of weight zero are left out: what they
+            # hold is not looked at, not even as an index.
+            xp, table = np, _HostTable
+            weights = np.broadcast_to(np.asarray(weight, np.float64), np.shape(transitions.state))
+            transitions, weights = jax.tree.map(lambda x: np.asarray(x)[weights != 0], (transitions, weights))
+        else:
+            xp, table = jnp, _Table
+            weights = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         cell, outcome = transitions.cell(space), transitions.outcome(space)
-        weight = xp.broadcast_to(xp.asarray(weight, dtype=width), transitions.state.shape)
         outcomes = table((*space.shape, space.n_outcomes), (*cell, outcome))
         cells = outcomes if by_outcome else table(space.shape, cell)
         moments = 3 * (xp.zeros(cells.shape),)
         if transitions.reward is not None:
-            samples = (*transitions.observed_rewards(weight), xp.zeros_like(weight))
+            samples = (*transitions.observed_rewards(weights), xp.zeros_like(weights))
             moments = pool_moments(samples, cells.add, cells.expand)
-        return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weight), *moments)))
+        return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weights), *moments)))
 
     def merge(self, other: "Counts") -> "Counts":
         """The statistics of both data sets together."""
@@ -248,34 +260,27 @@ class Counts(eqx.Module):
 
 
 class _Table(NamedTuple):
-    """Samples in the cells of a table of this shape; `index` holds one for each axis, [N] each."""
+    """Samples in the cells of a table of this shape; `place` holds one index for each axis, [N] each."""
 
     shape: tuple[int, ...]
-    index: tuple[AnyArray, ...]
+    place: tuple[AnyArray, ...]
 
     def add(self, x: AnyArray) -> AnyArray:
         """Sums of `x` over the samples of each cell; an index outside the table counts nowhere."""
-        return jnp.zeros(self.shape).at[self.index].add(x)
+        return jnp.zeros(self.shape).at[self.place].add(x)
 
     def expand(self, x: AnyArray) -> AnyArray:
         """The entry of each sample's cell; any entry where its index is outside."""
-        return x[self.index]
+        return x[self.place]
 
 
 class _HostTable(_Table):
-    """The same by numpy."""
+    """The same by numpy; every index is inside."""
 
     def add(self, x: AnyArray) -> AnyArray:
         """As above."""
-        inside = np.logical_and.reduce([(-n <= i) & (i < n) for i, n in zip(self.index, self.shape, strict=True)])
-        index = tuple(np.asarray(i)[inside] for i in self.index)
-        flat = np.ravel_multi_index(index, self.shape, mode="wrap")
-        total = np.bincount(flat, np.asarray(x)[inside], math.prod(self.shape))
+        total = np.bincount(np.ravel_multi_index(self.place, self.shape), x, math.prod(self.shape))
         return total.reshape(self.shape).astype(np.float64, copy=False)  # without samples they are integers
-
-    def expand(self, x: AnyArray) -> AnyArray:
-        """As above."""
-        return x[tuple(np.clip(i, -n, n - 1) for i, n in zip(self.index, self.shape, strict=True))]
 
 
 def check_transitions(transitions: Transitions, space: "StateActionSpace", weight: ArrayLike = 1.0) -> None:
@@ -357,7 +362,8 @@ def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: n
         row = first_index(~space.legal[cell[-2:]])
         if row is not None:
             s, a = (int(i[row]) for i in cell[-2:])
-            raise ValueError(f"transitions.action{list(row)} is {a}, expected a legal action of state {s}")
+            action, state = space.action_names[a], space.state_names[s]
+            raise ValueError(f"transitions.action{list(row)} is {action!r}, expected a legal action of state {state!r}")
     if space.successors is not None:
         with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
             place = np.asarray(space.place(cell, reached))
@@ -369,6 +375,8 @@ def _check_masks(transitions: Transitions, space: "StateActionSpace", reached: n
         return
     if row is not None:
         s, a = (int(i[row]) for i in cell[-2:])
+        state, action = space.state_names[s], space.action_names[a]
+        after = "the end" if reached[row] == space.n_states else repr(space.state_names[int(reached[row])])
         raise ValueError(
-            f"transitions.next_state{list(row)} is {int(reached[row])}, expected {among} of state {s}, action {a}"
+            f"transitions.next_state{list(row)} is {after}, expected {among} of state {state!r}, action {action!r}"
         )

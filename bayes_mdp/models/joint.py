@@ -79,7 +79,8 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
         rewards_only: leave out `observed_next_state`: the density is that of the rewards given the outcomes.
     """
     rewards = reward_table(spec, space)
-    prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
+    # Known rewards say nothing, by outcome or not: their statistics are those of pairs, as `summarise` makes them.
+    prepared = _prepare(rewards.law, rewards.law is not None and rewards.by_outcome, space, data)
     if not rewards_only:
         counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
         with space.plates():

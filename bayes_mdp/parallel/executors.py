@@ -25,6 +25,9 @@ ExecutorLike: TypeAlias = "str | Executor | Client | None"
 
 NAMES = ("serial", "processes", "dask")
 DASK_TIMEOUT = 10  # seconds until a scheduler that does not answer is given up
+SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "inproc")
+"""How the address of a Dask scheduler begins."""
+
 _EXPECTED = (
     "expected one of serial, processes, processes:N, dask, dask:N, the address of a Dask scheduler, or an Executor"
 )
@@ -67,9 +70,15 @@ def check_executor(executor: object, name: str = "executor") -> None:
         return
     if not isinstance(executor, str):
         raise TypeError(f"{name} is {described(executor)}, {_EXPECTED}")
-    if "://" in executor:
+    scheme, is_address, _ = executor.partition("://")
+    if is_address and scheme in SCHEMES:
         return
     kind, colon, number = executor.partition(":")
+    if is_address or "/" in executor:
+        raise ValueError(
+            f"{name} is {executor!r}, expected the address of a Dask scheduler, such as tcp://host:8786 (one of "
+            f"{', '.join(SCHEMES)}), or one of {', '.join(NAMES)}"
+        )
     check_name(name, kind, NAMES, ", or the address of a Dask scheduler")
     if colon and (kind == "serial" or not number.isdecimal() or int(number) < 1):
         raise ValueError(f"{name} is {executor!r}, {_EXPECTED}")

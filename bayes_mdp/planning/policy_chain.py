@@ -1,5 +1,8 @@
 """A policy in an MDP is a Markov chain with rewards: an MDP with one action. Sweeps over either."""
 
+from functools import reduce
+from operator import add
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
@@ -7,11 +10,27 @@ from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import AnyArray, RealScalar
 
 _FEW = 8  # up to so many actions a selection by comparisons beats a gather
+UNROLLED = 32  # listed successors; more are summed over the last axis
 
 
 def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
     """One sweep, q = reward + discount * E values(next); -inf where an action is illegal."""
     q = mdp.reward + discount * mdp.expected_next(values)
+    return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
+
+
+def kept_action_values(
+    mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0
+) -> Float[Array, "S A"]:
+    """`action_values` for sweeps that keep q: twice as fast on lists of a few successors.
+
+    XLA on CPU reduces a short last axis by a scalar loop; written out, the terms are vectors. Where q goes into nothing
+    but a maximum over actions they would be fused with its loop, and five times as slow.
+    """
+    if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
+        return action_values(mdp, values, discount)
+    terms = (mdp.probability[..., k] * values[mdp.successor[..., k]] for k in range(mdp.successor.shape[-1]))
+    q = mdp.reward + discount * reduce(add, terms)
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 

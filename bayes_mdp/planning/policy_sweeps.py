@@ -10,9 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.typing import RealScalar
-from bayes_mdp.planning.policy_chain import follow
-
-_UNROLLED = 32  # successors; more are summed over the last axis
+from bayes_mdp.planning.policy_chain import UNROLLED, follow
 
 
 class PolicySweeps(eqx.Module):
@@ -36,7 +34,7 @@ class PolicySweeps(eqx.Module):
     def of(cls, mdp: MDP | SparseMDP, policy: Int[Array, " S"], discount: RealScalar) -> "PolicySweeps":
         """The rows of the policy."""
         discount = jnp.asarray(discount, mdp.reward.dtype)
-        if isinstance(mdp, MDP) or mdp.successor.shape[-1] > _UNROLLED:
+        if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
             chain = follow(mdp, policy)
             return cls(chain, None, None, chain.reward[:, 0], discount)
         pair = jnp.arange(mdp.n_states) * mdp.n_actions + policy

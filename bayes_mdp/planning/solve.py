@@ -10,7 +10,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, O
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import AnyArray, RealScalar
+from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.derivatives import near_enough, where_solved, with_derivatives, with_gain_derivatives
@@ -94,7 +94,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     return (_compiled_evaluate if is_concrete(mdp, read, objective) else _evaluate)(mdp, read, objective)
 
 
-def _evaluate(mdp: MDP | SparseMDP, policy: AnyArray, objective: Objective) -> PolicyEvaluation:
+def _evaluate(mdp: MDP | SparseMDP, policy: Array, objective: Objective) -> PolicyEvaluation:
     """`evaluate` of what was checked, in one dtype."""
     if isinstance(objective, Episodic):
         q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), policy)
@@ -162,7 +162,7 @@ def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
     return _follow(mdp, read_policy(policy, mdp))
 
 
-def _follow(mdp: MDP | SparseMDP, policy: AnyArray) -> MDP | SparseMDP:
+def _follow(mdp: MDP | SparseMDP, policy: Array) -> MDP | SparseMDP:
     return follow(mdp, policy) if jnp.issubdtype(policy.dtype, jnp.integer) else mix(mdp, policy)
 
 

@@ -96,6 +96,39 @@ def test_what_a_masked_row_holds_is_not_looked_at(index, x64):
     check_transitions(worse, SPACE, 0.0)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_counting_on_the_host_is_counting_in_a_program(seed, x64):
+    """Random spaces, logs with missing rewards and masked rows that hold anything, also with no row, or one."""
+    rng = np.random.default_rng(seed)
+    s, a, ends, number = (
+        int(rng.integers(2, 5)),
+        int(rng.integers(1, 4)),
+        bool(rng.integers(2)),
+        int(rng.choice([0, 1, 40])),
+    )
+    successors = None
+    if rng.integers(2):
+        successors = np.argsort(rng.random((s, a, s + ends)), -1)[..., : int(rng.integers(1, s + ends + 1))]
+    space = StateActionSpace(s, a, ends=bool(ends), horizon=[None, 3][int(rng.integers(2))], successors=successors)
+    state, action = rng.integers(s, size=number), rng.integers(a, size=number)
+    outcome = rng.integers(space.n_outcomes, size=number)
+    step = None if space.horizon is None else rng.integers(3, size=number)
+    next_state, ended = space.reached((state, action), outcome)
+    weight = rng.integers(3, size=number) / 2
+    if number > 1:
+        state, next_state = np.where(weight == 0, 99, state), np.where(weight == 0, -7, next_state)
+    seen = [None, rng.random(number) < 0.7][int(rng.integers(2))]
+    log = Transitions(
+        state, action, rng.normal(size=number), next_state, terminated=ended, step=step, reward_observed=seen
+    )
+    by_outcome = bool(rng.integers(2))
+    count = lambda log, weight: Counts.of(log, space, by_outcome=by_outcome, weight=weight)  # noqa: E731
+    ours, traced = count(log, weight), jax.jit(count)(log, weight)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(traced), strict=True):
+        assert isinstance(one, jax.Array) and one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 def test_missing_rewards_are_no_rewards(x64):
     seen = np.arange(200) % 2 == 0
     reward = np.where(seen, 1e4 + np.arange(200.0), np.nan)

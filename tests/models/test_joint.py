@@ -100,6 +100,17 @@ def test_every_form_of_data_is_the_same_data(x64):
     assert float(density) == pytest.approx(prior_density(space, sites) + data_density(space, sites, data), rel=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(), (3, 2), (3, 2, 4)])
+def test_known_rewards_say_nothing_whatever_their_shape(shape, x64):
+    space = SPACES["ends"]
+    data, sites = transitions(space, reward=np.zeros(N)), {"transition": values(space)["p"]}
+    belief = known_rewards(np.zeros(shape))
+    model = joint(belief, space)
+    before = log_density(model, (), {}, sites)[0]
+    after = [log_density(model, (form,), {}, sites)[0] for form in (data, summarise(belief, space, data))]
+    assert after[0] == after[1] != before
+
+
 def by_outcome(space):
     """Poisson rewards that depend on the outcome, tied over actions."""
     with space.plates("state"):

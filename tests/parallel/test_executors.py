@@ -26,6 +26,8 @@ def test_names(executor):
         ("processes:two", "expected one of serial"),
         ("serial:2", "expected one of serial"),
         ("", "expected one of serial"),
+        ("http:/x", "'http:/x', expected the address of a Dask scheduler, such as tcp://"),
+        ("http://host:8786", "'http://host:8786', expected the address of a Dask scheduler, such as tcp://"),
         (3, "executor is 3, expected"),
         (ThreadPoolExecutor, "executor is the class ThreadPoolExecutor"),
     ],

@@ -1,5 +1,7 @@
 """The doors: dispatch, refusals, evaluation of policies, carries of compiled loops."""
 
+from importlib import import_module
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -132,3 +134,19 @@ def test_numbers_of_two_widths_are_planned_in_the_wider(objective, x64):
     np.testing.assert_array_equal(
         planning.solve_soft(mixed, objective, 0.3).v, planning.solve_soft(MDP(rows, reward), objective, 0.3).v
     )
+
+
+@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(5), AverageReward()], ids=lambda o: type(o).__name__)
+def test_a_second_call_runs_the_program_of_the_first(objective, monkeypatch):
+    """With other numbers and another discount too: the loops of an eager call would be compiled anew each time."""
+    mdps = [make_mdp(*arrays("random", 5, seed=seed)) for seed in (0, 1)]
+    planning.evaluate(mdps[0], planning.solve(mdps[0], objective).policy, objective)
+    module = import_module("bayes_mdp.planning.solve")
+    for planner in ("_solve_stationary", "induce"):
+        monkeypatch.setattr(module, planner, None)  # no Python is run again
+    other = Discounted(0.8) if isinstance(objective, Discounted) else objective
+    found = planning.solve(mdps[1], other)
+    again = planning.evaluate(mdps[1], found.policy, other)
+    np.testing.assert_allclose(again.v - again.v[..., :1], found.v - found.v[..., :1], rtol=1e-4, atol=1e-4)
+    with pytest.raises(TypeError):
+        jax.make_jaxpr(planning.solve, static_argnums=1)(mdps[1], other)

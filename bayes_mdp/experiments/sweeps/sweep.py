@@ -103,10 +103,12 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
     if path is not None:
         check_folder(path)
     settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, options)
+    # All that can be refused without the folder is refused before there is one.
+    cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
+    names = [cell.file_name(number) for number, cell in enumerate(cells)]
+    manifest = _manifest(cells, names, num_blocks, settings, key)
     with _folder(path) as folder, folder.locked():
-        cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
-        names = [cell.file_name(number) for number, cell in enumerate(cells)]
-        folder.begin(_manifest(cells, names, num_blocks, settings, key))
+        folder.begin(manifest)
         tasks = _unfinished(folder, cells, names, key)
         descriptions = {name: cell.description for name, cell in zip(names, cells, strict=True)}
         done = run_tasks(CellRunner(settings), tasks, executor, retries=retries)

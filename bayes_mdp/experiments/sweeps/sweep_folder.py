@@ -88,6 +88,18 @@ class SweepFolder:
             before, now = ({name: one[name] for name in _IDENTITY} for one in (there, wanted))
             refuse_another(before, now, self.folder, "another sweep")
             return
+        self.refuse_other_files()
+        (self.folder / CELLS).mkdir(exist_ok=True)
+        patiently(lambda: write_json(place, wanted))
+
+    def refuse_other_files(self) -> None:
+        """A folder that holds no sweep holds nothing else.
+
+        Raises:
+            ValueError: it does.
+        """
+        if not self.folder.is_dir() or (self.folder / MANIFEST).exists():
+            return
         # Where there are no locks, another process may be writing the same manifest just now.
         names = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
         strange = sorted(name for name in names if name not in (LOCK, CELLS, MANIFEST))
@@ -96,8 +108,6 @@ class SweepFolder:
                 f"path is {str(self.folder)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "
                 "empty folder, or that of a sweep"
             )
-        (self.folder / CELLS).mkdir(exist_ok=True)
-        patiently(lambda: write_json(place, wanted))
 
     def finish(self, checksums: Mapping[str, str], failed: Mapping[str, str]) -> None:
         """Note in the manifest that the sweep is over: checksums of the finished cells, sentences of the failed."""
@@ -215,9 +225,11 @@ def make_folder(path: str | Path) -> SweepFolder:
     """The folder under `path`, made where it does not exist.
 
     Raises:
-        ValueError: there is something else. PermissionError: nothing can be written there. TypeError: no path.
+        ValueError: there is something else, or it holds other files. PermissionError: nothing can be written there.
+        TypeError: no path.
     """
     place = check_folder(path)
+    SweepFolder(place).refuse_other_files()
     place.mkdir(parents=True, exist_ok=True)
     return SweepFolder(place)
 
