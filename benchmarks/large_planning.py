@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from bayes_mdp.mdp import Discounted, SparseMDP
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.policy_chain import kept_action_values
+from bayes_mdp.planning.policy_chain import unrolled_action_values
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 """successor [S A K], probability [S A K], reward [S A]."""
@@ -81,7 +81,7 @@ def quantecon(problem: DiscreteDP) -> np.ndarray:
 def main(sizes: list[int], discounts: list[float], problems: list[str]) -> None:
     """One line a problem, size and discount."""
     plan = jax.jit(lambda mdp, discount, tolerance: solve(mdp, Discounted(discount), tolerance=tolerance))
-    sweep = jax.jit(lambda mdp, v: (q := kept_action_values(mdp, v, 0.99), jnp.max(q, -1)))
+    sweep = jax.jit(lambda mdp, v: (q := unrolled_action_values(mdp, v, 0.99), jnp.max(q, -1)))
     print(
         "problem, S, discount: ours s (iterations, proven gap, converged), quantecon s, ratio; at rounding s; peak MB"
     )

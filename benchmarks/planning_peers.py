@@ -4,8 +4,8 @@ Needs `pip install mdpsolver stormpy` (peers, no dependencies of the project). P
 the process, median of three after a warm-up, models built beforehand, compilation left out. No value is off by more
 than 5e-7: proven by ours; mdpsolver: modified policy iteration with `tolerance` of 1e-6, its stopping rule as it is;
 Storm: sound value iteration, sound optimistic value iteration and policy iteration with an absolute precision of 5e-7,
-on the equal problem in which an episode stops with probability 1 - discount (rewards moved to be positive). The last
-column is the largest difference from our values at rounding.
+on the equivalent problem in which an episode stops with probability 1 - discount (rewards moved to be positive). The
+last column is the largest difference from our values at rounding.
 """
 
 import statistics

@@ -112,10 +112,10 @@ def test_many_cells_are_not_all_listed(monkeypatch):
 
 def test_a_scheduler_that_does_not_answer(config, tmp_path, capsys, monkeypatch):
     """One sentence with the address, after the time that Dask is given."""
-    distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    pytest.importorskip("distributed", reason="the extra cluster is not installed")
     monkeypatch.setattr(executors, "DASK_TIMEOUT", 1)
     path, _ = config
     assert main(["sweep", str(path), "--out", str(tmp_path / "x"), "--executor", "tcp://127.0.0.1:9"]) == 2
     error = capsys.readouterr().err
-    assert "executor is 'tcp://127.0.0.1:9', where no Dask scheduler answered within 1 s" in error, distributed
+    assert "executor is 'tcp://127.0.0.1:9', where no Dask scheduler answered within 1 s" in error
     assert len(error.splitlines()) == 1

@@ -127,7 +127,10 @@ class Transitions(eqx.Module):
     ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
 
     def observed_rewards(self, weight: Float[AnyArray, "*N"]) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]:
-        """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed."""
+        """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed.
+
+        By numpy, and numpy arrays, where the weight is one.
+        """
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
         count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
         return count, xp.where(count != 0, xp.asarray(self.reward, count.dtype), 0.0)
@@ -278,7 +281,7 @@ class _HostTable(_Table):
     """The same by numpy; every index is inside."""
 
     def add(self, x: AnyArray) -> AnyArray:
-        """As above."""
+        """Sums of `x` over the samples of each cell, in float64."""
         total = np.bincount(np.ravel_multi_index(self.place, self.shape), x, math.prod(self.shape))
         return total.reshape(self.shape).astype(np.float64, copy=False)  # without samples they are integers
 

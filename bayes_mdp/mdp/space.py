@@ -348,7 +348,8 @@ class StateActionSpace(eqx.Module):
             if is_concrete(self.successors, cell, outcome):
                 outcome = np.asarray(self.successors)[(*map(np.asarray, of_pair), np.asarray(outcome))]
             else:
-                outcome = jnp.asarray(self.successors)[(*of_pair, outcome)]
+                at = jnp.asarray(self.successors).at[(*of_pair, outcome)]
+                outcome = at.get(mode="fill", fill_value=-1)  # a place that is not listed is no state
         xp = np if is_concrete(cell, outcome) else jnp
         ended = xp.asarray(outcome == self.n_states)
         return xp.where(ended, cell[-2], outcome), ended

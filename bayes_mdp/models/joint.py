@@ -79,8 +79,7 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
         rewards_only: leave out `observed_next_state`: the density is that of the rewards given the outcomes.
     """
     rewards = reward_table(spec, space)
-    # Known rewards say nothing, by outcome or not: their statistics are those of pairs, as `summarise` makes them.
-    prepared = _prepare(rewards.law, rewards.law is not None and rewards.by_outcome, space, data)
+    prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
     if not rewards_only:
         counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
         with space.plates():
@@ -153,6 +152,7 @@ def _prepare(
 ) -> Statistics | Transitions:
     """Check `data` and summarise them for this reward law (None: known)."""
     kind = None if law is None else type(law)
+    by_outcome = by_outcome and law is not None  # known rewards add no density: statistics of pairs will do
     if isinstance(data, Log):
         data = data.transitions
     if isinstance(data, Transitions):

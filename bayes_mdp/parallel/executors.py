@@ -1,9 +1,11 @@
 """Executors by name: this process, worker processes, a Dask cluster; all behind `concurrent.futures.Executor`."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from bayes_mdp.mdp.validation import check_name, described
@@ -25,9 +27,6 @@ ExecutorLike: TypeAlias = "str | Executor | Client | None"
 
 NAMES = ("serial", "processes", "dask")
 DASK_TIMEOUT = 10  # seconds until a scheduler that does not answer is given up
-SCHEMES = ("tcp", "tls", "ws", "wss", "ucx", "inproc")
-"""How the address of a Dask scheduler begins."""
-
 _EXPECTED = (
     "expected one of serial, processes, processes:N, dask, dask:N, the address of a Dask scheduler, or an Executor"
 )
@@ -71,17 +70,29 @@ def check_executor(executor: object, name: str = "executor") -> None:
     if not isinstance(executor, str):
         raise TypeError(f"{name} is {described(executor)}, {_EXPECTED}")
     scheme, is_address, _ = executor.partition("://")
-    if is_address and scheme in SCHEMES:
+    if is_address and scheme.isalnum() and scheme not in ("http", "https"):
+        _require_dask(executor)
         return
     kind, colon, number = executor.partition(":")
-    if is_address or "/" in executor:
+    if "/" in executor:
         raise ValueError(
-            f"{name} is {executor!r}, expected the address of a Dask scheduler, such as tcp://host:8786 (one of "
-            f"{', '.join(SCHEMES)}), or one of {', '.join(NAMES)}"
+            f"{name} is {executor!r}, expected the address of a Dask scheduler, such as tcp://host:8786, or one of "
+            f"{', '.join(NAMES)}"
         )
     check_name(name, kind, NAMES, ", or the address of a Dask scheduler")
+    if kind == "dask":
+        _require_dask(executor)
     if colon and (kind == "serial" or not number.isdecimal() or int(number) < 1):
         raise ValueError(f"{name} is {executor!r}, {_EXPECTED}")
+
+
+def _require_dask(executor: str) -> None:
+    if sys.modules.get("distributed") is None and find_spec("distributed") is None:
+        raise _without_dask(executor)
+
+
+def _without_dask(executor: str) -> ImportError:
+    return ImportError(f"executor is {executor!r}, which needs Dask: pip install 'bayes-mdp[cluster]'")
 
 
 @contextmanager
@@ -137,7 +148,7 @@ def _dask(executor: Any) -> "Iterator[Client]":
         with dask.config.set({"logging.distributed": "warning"}):  # pyright: ignore[reportPrivateImportUsage]
             from distributed import Client, LocalCluster  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise ImportError(f"executor is {executor!r}, which needs Dask: pip install 'bayes-mdp[cluster]'") from error
+        raise _without_dask(executor) from error
     if "://" in executor:
         with _connected(Client, executor) as client:
             yield client

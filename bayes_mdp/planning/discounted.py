@@ -12,7 +12,7 @@ from bayes_mdp.planning.gauss_seidel import OrderedSweeps
 from bayes_mdp.planning.linear.systems import RESTARTS, solve_chain
 from bayes_mdp.planning.max_operator import HardMax, Max
 from bayes_mdp.planning.on_demand import on_demand
-from bayes_mdp.planning.policy_chain import at_policy, follow, kept_action_values
+from bayes_mdp.planning.policy_chain import at_policy, follow, unrolled_action_values
 from bayes_mdp.planning.policy_sweeps import PolicySweeps
 from bayes_mdp.planning.rounding import Rounding, total_probability
 from bayes_mdp.planning.small_policy_iteration import TINY, tiny_policy_iteration
@@ -89,7 +89,7 @@ def bounded(
     q(v) + k_min c and q(v) + k_max c, and T (v + c) between T v + k_min c and T v + k_max c. From T v <= v + high
     follows T^(n+1) v <= T^n v + k^n high, and the sum over n is the upper bound; the lower one likewise.
     """
-    q = kept_action_values(mdp, values, discount)
+    q = unrolled_action_values(mdp, values, discount)
     error = rounding.of_sweep(values) + maximum.uncertainty(mdp.n_actions)
     change = maximum.value(q) - values
     # The sweep's own rounding widens the interval, so that the bounds hold in exact arithmetic.
@@ -155,7 +155,7 @@ def _policy_iteration(
         def turn(loop: Ahead) -> Ahead:
             assert ordered is not None
             swept = ordered(loop[0], _IN_ORDER)
-            return swept, kept_action_values(mdp, swept, discount), jnp.array(False)
+            return swept, unrolled_action_values(mdp, swept, discount), jnp.array(False)
 
         return jax.lax.while_loop(lambda loop: loop[-1], turn, (values, q, count >= patience))[:2]
 
@@ -169,7 +169,7 @@ def _policy_iteration(
         chain = follow(mdp, policy)
         # The last values are the guess of an iterative solver; evaluations need be no better than the policy is.
         values = evaluate_chain(chain, discount, at_policy(ahead, policy), residual, rounds=1)
-        q = kept_action_values(mdp, values, discount)
+        q = unrolled_action_values(mdp, values, discount)
         best = jnp.max(q, -1)
         scale = jnp.max(jnp.abs(best)) + jnp.max(jnp.abs(chain.reward))
         keep = best - at_policy(q, policy) <= 4 * eps * scale
@@ -230,7 +230,7 @@ def _sweep_while_fast(
     def body(carry: Sweep) -> Sweep:
         q, values, width, count, _ = carry
         values = follow_best(q, values) if mdp.n_actions > 1 else moved(jnp.max(q, -1), values)[0]
-        q = kept_action_values(mdp, values, discount)
+        q = unrolled_action_values(mdp, values, discount)
         change = jnp.max(q, -1) - values
         new = jnp.max(change) - jnp.min(change)
         size = jnp.max(jnp.abs(change))
@@ -240,14 +240,14 @@ def _sweep_while_fast(
         status = jnp.where(near, 2, jnp.where(new < _FAST * width, 0, 1)).astype(jnp.int32)
         return q, values, new, count + 1, status
 
-    q = kept_action_values(mdp, values, discount)
+    q = unrolled_action_values(mdp, values, discount)
     before = jnp.max(q, -1) - values
     first = (q, values, jnp.full((), jnp.inf, values.dtype), jnp.int32(0), jnp.int32(0))
     q, swept, width, count, status = jax.lax.while_loop(lambda carry: carry[-1] == 0, body, first)
     # Little came of it: the moves would only be in the way of what follows.
     back = (status != 2) & ~(width <= _WORTH * (jnp.max(before) - jnp.min(before)))
     values = jnp.where(back, values, swept)
-    return jnp.where(back, kept_action_values(mdp, values, discount), q), values, count, status == 2
+    return jnp.where(back, unrolled_action_values(mdp, values, discount), q), values, count, status == 2
 
 
 def _swept(

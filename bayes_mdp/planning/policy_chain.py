@@ -15,22 +15,26 @@ UNROLLED = 32  # listed successors; more are summed over the last axis
 
 def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
     """One sweep, q = reward + discount * E values(next); -inf where an action is illegal."""
-    q = mdp.reward + discount * mdp.expected_next(values)
-    return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
+    return _of_pairs(mdp, discount, mdp.expected_next(values))
 
 
-def kept_action_values(
+def unrolled_action_values(
     mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0
 ) -> Float[Array, "S A"]:
-    """`action_values` for sweeps that keep q: twice as fast on lists of a few successors.
+    """`action_values`, twice as fast on lists of a few successors, for sweeps that store q itself.
 
-    XLA on CPU reduces a short last axis by a scalar loop; written out, the terms are vectors. Where q goes into nothing
-    but a maximum over actions they would be fused with its loop, and five times as slow.
+    XLA on CPU sums a short last axis by a scalar loop; written out, the terms are vectors. If max_a q alone is used,
+    XLA fuses these sums into the maximum, which is five times slower: use `action_values` there.
     """
     if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
         return action_values(mdp, values, discount)
     terms = (mdp.probability[..., k] * values[mdp.successor[..., k]] for k in range(mdp.successor.shape[-1]))
-    q = mdp.reward + discount * reduce(add, terms)
+    return _of_pairs(mdp, discount, reduce(add, terms))
+
+
+def _of_pairs(mdp: MDP | SparseMDP, discount: RealScalar, after: Float[Array, "S A"]) -> Float[Array, "S A"]:
+    """q from the expected values of the next states."""
+    q = mdp.reward + discount * after
     return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
 
 

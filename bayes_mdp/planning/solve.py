@@ -28,7 +28,7 @@ from bayes_mdp.planning.solution import PolicyEvaluation, SoftSolution, Solution
 def solve(
     mdp: MDP | SparseMDP, objective: Objective, *, start: Solution | None = None, tolerance: RealScalar | None = None
 ) -> Solution:
-    """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch, `jit` it to use it again.
+    """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch.
 
     `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
     order, by one linear system each, whatever the number of iterations. They are those of the policy that is returned:
@@ -54,7 +54,9 @@ def solve(
         check_start(mdp, objective, start)
     if tolerance is not None and is_concrete(tolerance):
         check_not_negative("tolerance", tolerance)
-    problem = mdp, objective, start, 0.0 if tolerance is None else tolerance
+    if tolerance is None or not isinstance(objective, Discounted):
+        tolerance = 0.0
+    problem = mdp, objective, start, float(tolerance) if is_concrete(tolerance) else tolerance
     solution = (_compiled_plan if is_concrete(problem) else _plan)(*problem)
     if isinstance(objective, FirstExit) and is_concrete(mdp, solution):
         refuse_improper(mdp, solution)
@@ -112,7 +114,7 @@ def _evaluate(mdp: MDP | SparseMDP, policy: Array, objective: Objective) -> Poli
     return PolicyEvaluation(q, solution.v, *_verdict(solution, jax.lax.stop_gradient(rounding.of_sweep(solution.v))))
 
 
-# An eager loop would be compiled anew at every call: with all numbers there, the answer comes from one program, kept.
+# If no array is traced, one jitted program is called, which JAX keeps: an eager loop would be compiled at every call.
 _compiled_plan, _compiled_evaluate = jax.jit(_plan), jax.jit(_evaluate)
 
 

@@ -96,16 +96,22 @@ def test_what_a_masked_row_holds_is_not_looked_at(index, x64):
     check_transitions(worse, SPACE, 0.0)
 
 
+def test_counting_on_the_host_in_single_precision():
+    """Added up in float64, and as float32 as before."""
+    log = Transitions(np.zeros(3, int), np.zeros(3, int), np.array([0.1, 0.2, 0.4]), np.array([1, 1, 2]))
+    space = StateActionSpace(3, 1)
+    ours, traced = Counts.of(log, space), jax.jit(lambda log: Counts.of(log, space))(log)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(traced), strict=True):
+        assert isinstance(one, jax.Array) and one.dtype == other.dtype == np.float32
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_counting_on_the_host_is_counting_in_a_program(seed, x64):
     """Random spaces, logs with missing rewards and masked rows that hold anything, also with no row, or one."""
     rng = np.random.default_rng(seed)
-    s, a, ends, number = (
-        int(rng.integers(2, 5)),
-        int(rng.integers(1, 4)),
-        bool(rng.integers(2)),
-        int(rng.choice([0, 1, 40])),
-    )
+    s, a, ends = map(int, rng.integers((2, 1, 0), (5, 4, 2)))
+    number = int(rng.choice([0, 1, 40]))
     successors = None
     if rng.integers(2):
         successors = np.argsort(rng.random((s, a, s + ends)), -1)[..., : int(rng.integers(1, s + ends + 1))]

@@ -14,8 +14,15 @@ from bayes_mdp.parallel.worker_processes import ProcessExecutor
 
 
 @pytest.mark.parametrize("executor", [None, "serial", "processes", "processes:3", "dask:2", "tcp://127.0.0.1:8786"])
-def test_names(executor):
+def test_names(executor, fake_dask):
     check_executor(executor)
+
+
+@pytest.mark.parametrize("executor", ["dask", "dask:2", "tcp://127.0.0.1:8786"])
+def test_dask_is_asked_for_before_anything_runs(executor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=rf"executor is '{executor}', which needs Dask: pip install"):
+        check_executor(executor)
 
 
 @pytest.mark.parametrize(

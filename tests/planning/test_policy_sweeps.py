@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.planning.policy_chain import action_values, kept_action_values
+from bayes_mdp.planning.policy_chain import action_values, unrolled_action_values
 from bayes_mdp.planning.policy_sweeps import PolicySweeps
 from tests.planning.planning_problems import KINDS, arrays, listed, make_mdp
 
@@ -37,10 +37,10 @@ def test_changes_are_swept_in_single_precision(x64):
 
 @pytest.mark.parametrize("most", [32, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_kept_action_values_are_action_values(kind, most, x64, monkeypatch):
+def test_unrolled_action_values(kind, most, x64, monkeypatch):
     monkeypatch.setattr(import_module("bayes_mdp.planning.policy_chain"), "UNROLLED", most)
     dense = make_mdp(*arrays(kind, 6))
     values = jnp.asarray(np.random.default_rng(2).normal(size=6))
     expected = action_values(dense, values, 0.9)
     for mdp in (dense, listed(dense)):
-        np.testing.assert_allclose(kept_action_values(mdp, values, 0.9), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(unrolled_action_values(mdp, values, 0.9), expected, rtol=1e-12, atol=1e-12)

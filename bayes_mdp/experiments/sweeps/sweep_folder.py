@@ -98,11 +98,11 @@ class SweepFolder:
         Raises:
             ValueError: it does.
         """
-        if not self.folder.is_dir() or (self.folder / MANIFEST).exists():
+        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
+        if MANIFEST in names:
             return
         # Where there are no locks, another process may be writing the same manifest just now.
-        names = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
-        strange = sorted(name for name in names if name not in (LOCK, CELLS, MANIFEST))
+        strange = sorted(name for name in names if not name.startswith(".") and name not in (LOCK, CELLS))
         if strange:
             raise ValueError(
                 f"path is {str(self.folder)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "

@@ -18,12 +18,12 @@ from numpyro.infer.util import log_density
 from bayes_mdp.inference.collapsed.compression import Grouped
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, Values, conjugate_inside, find_hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.inference.detection.certify import TOLERANCE, certify, invent, site_densities
+from bayes_mdp.inference.detection.certify import TOLERANCE, certify, invent, site_densities, summarised
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.probe import NotConjugate
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import Site
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, summarise
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.tracing import traced_alone
 
 EVIDENCE = "collapsed_evidence"
@@ -105,8 +105,8 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
     """
     # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
     program, transitions = hierarchy.program, invent(detected, rng)
-    data = summarise(program.prior, program.space, transitions)
-    found = site_densities(program, {**conjugate_inside(program, hierarchy.hyperparameters), **values}, data)
+    values_of_all = {**conjugate_inside(program, hierarchy.hyperparameters), **values}
+    found = site_densities(program, values_of_all, summarised(program, transitions))
     # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
     below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
     expected = np.array([value for name, value in found.items() if name not in below])

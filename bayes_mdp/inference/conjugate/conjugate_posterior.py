@@ -365,9 +365,9 @@ class ConjugatePosterior(eqx.Module):
             return self._update_counts(transitions, cast(RealLike, weight))
         if is_concrete(transitions, weight, self.transition_probs.prior):
             self.check(transitions, weight)
-        return self.observe(transitions, transitions.outcome(self.space), weight)
+        return self.update_at_outcomes(transitions, transitions.outcome(self.space), weight)
 
-    def observe(
+    def update_at_outcomes(
         self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
     ) -> "ConjugatePosterior":
         """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known."""

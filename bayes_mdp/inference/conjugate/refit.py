@@ -24,9 +24,10 @@ def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> Conjugat
     posterior.check(data)
     padded, weight = padded_log(data)
     with jax.enable_x64(True):
-        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
         # Places in lists of successors are found on the host, by bisection.
-        after = _update(jax.tree.map(np.array, posterior), padded, padded.outcome(posterior.space), weight)
+        outcome = padded.outcome(posterior.space)
+        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
+        after = _update(jax.tree.map(np.array, posterior), padded, outcome, weight)
     return jax.tree.map(np.asarray, after)
 
 
@@ -41,11 +42,11 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
     return padded, (place < size).astype(np.float64)
 
 
-@partial(jax.jit, donate_argnums=0)  # most arrays go through unchanged: none is copied
+@partial(jax.jit, donate_argnums=0)  # the memory of the copies is used again
 def _update(
     posterior: ConjugatePosterior,
     transitions: Transitions,
     outcome: Int[AnyArray, " M"],
     weight: Float[AnyArray, " M"],
 ) -> ConjugatePosterior:
-    return posterior.observe(transitions, outcome, weight)
+    return posterior.update_at_outcomes(transitions, outcome, weight)

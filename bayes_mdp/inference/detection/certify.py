@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,14 +40,14 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.trace import Message, Program, density, dtypes
+from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.models import joint
-from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD, summarise
+from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.lifted_jit import lifted_jit
 from bayes_mdp.models.reward_laws import law_at
-from bayes_mdp.models.sufficient_statistics import Statistics
+from bayes_mdp.models.sufficient_statistics import Statistics, has_statistics
 from bayes_mdp.models.tracing import traced_alone
 
 Numbers: TypeAlias = Float[AnyArray, "..."] | np.floating
@@ -87,8 +88,7 @@ def certify(
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
-    # Added up once, on the host, where the law of rewards has statistics: no counting is compiled.
-    data = summarise(program.prior, program.space, transitions)
+    data = summarised(program, transitions, rewards=rewards)
     for scale in SCALES:
         check_at(program, detected, transitions, data, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
@@ -127,6 +127,25 @@ def check_at(
     others -= {name for name in detected.layout.shapes if held}
     if others:
         raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(others)!r} is none of them")
+
+
+def summarised(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
+    """Invented transitions in the form in which the conditioned model is called with them.
+
+    Statistics where the law of rewards has them, added up on the host: so the compiled model does not count.
+
+    Args:
+        program: whose law of rewards it is.
+        transitions: with rewards that this law can give, if `rewards`.
+        rewards: False: the rewards are not compared, and left out.
+    """
+    if not rewards:
+        transitions = eqx.tree_at(lambda t: t.reward, transitions, None)
+    kinds = {KNOWN: None} | {kind.__name__: kind for kind in LAWS if has_statistics(kind)}
+    if program.law.family not in kinds:
+        return transitions
+    kind = kinds[program.law.family]
+    return Statistics.of(transitions, program.space, kind, program.law.by_outcome and kind is not None)
 
 
 def site_densities(

@@ -13,6 +13,8 @@ from scipy import integrate, stats
 from scipy.special import gammaln
 
 import bayes_mdp as bm
+from bayes_mdp.inference.detection.trace import trace_program
+from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.models import MDPSpec
 
@@ -141,6 +143,30 @@ def poisson(space):
     with space.plates():
         rate = numpyro.sample("rate", dist.LogNormal(0.0, 1.0))
     return MDPSpec(rows(space), dist.Poisson(rate))
+
+
+LAWS = {
+    "Bernoulli": lambda z: dist.Bernoulli(logits=z),
+    "Poisson": lambda z: dist.Poisson(jnp.exp(z)),
+    "Exponential": lambda z: dist.Exponential(jnp.exp(z)),
+    "Normal": lambda z: dist.Normal(jnp.tanh(z), 1.0),
+}
+
+
+@pytest.mark.parametrize("improper", [False, True])
+@pytest.mark.parametrize("law", LAWS)
+def test_rows_are_certified_whatever_the_law_of_rewards(law, improper):
+    """The certificate of the rows invents transitions; what these hold of rewards is not looked at."""
+
+    def program(space):
+        probs = rows(space)
+        level = numpyro.sample("level", dist.ImproperUniform(dist.constraints.real, (), ())) if improper else 0.0
+        with space.plates():
+            z = numpyro.sample("z", dist.Normal(level, 1.0))
+        return MDPSpec(probs, LAWS[law](z))
+
+    proved = prove_factors(trace_program(program, SPACE), np.random.default_rng(0))
+    assert isinstance(proved, Factors)
 
 
 # What is not two factors
