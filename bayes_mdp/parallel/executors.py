@@ -80,10 +80,10 @@ def check_executor(executor: object, name: str = "executor") -> None:
             f"{', '.join(NAMES)}"
         )
     check_name(name, kind, NAMES, ", or the address of a Dask scheduler")
-    if kind == "dask":
-        _require_dask(executor)
     if colon and (kind == "serial" or not number.isdecimal() or int(number) < 1):
         raise ValueError(f"{name} is {executor!r}, {_EXPECTED}")
+    if kind == "dask":
+        _require_dask(executor)
 
 
 def _require_dask(executor: str) -> None:
