@@ -109,7 +109,7 @@ def main(sizes: list[int], discounts: list[float]) -> None:
                     calls: dict[str, Callable[[], np.ndarray]] = {}
                     calls["bayes_mdp"] = lambda m=mdp, d=discount: np.asarray(plan(m, d, EQUAL))
                     calls["mdpsolver"] = of_mdpsolver(arrays, discount)
-                    for method in METHODS[: 2 if size > POLICY_ITERATION_UP_TO else 3]:
+                    for method in METHODS if size <= POLICY_ITERATION_UP_TO else METHODS[:-1]:
                         key = f"Storm {method.lower().replace('_', ' ')}"
                         calls[key] = of_storm(arrays, discount, Path(folder), method)
                     ours = None

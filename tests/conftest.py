@@ -29,6 +29,7 @@ import jax
 import pytest
 
 from tests import typecheck
+from tests.numerics import mark_numerics
 
 # Tracing makes very many small objects, of which few are in cycles: looking for those took a twelfth of the time.
 gc.set_threshold(100_000, 20, 50)
@@ -54,6 +55,7 @@ def pytest_report_header(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Of a test that is marked `few(n)` the first n cases that are not slow run by default. Before pytest selects."""
+    mark_numerics(items)
     taken = {}
     for item in items:
         few = item.get_closest_marker("few")

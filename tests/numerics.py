@@ -1,15 +1,16 @@
-"""The mark `numerics` for all tests of a folder, for the `conftest.py` of that folder."""
+"""The mark `numerics` for all tests of a folder."""
 
 from pathlib import Path
 
 import pytest
 
+FOLDERS = ("agents", "calibration/criticism", "inference/pooled", "inference/value", "planning")
+"""Below `tests`. Outcomes do not depend on other libraries there: one version of Python is enough."""
 
-def mark_numerics(items: list[pytest.Item], folder: Path) -> None:
-    """Mark the tests below `folder`: their outcome does not depend on other libraries, one version of Python is enough.
 
-    A single file says `pytestmark = pytest.mark.numerics` instead.
-    """
+def mark_numerics(items: list[pytest.Item]) -> None:
+    """Mark the tests of `FOLDERS`. A single file says `pytestmark = pytest.mark.numerics` instead."""
+    folders = [Path(__file__).parent / folder for folder in FOLDERS]
     for item in items:
-        if item.path.is_relative_to(folder):
+        if any(item.path.is_relative_to(folder) for folder in folders):
             item.add_marker(pytest.mark.numerics)
