@@ -4,6 +4,8 @@ Only the pairs that a policy uses are drawn, and of their rows only the outcomes
 policy need no more. The draws are those of whole MDPs with the same keys, but for rounding.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -23,6 +25,7 @@ from bayes_mdp.planning.solve import evaluate_mixed
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 NEIGHBOURS = 0.25  # of the probability: from here on moves to neighbours are worth a preconditioner
 SMALL = 128  # states whose chains are always dense
+_TIMES_MEAN_GAP, _SMALL_GAP = 16.0, 1e-9  # error bounds of draws, in those of the mean, and in the largest value
 
 
 @runtime_checkable
@@ -52,6 +55,7 @@ class PolicyChains(eqx.Module):
         n_states, n_actions: S and A.
         ends: whether episodes can end.
         neighbours: whether much of the probability leads to the states before and after.
+        deterministic: whether every policy takes one pair in a state.
         inverse: [P S S], of I - discount P for the chains in the mean, in float32: draws are near; None: not known.
     """
 
@@ -62,6 +66,7 @@ class PolicyChains(eqx.Module):
     n_actions: int = eqx.field(static=True)
     ends: bool = eqx.field(static=True)
     neighbours: bool = eqx.field(static=True)
+    deterministic: bool = eqx.field(default=False, static=True)
     inverse: Float[AnyArray, "P S S"] | None = None
 
     @property
@@ -88,12 +93,14 @@ class PolicyChains(eqx.Module):
         pairs = (jnp.asarray(self.entries.state), jnp.asarray(self.entries.action))
         mixed = Mixed(self.n_actions, jnp.max(jnp.abs(reward[pairs])))
 
-        def one(weights: Float[Array, " Q"], start: Solution | None, inverse: Float[Array, "S S"] | None) -> Solution:
-            chain = self.chain(weights, probs, reward)
+        def one(chain: MDP | SparseMDP, start: Solution | None, inverse: Float[Array, "S S"] | None) -> Solution:
             return evaluate_mixed(chain, objective, mixed, start, neighbours=self.neighbours, inverse=inverse)
 
         inverse = None if self.inverse is None else jnp.asarray(self.inverse)
-        return jax.vmap(one)(jnp.asarray(self.weights, probs.dtype), start, inverse)
+        # XLA adds the rows of a batch of large chains one number at a time: they are made one after the other.
+        each = jax.lax.map if self.n_states > DIRECT and not self.deterministic else _batched
+        chains = each(lambda w: self.chain(w, probs, reward), jnp.asarray(self.weights, probs.dtype))
+        return jax.vmap(one)(chains, start, inverse)
 
     def in_single_precision(self) -> "PolicyChains":
         """The same with random numbers of single precision, which take a fourth of the time. Host side."""
@@ -101,12 +108,22 @@ class PolicyChains(eqx.Module):
 
     def draw(self, posterior: CanSampleEntries, key: PRNGKeyArray) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
         """Probabilities of the entries and rewards of one draw, whatever the random numbers in double precision."""
-        probs, reward = posterior.sample_entries(key, self.entries)
+        return self.in_double(*posterior.sample_entries(key, self.entries))
+
+    def in_double(
+        self, probs: Float[Array, " E"], reward: Float[Array, "S A"]
+    ) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+        """A draw in double precision. Traceable."""
         if probs.dtype == jnp.float32:
             # Rows sum to one in double precision.
             probs = probs.astype(jnp.float64)
             probs = probs / self.entries.to_entries(self.entries.sum_by_pair(probs))
         return probs, reward.astype(jnp.float64)
+
+    def may_have_inverses(self, objective: Objective) -> bool:
+        """Whether inverses of similar chains are of use: dense ones that are not solved by elimination."""
+        solvable = isinstance(objective, Discounted | FirstExit)
+        return self.place is None and self.n_states > DIRECT and solvable
 
     def with_inverses(
         self, probs: Float[AnyArray, " E"], reward: Float[AnyArray, "S A"], objective: Objective
@@ -120,8 +137,7 @@ class PolicyChains(eqx.Module):
             reward: of all pairs.
             objective: of the evaluation.
         """
-        solvable = isinstance(objective, Discounted | FirstExit)
-        if self.place is not None or self.n_states <= DIRECT or not solvable:
+        if not self.may_have_inverses(objective):
             return self
         discount = float(objective.discount) if isinstance(objective, Discounted) else 1.0
         inverses = np.empty((len(self.weights), self.n_states, self.n_states), np.float32)
@@ -144,9 +160,15 @@ class PolicyChains(eqx.Module):
         )
         mean_reward = jnp.zeros((n, 1), reward.dtype).at[origin, 0].add(weights * reward[origin, action])
         if entries.width == n + self.ends and self.place is None:
-            # Every pair has all outcomes, in their order: rows are added to rows.
-            rows = weights[:, None] * probs.reshape(-1, n + self.ends)
-            mixed = jnp.zeros((n, n + self.ends), rows.dtype).at[origin].add(rows, indices_are_sorted=True)
+            # Every pair has all outcomes, in their order: rows are added to rows, or taken as they are.
+            rows = probs.reshape(-1, n + self.ends)
+            if self.deterministic:
+                number = jnp.where(weights > 0, jnp.arange(len(weights)), -1)
+                taken = jnp.maximum(jax.ops.segment_max(number, origin, n, indices_are_sorted=True), 0)
+                mixed = rows[taken]
+            else:
+                rows = weights[:, None] * rows
+                mixed = jnp.zeros((n, n + self.ends), rows.dtype).at[origin].add(rows, indices_are_sorted=True)
             return MDP(mixed[:, None, :n], mean_reward, end_probs=mixed[:, n:] if self.ends else None)
         # Joint probabilities of action and outcome.
         state, joint = origin[pair], weights[pair] * probs
@@ -161,12 +183,11 @@ class PolicyChains(eqx.Module):
         successor = jnp.append(jnp.where(reached == n, 0, reached), 0)[place]
         return SparseMDP(successor[:, None], listed[:, None], mean_reward, end_probs=ends)
 
-    def reweighted(self, policies: Float[AnyArray, "P S A"]) -> "PolicyChains":
-        """The same for other policies, which take no pair that is not among the entries."""
-        weights = jnp.asarray(policies)[:, jnp.asarray(self.entries.state), jnp.asarray(self.entries.action)]
-        changed = eqx.tree_at(lambda chains: chains.weights, self, weights)
+    def reweighted(self, policies: Float[np.ndarray, "P S A"]) -> "PolicyChains":
+        """The same for other policies, which take no pair that is not among the entries. Host side."""
+        weights = np.asarray(policies)[:, np.asarray(self.entries.state), np.asarray(self.entries.action)]
         # Inverses are those of the policies before.
-        return eqx.tree_at(lambda chains: chains.inverse, changed, None, is_leaf=lambda x: x is None)
+        return replace(self, weights=weights, inverse=None, deterministic=_deterministic(policies))
 
     def faults(self, probs: Float[Array, " E"]) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:
         """How far the rows are from summing to one, and the largest probability of an end in any of them."""
@@ -174,6 +195,26 @@ class PolicyChains(eqx.Module):
         total = entries.sum_by_pair(probs)
         ended = jnp.where(jnp.asarray(entries.next_state) == self.n_states, probs, 0.0)
         return jnp.max(jnp.abs(total - 1.0))[None], jnp.max(ended)[None]
+
+
+def _deterministic(policies: Float[AnyArray, "P S A"]) -> bool:
+    return bool(np.all(np.max(np.asarray(policies), -1) == 1.0))
+
+
+def _batched(function: Callable[[Array], MDP | SparseMDP], arrays: Array) -> MDP | SparseMDP:
+    """`jax.lax.map` at once."""
+    return jax.vmap(function)(arrays)
+
+
+def solved(values: Float[AnyArray, "*C P"], gaps: Float[AnyArray, "*C P"], mean_gap: Float[AnyArray, " P"]) -> bool:
+    """Whether draws that were solved with the inverses of the mean have proven errors that do not matter. Host side.
+
+    Args:
+        values, gaps: with error bounds.
+        mean_gap: error bounds of the mean.
+    """
+    gaps, scale = np.asarray(gaps), np.max(np.abs(np.asarray(values)))
+    return bool(np.all(gaps <= np.maximum(_TIMES_MEAN_GAP * np.asarray(mean_gap), _SMALL_GAP * scale)))
 
 
 @eqx.filter_jit
@@ -212,4 +253,5 @@ def policy_chains(
     weights = probs[:, np.asarray(entries.state), np.asarray(entries.action)]
     near = np.abs(np.asarray(entries.next_state) - state) == 1
     share = float((np.asarray(entries.mean()) * near).sum()) / len(entries.state)
-    return PolicyChains(entries, weights, place, n_states, n_actions, ends, share > NEIGHBOURS)
+    near_moves = share > NEIGHBOURS
+    return PolicyChains(entries, weights, place, n_states, n_actions, ends, near_moves, _deterministic(probs))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
-from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, policy_chains
+from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, policy_chains, solved
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.mdp import (
@@ -159,7 +159,7 @@ def policy_values(
 
             def evaluated(chunk: Keys) -> tuple[Array, ...]:
                 found = _evaluate_chains(chunk, wide, near, aim, start, mean)
-                if near.inverse is None or bool(jnp.all(jnp.isfinite(found[1]) & (found[1] <= 16 * mean.gap))):
+                if near.inverse is None or solved(found[0], found[1], mean.gap):
                     return found
                 # Too far from the mean for its inverse: as without it.
                 return _evaluate_chains(chunk, wide, chains, aim, start, mean)

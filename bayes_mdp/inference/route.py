@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, overload
 
 import jax
@@ -24,6 +23,7 @@ from bayes_mdp.inference.conjugate.refit import refit
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe
+from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
 from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method, check_sampler
@@ -290,7 +290,7 @@ def find_route(program: Program, method: str | Method, sampler: NUTS) -> Route:
     return Route(sampled_fit(program.prior, program.space, chosen), why_not, drawn)
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
     posterior, _ = _prove(program)
 
@@ -306,7 +306,7 @@ def _exact_fit(program: Program) -> Fit[ConjugatePosterior]:
     return Fit("exact", program.space, summarise, lambda key, data: data, on_host)
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _prove(program: Program) -> tuple[ConjugatePosterior, Float[np.ndarray, "*cells"] | None]:
     """The belief before any data, detected and certified, and known rewards. The random points depend on the program
     alone."""
@@ -316,19 +316,19 @@ def _prove(program: Program) -> tuple[ConjugatePosterior, Float[np.ndarray, "*ce
     return detected.posterior, probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _prove_branches(program: Program) -> enumerated.Branches:
     """Likewise for one closed form for each value of the discrete sites."""
     return enumerated.prove_branches(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _prove_hierarchy(program: Program) -> Hierarchy:
     """Likewise for conjugate sites under hyperparameters."""
     return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _prove_factors(program: Program) -> Factors:
     """Likewise for rows in closed form beside rewards without."""
     return prove_factors(program, np.random.default_rng(int(program.fingerprint, 16)))

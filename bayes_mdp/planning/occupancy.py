@@ -41,20 +41,37 @@ def occupancy(
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
         return _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
     probs = policy_probs(policy, mdp)
+    return chain_occupancy(mix(mdp, probs), objective, initial)[:, None] * probs
+
+
+def chain_occupancy(
+    chain: MDP | SparseMDP,
+    objective: Objective,
+    initial: Float[AnyArray, " S"],
+    inverse: Float[Array, "S S"] | None = None,
+) -> Float[Array, " S"]:
+    """Time in the states of a chain (an MDP with one action), as `occupancy`. Traceable.
+
+    Args:
+        chain: the chain.
+        objective: `Discounted`, `FirstExit` or `AverageReward`.
+        initial: distribution of the first state; not used for `AverageReward`.
+        inverse: as in `solve_chain`, not for `AverageReward`.
+    """
+    assert not isinstance(objective, Episodic)
     # mu (I - discount P) = initial: the adjoint of the system of the values.
-    chain = mix(mdp, probs)
     if isinstance(objective, AverageReward):
         # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
-        visits = solve_chain(chain, 1.0, initial, initial, anchored=True, adjoint=True)
-    else:
-        discount = objective.discount if isinstance(objective, Discounted) else 1.0
-        visits = solve_chain(chain, jnp.asarray(discount, probs.dtype), initial, initial, adjoint=True)
-    return visits[:, None] * probs
+        first = jnp.zeros(chain.n_states, chain.reward.dtype).at[0].set(1.0)
+        return solve_chain(chain, 1.0, first, first, anchored=True, adjoint=True)
+    initial = jnp.asarray(initial)
+    discount = jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0, chain.reward.dtype)
+    return solve_chain(chain, discount, initial, initial, adjoint=True, inverse=inverse)
 
 
 def _initial(mdp: MDP | SparseMDP, initial: Float[AnyArray, " S"] | None, stationary: bool) -> Float[Array, " S"]:
     if stationary:
-        return jnp.zeros(mdp.n_states, mdp.reward.dtype).at[0].set(1.0)
+        return jnp.zeros(mdp.n_states, mdp.reward.dtype)  # not used
     initial = mdp.initial if initial is None else initial
     if initial is None:
         raise ValueError("initial is None, expected a distribution over the first state")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.posterior_views import NO_PROGRAM, FittedPosterior, check_posterior, program_of
-from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, novelty
+from bayes_mdp.calibration.criticism.held_out_checks import chosen_value, good_turing, new_outcomes
 from bayes_mdp.calibration.criticism.return_check import ReturnCheck, return_check
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, to_float64
@@ -24,8 +24,9 @@ from bayes_mdp.mdp.validation import check_count, check_key, check_labels, check
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.planning.outline import outline
 
-NEW, CHOSEN, RETURNS = "new outcomes", "chosen policy", "returns"
-LEAST_REPLICATES = 119  # a rank p-value of 2 / (R + 1) lies below .05 / 3
+NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
+CHECKS = (NEW, WHERE, CHOSEN, RETURNS)
+LEAST_REPLICATES = 159  # a rank p-value of 2 / (R + 1) is at most .05 / 4
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Criticism:
     """Result of `criticise`; `print` shows it, the line that matters first.
 
     Args:
-        findings: name of the check -> what it found: "new outcomes" and "chosen policy" by held-out data, with p-values
-            that are exact ranks; "returns", by a normal approximation.
+        findings: name of the check -> what it found: "new outcomes", "where they lead" and "chosen policy" by held-out
+            data, with p-values that are exact ranks; "returns", by a normal approximation.
         skipped: name of a check that could not be made -> why.
         bases: "behaviour", "greedy" -> what its value rests on.
         log_density: name of the prior ("this prior" and the rivals) -> log predictive density of the second half given
@@ -127,9 +128,10 @@ def criticise(
 
     The log is split in two by episodes; the prior is inferred again from the first half, and predicts the second:
     how many outcomes are new in their row (a prior of too small a concentration expects too few, a flat one too many),
-    and what the first half's best policy is worth in the second half's frequencies (the optimiser's curse). With the
-    whole log, the value of the behaviour is compared with the mean return. Data that are predicted well on average may
-    still give wrong values, and the reverse: none of the checks replaces another.
+    whether these lead where the first half often came (a prior that takes all unseen outcomes as alike expects them
+    anywhere), and what the first half's best policy is worth in the second half's frequencies (the optimiser's curse).
+    With the whole log, the value of the behaviour is compared with the mean return. Data that are predicted well on
+    average may still give wrong values, and the reverse: none of the checks replaces another.
 
     Args:
         key: of the split and of the replicates.
@@ -138,7 +140,7 @@ def criticise(
         objective: of the values.
         initial: distribution of the first state; None: that of the log's episodes.
         rivals: name -> prior program, compared by the log predictive density of the second half.
-        num_replicates: of the rank tests, at least 119.
+        num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check sounds though the belief is right.
 
     Raises:
@@ -166,15 +168,10 @@ def criticise(
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
-    new = novelty(keys[2], half, space, first.transitions, second.transitions, int(num_replicates))
-    expected = float(new.replicates.mean())
-    findings[NEW] = Finding(
-        new.observed,
-        expected,
-        new.p_two_sided,
-        f"of held-out transitions {new.observed:.2g} had an outcome that was new in its row, the belief expects "
-        f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})",
-    )
+    findings |= _new(keys[2], half, first, second, int(num_replicates))
+    if space.unseen is not None:
+        skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
+        del findings[WHERE]
     findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates))
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
@@ -216,6 +213,26 @@ def _start(posterior: FittedPosterior, log: Log, initial: ArrayLike | None) -> F
 
 def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> FittedPosterior:
     return infer(key, program, log.transitions, space=space)
+
+
+def _new(key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_replicates: int) -> dict[str, Finding]:
+    """New outcomes of the second half: how many, and where they lead."""
+    space = half.space
+    new = new_outcomes(key, half, space, first.transitions, second.transitions, num_replicates)
+    number, expected = new.share, float(new.share.replicates.mean())
+    how_many = (
+        f"of held-out transitions {number.observed:.2g} had an outcome that was new in its row, the belief expects "
+        f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})"
+    )
+    found = {NEW: Finding(number.observed, expected, number.p_two_sided, how_many)}
+    came = new.arrivals
+    here, there = np.expm1(came.observed), np.expm1(came.replicates.mean())
+    where = (
+        f"outcomes that are new in their row lead to states that the first half reached {here:.2g} times (geometric "
+        f"mean), the belief expects {there:.2g} times"
+    )
+    found[WHERE] = Finding(came.observed, float(came.replicates.mean()), came.p_two_sided, where)
+    return found
 
 
 def _chosen(

@@ -1,6 +1,6 @@
-"""Two checks of a belief from one half of a log by the other half: new outcomes, and the chosen policy's value.
+"""Checks of a belief from one half of a log by the other half: new outcomes, and the chosen policy's value.
 
-Both compare a statistic of the second half with its replicates: rows drawn from the belief of the first half, outcomes
+Each compares a statistic of the second half with its replicates: rows drawn from the belief of the first half, outcomes
 of the second half's own pairs drawn from them. Under the belief data and replicates are exchangeable, so the rank
 p-values are valid in any sample size (Rubin 1984, in the held-out form).
 """
@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.row_draws import RowDraws, drawn_outcomes, row_draws
@@ -61,15 +61,32 @@ Progress = Callable[[], object]
 """Called after each replicate."""
 
 
-def novelty(
+class NewOutcomes(NamedTuple):
+    """Transitions of the second half whose outcome the first half never had in that pair.
+
+    Args:
+        share: of all transitions of the second half.
+        arrivals: how often the first half came to the states that they reach, from any pair: the mean of
+            log(1 + number) over them; 0 where there are none.
+    """
+
+    share: Replicated
+    arrivals: Replicated
+
+
+def new_outcomes(
     key: PRNGKeyArray,
     posterior: Posterior,
     space: StateActionSpace,
     first: Transitions,
     second: Transitions,
     num_replicates: int,
-) -> Replicated:
-    """The share of the second half's transitions whose outcome the first half never had in that pair.
+) -> NewOutcomes:
+    """How many outcomes of the second half are new in their row, and where they lead.
+
+    A belief whose concentration is wrong expects too many or too few. One that takes all outcomes without data as
+    alike, as every symmetric Dirichlet prior does, expects them anywhere, while in most systems they lead to the states
+    that are reached often from elsewhere.
 
     Args:
         key: of the replicates.
@@ -81,13 +98,24 @@ def novelty(
     rng = generator(key)
     known = np.unique(_codes(first, space))
     state, action = np.asarray(second.state), np.asarray(second.action)
-    count = np.zeros((space.n_states, space.n_actions))
-    np.add.at(count, (state, action), 1.0)
-    observed = float(np.mean(~np.isin(_codes(second, space), known)))
-    number = count[count > 0]
-    mass = _unseen_mass(posterior, space, known, count > 0)
-    new = [rng.binomial(number.astype(int), mass(rng, k)).sum() for k in jax.random.split(key, num_replicates)]
-    return Replicated(observed, np.array(new) / len(state))
+    count = np.zeros((space.n_states, space.n_actions), np.int64)
+    np.add.at(count, (state, action), 1)
+    came = np.bincount(np.asarray(first.outcome(space.n_states)), minlength=space.n_states + 1)
+    familiar = np.log1p(came)
+
+    def arrivals(reached: Int[np.ndarray, " n"]) -> float:
+        return float(familiar[reached].mean()) if len(reached) else 0.0
+
+    new = ~np.isin(_codes(second, space), known)
+    draw = unseen_outcomes(posterior, space, known, count)
+    replicates = [draw(rng, k) for k in jax.random.split(key, num_replicates)]
+    numbers = np.array([len(reached) for reached in replicates])
+    return NewOutcomes(
+        Replicated(float(new.mean()), numbers / len(state)),
+        Replicated(
+            arrivals(np.asarray(second.outcome(space.n_states))[new]), np.array([arrivals(r) for r in replicates])
+        ),
+    )
 
 
 def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray, " N"]:
@@ -97,32 +125,65 @@ def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray,
     return pair * (space.n_states + 1) + reached
 
 
-def _unseen_mass(
-    posterior: Posterior, space: StateActionSpace, known: Int[np.ndarray, " n"], needed: Bool[np.ndarray, "S A"]
-) -> Callable[[np.random.Generator, PRNGKeyArray], Float[np.ndarray, " Q"]]:
-    """A draw of each needed pair's probability of outcomes without data."""
+def unseen_outcomes(
+    posterior: Posterior, space: StateActionSpace, known: Int[np.ndarray, " n"], count: Int[np.ndarray, "S A"]
+) -> Callable[[np.random.Generator, PRNGKeyArray], Int[np.ndarray, " new"]]:
+    """A draw of the outcomes without data that so many transitions of each pair have; the order says nothing.
+
+    Args:
+        posterior: of the rows.
+        space: of the posterior.
+        known: codes of the outcomes with data, sorted.
+        count: transitions of each pair.
+    """
     size = space.n_states + 1
+    needed = count > 0
+    number = count[needed]
     entries = None
     if isinstance(posterior, ConjugatePosterior) and posterior.independent_rows:
         entries = posterior.row_entries(needed)
-    if entries is not None and entries.known is None:
-        # Dirichlet rows add up: the unseen outcomes together have a beta distribution.
-        pair = np.asarray(entries.pair)
-        base = np.asarray(entries.state).astype(np.int64) * space.n_actions + np.asarray(entries.action)
-        seen = np.isin(base[pair] * size + np.asarray(entries.next_state), known)
-        weight, number = np.asarray(entries.concentration, np.float64), len(entries.state)
-        old = np.bincount(pair, weight * seen, number)
-        new = np.bincount(pair, weight * ~seen, number)
+    if entries is None or entries.known is not None:
+        rows = row_draws(posterior, needed)
+        base = rows.state.astype(np.int64) * space.n_actions + rows.action
+        unseen = ~np.isin(base[:, None] * size + rows.next_state, known)
 
-        def beta(rng: np.random.Generator, key: PRNGKeyArray) -> Float[np.ndarray, " Q"]:
-            mixed = (old > 0) & (new > 0)
-            return np.where(mixed, rng.beta(np.where(mixed, new, 1.0), np.where(mixed, old, 1.0)), new > 0)
+        def from_rows(rng: np.random.Generator, key: PRNGKeyArray) -> Int[np.ndarray, " new"]:
+            part = rows.draw(key) * unseen
+            new = rng.binomial(number, np.clip(part.sum(-1), 0.0, 1.0))
+            return rows.next_state.ravel()[drawn_outcomes(rng, part, np.repeat(np.arange(len(new)), new))]
 
-        return beta
-    rows = row_draws(posterior, needed)
-    base = rows.state.astype(np.int64) * space.n_actions + rows.action
-    seen = np.isin(base[:, None] * size + rows.next_state, known)
-    return lambda rng, key: np.clip(1.0 - (rows.draw(key) * seen).sum(-1), 0.0, 1.0)
+        return from_rows
+    # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
+    # that, and by the Polya urn of their concentrations needs no row (Blackwell and MacQueen 1973).
+    pair = np.asarray(entries.pair)
+    base = np.asarray(entries.state).astype(np.int64) * space.n_actions + np.asarray(entries.action)
+    weight = np.asarray(entries.concentration, np.float64)
+    unseen = ~np.isin(base[pair] * size + np.asarray(entries.next_state), known) & (weight > 0)
+    old = np.bincount(pair, weight * ~unseen, len(number))
+    rest = np.bincount(pair, weight * unseen, len(number))
+    ends = np.cumsum(np.bincount(pair, unseen, len(number))).astype(np.int64)
+    weight, reached = weight[unseen], np.asarray(entries.next_state)[unseen]
+    cumulative = np.cumsum(weight)
+    before = np.append(0.0, cumulative)[np.append(0, ends[:-1])]
+    mixed = (old > 0) & (rest > 0)
+
+    def from_urns(rng: np.random.Generator, key: PRNGKeyArray) -> Int[np.ndarray, " new"]:
+        mass = np.where(mixed, rng.beta(np.where(mixed, rest, 1.0), np.where(mixed, old, 1.0)), rest > 0)
+        new = rng.binomial(number, mass)
+        urn = np.repeat(np.arange(len(new)), new)
+        first = np.repeat(np.cumsum(new) - new, new)
+        place = np.arange(len(urn))
+        turn = place - first
+        # Each is a copy of an earlier one, any of them alike, or drawn afresh, which at first is sure.
+        fresh = rng.random(len(urn)) * (rest[urn] + turn) < rest[urn]
+        source = np.where(fresh, place, first + (rng.random(len(urn)) * turn).astype(np.int64))
+        while not np.array_equal(source, source[source]):
+            source = source[source]
+        at = np.searchsorted(cumulative, before[urn] + rng.random(len(urn)) * rest[urn], side="right")
+        at = np.clip(at, np.append(0, ends[:-1])[urn], ends[urn] - 1)
+        return reached[at[source]]
+
+    return from_urns
 
 
 def good_turing(transitions: Transitions, space: StateActionSpace) -> float:

@@ -179,7 +179,7 @@ def choose(
     else:
         if search.numbers >= LARGE:
             number = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
-            search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number])
+            search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number]).in_memory()
         found = _search(scored(criterion), search, sets, mean, aim, limits, today, confidence, slack)
     if search.numbers >= LARGE and needed is not None:
         # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.

@@ -7,6 +7,7 @@ double precision throughout.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.decisions.policy_chains import PolicyChains, policy_chains
+from bayes_mdp.decisions.policy_chains import PolicyChains, policy_chains, solved
 from bayes_mdp.decisions.policy_evaluation import (
     CHAINS_AT_ONCE,
     NUMBERS_AT_ONCE,
@@ -26,8 +27,10 @@ from bayes_mdp.decisions.policy_evaluation import (
     to_float64,
 )
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.memory import free_bytes
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.planning import evaluate, occupancy, solve
+from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
 
@@ -36,6 +39,7 @@ MANY = 16  # and in a small one
 FEW = 2  # and where there is but a policy, and one to compare it with
 SMALL = 4096  # pairs times outcomes of a small one
 
+MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
 _ITERATIONS = 200
 _BETTER = 1e-11  # share of the largest value by which an action must be better
 
@@ -58,9 +62,31 @@ class GivenMDPs(eqx.Module):
     @property
     def keys(self) -> Key[Array, " W"]:
         """Of all of them."""
-        number = jnp.arange(self.mdps.reward.shape[0], dtype=jnp.uint32)
-        words = jnp.stack([jnp.zeros_like(number), number], -1)
-        return jax.random.wrap_key_data(words, impl="threefry2x32")
+        return _numbered(self.mdps.reward.shape[0])
+
+
+def _numbered(count: int) -> Key[Array, " W"]:
+    """Keys that hold a number each."""
+    number = jnp.arange(count, dtype=jnp.uint32)
+    words = jnp.stack([jnp.zeros_like(number), number], -1)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+class KeptEntries(eqx.Module):
+    """Draws of the entries of the needed pairs that are held in memory; the "key" of a draw holds its number.
+
+    Args:
+        probs: in single precision, as they were drawn.
+        reward: of all pairs.
+    """
+
+    probs: Float[Array, "W E"]
+    reward: Float[Array, "W S A"]
+
+    def of(self, key: Array) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
+        """The draw of this number. Traceable."""
+        number = jax.random.key_data(key)[1]
+        return self.probs[number], self.reward[number]
 
 
 class CommonDraws(eqx.Module):
@@ -74,6 +100,7 @@ class CommonDraws(eqx.Module):
         start: distribution of the first state.
         legal: legal actions of the draws; None: all.
         initial_given: whether someone stated `start`.
+        kept: the draws, where they are held in memory.
     """
 
     keys: Shaped[AnyArray, "W ..."]
@@ -85,6 +112,7 @@ class CommonDraws(eqx.Module):
     initial_given: bool
     shape: tuple[int, ...] = eqx.field(static=True)
     numbers: int = eqx.field(static=True)
+    kept: KeptEntries | None = None
 
     @property
     def num(self) -> int:
@@ -105,7 +133,21 @@ class CommonDraws(eqx.Module):
     def draw_entries(self, key: Array) -> tuple[Float[Array, " E"], Float[Array, "S A"]]:
         """Probabilities of the entries of the needed pairs, and the rewards, in one draw. Traceable."""
         assert self.chains is not None
+        if self.kept is not None:
+            return self.chains.in_double(*self.kept.of(key))
         return self.chains.draw(self.posterior, key)  # type: ignore[arg-type] - it has entries
+
+    def in_memory(self) -> "CommonDraws":
+        """The same draws, held in memory if they fit into a share of it: a search passes over them many times."""
+        if self.chains is None or self.chains.entries.concentration.dtype != jnp.float32:
+            return self
+        size = self.num * (4.0 * len(self.chains.entries.pair) + 8.0 * np.prod(self.shape))
+        if size > min(MOST_KEPT, KEPT_SHARE * free_bytes()):
+            return self
+        probs, reward = self.over(_entries_of)
+        with jax.enable_x64(True):
+            kept = KeptEntries(jnp.asarray(probs), jnp.asarray(reward))
+            return replace(self, keys=_numbered(self.num), kept=kept)
 
     def pair_values(
         self, probs: Float[Array, " E"], reward: Float[Array, "S A"], values: Float[Array, " S"]
@@ -138,7 +180,7 @@ class CommonDraws(eqx.Module):
             # Two compiled programs for any number: a batch is filled up.
             full = min(FEW, size) if len(some) <= FEW else size
             filled = np.concatenate([some, np.repeat(some[:1], full - len(some), 0)])
-            values, gaps, excess, ends = self.over(_values_of, filled, chains=full)
+            values, gaps, excess, ends = self._evaluated(filled)
             names = [f"policy {first + i}" for i in range(full)]
             if isinstance(self.objective, AverageReward):
                 require_endless(ends)
@@ -146,6 +188,32 @@ class CommonDraws(eqx.Module):
             parts.append(values[:, : len(some)])
             bounds.append(gaps[:, : len(some)])
         return np.concatenate(parts, 1), np.concatenate(bounds, 1)
+
+    def _evaluated(self, policies: Float[np.ndarray, "P *H S A"]) -> tuple[np.ndarray, ...]:
+        """Values and error bounds [W P], and what shows that a draw is at fault [W 1]."""
+        near = self._near(policies)
+        found = self.over(_values_of, policies, near, chains=len(policies))
+        if near is None or near.chains.inverse is None or solved(found[0], found[1], near.mean.gap):
+            return found
+        # Draws that are too far from the mean for its inverse: as without it.
+        far = [i for i in range(self.num) if not solved(found[0][i], found[1][i], near.mean.gap)]
+        some = replace(self, keys=self.keys[np.asarray(far)])
+        again = some.over(_values_of, policies, self._near(policies, inverses=False), chains=len(policies))
+        for old, new in zip(found, again, strict=True):
+            old[far] = new
+        return found
+
+    def _near(self, policies: Float[np.ndarray, "P *H S A"], *, inverses: bool = True) -> "Near | None":
+        """The chains of some policies, with what their means are good for; None: whole MDPs are drawn."""
+        if self.chains is None:
+            return None
+        chains = self.chains.reweighted(policies)
+        if not inverses or not chains.may_have_inverses(self.objective):
+            # From a start, a chain is one linear system: nothing looks for a policy.
+            return Near(chains, _nowhere(self, len(policies)))
+        with jax.enable_x64(True):
+            mean, probs, reward = _mean_of(self, chains)
+            return Near(chains.with_inverses(probs, reward, self.objective), mean)
 
     def gradient(
         self, policy: Float[AnyArray, "*H S A"], weights: Float[np.ndarray, " W"]
@@ -155,12 +223,14 @@ class CommonDraws(eqx.Module):
         d is the (discounted) time in a state, q the value of the pair (Sutton et al. 2000, theorem 1). Zero where the
         action is illegal, or not needed.
         """
-        (total,) = self.over(_gradient_of, np.asarray(policy, np.float64), weights, chains=2, add=True)
+        policy = np.asarray(policy, np.float64)
+        (total,) = self.over(_gradient_of, policy, self._near(policy[None]), weights, chains=2, add=True)
         return total
 
     def gradients(self, policy: Float[AnyArray, "*H S A"]) -> Float[np.ndarray, "W *H S A"]:
         """The derivative of every draw's value by the action probabilities."""
-        (each,) = self.over(_gradients_of, np.asarray(policy, np.float64), chains=2)
+        policy = np.asarray(policy, np.float64)
+        (each,) = self.over(_gradients_of, policy, self._near(policy[None]), chains=2)
         return each
 
     def best(self) -> Float[np.ndarray, " W"]:
@@ -275,7 +345,8 @@ def _draws(
     if chains is None:
         posterior = to_float64(posterior)
     else:
-        chains = chains.in_single_precision()
+        # On the device once: every pass, and every chunk of it, takes them again.
+        chains = jax.tree.map(jnp.asarray, chains.in_single_precision())
     return CommonDraws(keys, posterior, chains, objective, start, legal, given, tuple(shapes.reward.shape), numbers)
 
 
@@ -283,18 +354,47 @@ def _discount(objective: Objective) -> RealLike:
     return objective.discount if isinstance(objective, Discounted) else 1.0
 
 
+class Near(eqx.Module):
+    """The chains of some policies, and a solution for them to start from.
+
+    Args:
+        chains: of P policies, perhaps with the inverses of their systems in the mean of the belief.
+        mean: [P S], their values in the mean, or blank.
+    """
+
+    chains: PolicyChains
+    mean: Solution
+
+
 @eqx.filter_jit
-def _values_of(keys: Array, draws: CommonDraws, policies: Policies) -> PyTree:
+def _mean_of(draws: CommonDraws, chains: PolicyChains) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
+    """The values of the chains in the mean of the belief; the probabilities and rewards of the mean."""
+    entries = eqx.tree_at(lambda e: e.concentration, chains.entries, jnp.asarray(chains.entries.concentration, float))
+    probs, reward = draws.posterior.mean_entries(entries)  # type: ignore[attr-defined] - it has entries
+    probs, reward = probs.astype(jnp.float64), reward.astype(jnp.float64)
+    nowhere = _nowhere(draws, len(chains.weights))
+    return chains.values(probs, reward, draws.objective, nowhere), probs, reward
+
+
+@eqx.filter_jit
+def _entries_of(keys: Array, draws: CommonDraws) -> PyTree:
+    """Probabilities of the entries [C E], and rewards."""
+    assert draws.chains is not None
+    entries, sample = draws.chains.entries, draws.posterior.sample_entries  # type: ignore[attr-defined] - it has them
+    return jax.vmap(lambda key: sample(key, entries))(keys)
+
+
+@eqx.filter_jit
+def _values_of(keys: Array, draws: CommonDraws, policies: Policies, near: Near | None) -> PyTree:
     """Values and error bounds [C P]; then, of the draw, how far rows are from summing to one, and the largest end."""
     objective = draws.objective
 
     def of_chains(key: Array) -> tuple[Array, ...]:
-        assert draws.chains is not None
+        assert near is not None
         probs, reward = draws.draw_entries(key)
-        # From a start, a chain is one linear system: nothing looks for a policy.
-        found = draws.chains.reweighted(policies).values(probs, reward, objective, _nowhere(draws, len(policies)))
+        found = near.chains.values(probs, reward, objective, near.mean)
         values = found.gain if isinstance(objective, AverageReward) else found.v @ draws.start
-        return values, found.gap, *draws.chains.faults(probs)
+        return values, found.gap, *near.chains.faults(probs)
 
     def of_mdps(key: Array) -> tuple[Array, ...]:
         mdp = draws.posterior.sample(key)
@@ -303,29 +403,32 @@ def _values_of(keys: Array, draws: CommonDraws, policies: Policies) -> PyTree:
         values = found.gain if isinstance(objective, AverageReward) else first @ draws.start
         return values, found.gap, *row_faults(mdp)
 
-    return jax.vmap(of_mdps if draws.chains is None else of_chains)(keys)
+    return jax.vmap(of_mdps if near is None else of_chains)(keys)
 
 
 def _nowhere(draws: CommonDraws, number: int) -> Solution:
     """No plan yet of so many chains, to start linear systems with."""
-    return jax.vmap(lambda _: Solution.blank((draws.shape[-2], 1), dtype=jnp.float64))(jnp.arange(number))
+    with jax.enable_x64(True):
+        return jax.vmap(lambda _: Solution.blank((draws.shape[-2], 1), dtype=jnp.float64))(jnp.arange(number))
 
 
-def _one_gradient(key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"]) -> Float[Array, "*H S A"]:
+def _one_gradient(
+    key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"], near: Near | None
+) -> Float[Array, "*H S A"]:
     """d(s) q(s, a) in one draw."""
     objective = draws.objective
-    if draws.chains is None:
+    if near is None:
         mdp = draws.posterior.sample(key)
         q = evaluate(mdp, policy, objective).q
         time = occupancy(mdp, policy, objective, draws.start).sum(-1)
         slope = time[..., None] * jnp.where(jnp.isfinite(q), q, 0.0)
         return slope if mdp.legal is None else jnp.where(mdp.legal, slope, 0.0)
-    chains = draws.chains
+    chains = near.chains
     probs, reward = draws.draw_entries(key)
-    mixed = chains.reweighted(policy[None])
-    values = jax.tree.map(lambda x: x[0], mixed.values(probs, reward, objective, _nowhere(draws, 1)))
-    chain = mixed.chain(mixed.weights[0], probs, reward)
-    time = occupancy(chain, jnp.ones((chain.n_states, 1)), objective, draws.start)[:, 0]
+    values = jax.tree.map(lambda x: x[0], chains.values(probs, reward, objective, near.mean))
+    chain = chains.chain(jnp.asarray(chains.weights)[0], probs, reward)
+    inverse = None if chains.inverse is None else jnp.asarray(chains.inverse)[0]
+    time = chain_occupancy(chain, objective, draws.start, inverse)
     q = draws.pair_values(probs, reward, values.v)
     state, action = jnp.asarray(chains.entries.state), jnp.asarray(chains.entries.action)
     return jnp.zeros(policy.shape).at[state, action].set(time[state] * q)
@@ -333,17 +436,21 @@ def _one_gradient(key: Array, draws: CommonDraws, policy: Float[Array, "*H S A"]
 
 @eqx.filter_jit
 def _gradient_of(
-    keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S A"], weights: Float[AnyArray, " C"]
+    keys: Array,
+    draws: CommonDraws,
+    policy: Float[AnyArray, "*H S A"],
+    near: Near | None,
+    weights: Float[AnyArray, " C"],
 ) -> PyTree:
     policy = jnp.asarray(policy)
-    each = jax.vmap(lambda key: _one_gradient(key, draws, policy))(keys)
+    each = jax.vmap(lambda key: _one_gradient(key, draws, policy, near))(keys)
     return jnp.tensordot(weights, each, axes=1)
 
 
 @eqx.filter_jit
-def _gradients_of(keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S A"]) -> PyTree:
+def _gradients_of(keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S A"], near: Near | None) -> PyTree:
     policy = jnp.asarray(policy)
-    return jax.vmap(lambda key: _one_gradient(key, draws, policy))(keys)
+    return jax.vmap(lambda key: _one_gradient(key, draws, policy, near))(keys)
 
 
 @eqx.filter_jit
@@ -383,7 +490,7 @@ def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
     def body(loop: Iterate) -> Iterate:
         chosen, _, _, count = loop
         weights = chosen.astype(jnp.float64)[None]
-        some = eqx.tree_at(lambda c: c.weights, chains, weights)
+        some = replace(chains, weights=weights, deterministic=True)
         found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective, _nowhere(draws, 1)))
         q = draws.pair_values(probs, reward, found.v)
         now = jax.ops.segment_sum(jnp.where(chosen == 1, q, 0.0), state, size, indices_are_sorted=True)

@@ -9,7 +9,6 @@ does not hide what another site does, and its rounding is no fault.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -40,6 +39,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
+from bayes_mdp.inference.detection.program_cache import program_cache
 from bayes_mdp.inference.detection.trace import KNOWN, LAWS, Message, Program, density, dtypes
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
@@ -156,7 +156,7 @@ def site_densities(
     return {name: float(value) for name, value in found.items()}
 
 
-@lru_cache(maxsize=64)
+@program_cache
 def _compiled_densities(
     program: Program,
 ) -> Callable[[dict[str, ArrayLike], Statistics | Transitions], dict[str, Float[Array, ""]]]:

@@ -56,7 +56,7 @@ def solve_chain(
             lead anywhere.
         inverse: of M for a similar dense chain, in float32: M is then solved in float32 with it as preconditioner, and
             the answer is refined by residuals in the dtype of `rhs`; nothing stands by, the caller measures what came
-            out. Not together with `adjoint`.
+            out. With `adjoint` its transpose is used.
     """
 
     def apply(x: Vector) -> Vector:
@@ -84,7 +84,7 @@ def solve_chain(
         if chain.n_states <= DIRECT:
             return direct((chain, rhs))
         if inverse is not None:
-            correct = _single_precision(chain, discount, inverse)
+            correct = _single_precision(chain, discount, inverse, adjoint=adjoint)
             return _refine(operator, rhs, guess, correct, rhs - operator(guess), _REFINEMENTS)[0]
         return or_direct(_krylov(operator, rhs, guess, None, _DENSE_ITERATIONS, RESTARTS))
     if chain.n_states <= _SMALL:
@@ -169,9 +169,12 @@ def _refine(
     return x, error, residual
 
 
-def _single_precision(chain: MDP, discount: RealScalar, inverse: Float[Array, "S S"]) -> Operator:
+def _single_precision(
+    chain: MDP, discount: RealScalar, inverse: Float[Array, "S S"], *, adjoint: bool = False
+) -> Operator:
     """M^-1 to about five digits: BiCGSTAB in float32, half of the memory traffic, preconditioned by `inverse`."""
     rows = chain.transition_probs[:, 0].astype(jnp.float32)
+    rows, inverse = (rows.T, inverse.T) if adjoint else (rows, inverse)
     single = jnp.asarray(discount, jnp.float32)
 
     def correct(residual: Vector) -> Vector:

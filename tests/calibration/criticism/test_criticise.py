@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, Criticism, Finding, criticise
+from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE, Criticism, Finding, criticise
 from bayes_mdp.mdp import Discounted, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.log_split import split_log
 from tests.calibration.criticism.worlds import REWARD, RIGHT, SPACE, A, S, log_of_world, world
@@ -28,7 +28,7 @@ def log() -> Log:
 
 def criticised(log: Log, concentration: float, **more: Any) -> Criticism:
     posterior = bm.infer(KEY, prior(concentration), log, space=SPACE)
-    return criticise(KEY, posterior, log, OBJECTIVE, num_replicates=119, **more)
+    return criticise(KEY, posterior, log, OBJECTIVE, num_replicates=159, **more)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def right(log) -> Criticism:
 def test_a_right_belief(right, log):
     assert right.alarms == ()
     assert right.better_rival is None
-    assert set(right.findings) == {NEW, CHOSEN}
+    assert set(right.findings) == {NEW, WHERE, CHOSEN}
     assert "0 of 24 episodes are whole" in right.skipped[RETURNS]
     text = str(right)
     assert text.startswith("Criticism, discount 0.8: no check sounds")
@@ -120,7 +120,7 @@ def test_listed_successors_and_ends():
     space = StateActionSpace.from_log(log, successors="observed")
     known = bm.models.known_rewards(np.concatenate([REWARD, np.zeros((1, A))]))
     posterior = bm.infer(KEY, known, log, space=space)
-    found = criticise(KEY, posterior, log, OBJECTIVE, num_replicates=119)
+    found = criticise(KEY, posterior, log, OBJECTIVE, num_replicates=159)
     assert set(found.findings) == {NEW, CHOSEN, RETURNS} and not found.alarms
 
 
@@ -145,7 +145,7 @@ def test_what_it_refuses(log, tmp_path):
     with pytest.raises(ValueError, match="log has 0 transition, expected at least 2"):
         criticise(KEY, posterior, empty, OBJECTIVE)
     wrong: Any = (
-        ({"num_replicates": 118}, "num_replicates is 118, expected an integer of at least 119"),
+        ({"num_replicates": 118}, "num_replicates is 118, expected an integer of at least 159"),
         ({"false_alarm": 0.0}, "false_alarm is 0.0, expected a number between 0 and 1"),
         ({"initial": np.ones(S)}, "initial sums to 6"),
     )

@@ -14,10 +14,10 @@ from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.criticism.held_out_checks import (
     Replicated,
     _codes,
-    _unseen_mass,
     chosen_value,
     good_turing,
-    novelty,
+    new_outcomes,
+    unseen_outcomes,
 )
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.mdp.log_split import split_log
@@ -27,8 +27,9 @@ KEY = jax.random.key(5)
 OBJECTIVE = Discounted(0.8)
 START = np.full(S, 1 / S)
 REPLICATES = 119
-LEVEL = 0.025  # of each of the two checks: 5 % together
+LEVEL = 0.05 / 3  # of each of the three checks: 5 % together
 FALSE_ALARM = 1e-6
+POPULAR = np.array([0.5, 0.3, 0.1, 0.06, 0.02, 0.02])
 
 
 def test_p_values_are_ranks():
@@ -51,12 +52,27 @@ def test_good_turing_counts_what_was_seen_once():
 
 
 def test_new_outcomes_by_hand():
-    """Of the second half (0, 0) -> 2, (1, 0) -> 0 and (2, 0) -> 0 are new; (1, 0) -> end, (0, 0) -> 1 are not."""
+    """Of the second half (0, 0) -> 2, (1, 0) -> 0 and (2, 0) -> 0 are new; (1, 0) -> end, (0, 0) -> 1 are not.
+
+    The first half came to 2 once, to 0 once, to 1 twice, to the end once.
+    """
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
-    found = novelty(KEY, posterior, SMALL, FIRST, SECOND, 20)
-    assert found.observed == pytest.approx(3 / 6)
-    assert found.replicates.shape == (20,)
-    assert set(np.round(6 * found.replicates)) <= set(range(7)) and found.replicates.min() >= 1 / 6  # (2, 0) is new
+    found = new_outcomes(KEY, posterior, SMALL, FIRST, SECOND, 20)
+    assert found.share.observed == pytest.approx(3 / 6)
+    assert found.share.replicates.shape == (20,)
+    assert set(np.round(6 * found.share.replicates)) <= set(range(7))
+    assert found.share.replicates.min() >= 1 / 6  # (2, 0) is new
+    assert found.arrivals.observed == pytest.approx(np.log(2))
+    assert all(np.log(2) - 1e-9 <= value <= np.log(3) for value in found.arrivals.replicates)
+
+
+def test_without_new_outcomes_nothing_is_said_of_them():
+    """All of the second half is known: the mean over nothing is 0, in the data and where a replicate has none."""
+    posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
+    found = new_outcomes(KEY, posterior, SMALL, FIRST, FIRST, 20)
+    assert found.share.observed == found.arrivals.observed == 0.0
+    none = found.share.replicates == 0.0
+    assert (found.arrivals.replicates[none] == 0.0).all() and (found.arrivals.replicates[~none] > 0.0).all()
 
 
 def moments_agree(ours: np.ndarray, theirs: np.ndarray) -> None:
@@ -67,31 +83,42 @@ def moments_agree(ours: np.ndarray, theirs: np.ndarray) -> None:
         assert (np.abs(x.mean(0) - y.mean(0)) <= 5.5 * error + 1e-6).all()
 
 
-def test_the_unseen_mass_is_that_of_whole_rows():
-    """The beta distribution of Dirichlet rows, and the sum of drawn rows for what is no single conjugate posterior."""
+def test_unseen_outcomes_are_those_of_whole_rows():
+    """By urns of Dirichlet rows, and by drawn rows for what is no single conjugate posterior: numbers of each state.
+
+    The other route draws rows with numpy and outcomes from them one by one. Second moments tell an urn from draws with
+    the mean row: its numbers of a state vary more.
+    """
     rng = np.random.default_rng(0)
     log = log_of_world(rng, world(rng))
     first, _ = split_log(KEY, log, 0.2)
-    posterior = learn(belief(RIGHT), first.transitions)
-    known, needed = np.unique(_codes(first.transitions, SPACE)), np.ones((S, A), bool)
-    needed[2, 1] = False
-    beta = _unseen_mass(posterior, SPACE, known, needed)
-    rows = np.asarray(jax.jit(jax.vmap(posterior.sample))(jax.random.split(KEY, 4000)).transition_probs)
-    seen = np.isin(np.arange(S * A)[:, None] * (S + 1) + np.arange(S), known).reshape(S, A, S)
-    expected = np.where(seen, 0.0, rows).sum(-1)[:, needed]
+    posterior = learn(belief(RIGHT / 5), first.transitions)
+    known, count = np.unique(_codes(first.transitions, SPACE)), rng.integers(3, 9, (S, A))
+    count[2, 1] = 0
+    rows = np.asarray(jax.jit(jax.vmap(posterior.sample))(jax.random.split(KEY, 4000)).transition_probs, np.float64)
+    unseen = ~np.isin(np.arange(S * A)[:, None] * (S + 1) + np.arange(S), known).reshape(S, A, S)
+    drawn = rng.multinomial(count, rows / rows.sum(-1, keepdims=True))
+    expected = (drawn * unseen).sum((1, 2))
+    draw = unseen_outcomes(posterior, SPACE, known, count)
     rng = generator(KEY)
-    moments_agree(np.array([beta(rng, KEY) for _ in range(4000)]), expected)
+    by_urn = np.array([np.bincount(draw(rng, KEY), minlength=S) for _ in range(4000)])
+    moments_agree(by_urn, expected)
     one = bm.inference.mixture([posterior, posterior], weights=[0.5, 0.5])
-    by_rows = _unseen_mass(one, SPACE, known, needed)
-    moments_agree(np.array([by_rows(rng, key) for key in jax.random.split(KEY, 400)]), expected)
+    by_rows = unseen_outcomes(one, SPACE, known, count)
+    keys = jax.random.split(KEY, 400)
+    moments_agree(np.array([np.bincount(by_rows(rng, key), minlength=S) for key in keys]), expected)
+    # A broken twin, which draws from the mean row: too little spread.
+    mean = rng.multinomial(count, np.broadcast_to(rows.mean(0) / rows.mean(0).sum(-1, keepdims=True), rows.shape))
+    with pytest.raises(AssertionError):
+        moments_agree((mean * unseen).sum((1, 2)), expected)
 
 
 def test_a_row_whose_outcomes_are_all_new_or_all_known():
-    """Its mass is certain."""
+    """All or none of its transitions."""
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
     code = np.array([0, 1, 2, 3])  # all outcomes of (0, 0)
-    mass = _unseen_mass(posterior, SMALL, code, np.array([[1, 1], [0, 0], [0, 0]], bool))
-    np.testing.assert_array_equal(mass(np.random.default_rng(0), KEY), [0.0, 1.0])
+    draw = unseen_outcomes(posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
+    assert len(draw(np.random.default_rng(0), KEY)) == 7
 
 
 def value_by_hand(rows, reward, policy, start, discount=None, horizon=None) -> float:
@@ -129,35 +156,41 @@ def test_the_chosen_value_by_hand(kind):
 
 @cache
 def judged(kind: str, number: int) -> Any:
-    """Rank p-values of both checks for worlds from the prior.
+    """Rank p-values of the checks for worlds from the prior.
 
     Kinds: "right"; "flat" and "sure", concentrations a hundred times too large and too small; "both", replicates from
-    the posterior of both halves; "same", the half that chose judges too.
+    the posterior of both halves; "same", the half that chose judges too; "popular", whose rows have the
+    concentration of the belief, but some states are likely everywhere and others nowhere.
     """
-    concentration = {"flat": 100 * RIGHT, "sure": RIGHT / 100}.get(kind, RIGHT)
-    new, chosen = [], []
+    concentration = {"flat": 100 * RIGHT, "sure": RIGHT / 100, "popular": RIGHT / 2}.get(kind, RIGHT)
+    new, where, chosen = [], [], []
     for seed, key in enumerate(jax.random.split(KEY, number)):
         rng = np.random.default_rng([7, seed])
-        log = log_of_world(rng, world(rng))
+        rows = world(rng)
+        if kind == "popular":
+            rows = rng.dirichlet(S * RIGHT / 2 * POPULAR, (S, A))
+        log = log_of_world(rng, rows)
         keys = jax.random.split(key, 3)
         first, second = split_log(keys[0], log)
         half = learn(belief(concentration), first.transitions)
         policy = np.asarray(bm.greedy(half, OBJECTIVE))
         source = learn(belief(concentration), log.transitions) if kind == "both" else half
         judge = first if kind == "same" else second
-        new.append(novelty(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES).p_two_sided)
+        outcomes = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES)
+        new.append(outcomes.share.p_two_sided)
+        where.append(outcomes.arrivals.p_two_sided)
         found = chosen_value(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
         chosen.append(found.p_low)
-    return SimpleNamespace(new=np.array(new), chosen=np.array(chosen))
+    return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen))
 
 
 def check_right(number: int) -> None:
     """Alarms no more often than promised; ranks of a continuous statistic uniform."""
     found = judged("right", number)
-    alarms = int(((found.new <= LEVEL) | (found.chosen <= LEVEL)).sum())
-    assert stats.binom.sf(alarms - 1, number, 2 * LEVEL) > FALSE_ALARM
+    alarms = int(((found.new <= LEVEL) | (found.where <= LEVEL) | (found.chosen <= LEVEL)).sum())
+    assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
     for level in (0.05, 0.1, 0.25, 0.5):
-        for p_values in (found.new, found.chosen):
+        for p_values in (found.new, found.where, found.chosen):
             assert stats.binom.sf(int((p_values <= level).sum()) - 1, number, level) > FALSE_ALARM
     assert stats.kstest(found.chosen, "uniform").pvalue > FALSE_ALARM
 
@@ -176,6 +209,13 @@ def test_concentrations_a_hundred_times_off_are_found(kind):
     """In nearly all of 20 worlds."""
     found = judged(kind, 20)
     assert ((found.new <= LEVEL) | (found.chosen <= LEVEL)).sum() >= 18
+
+
+def test_states_that_are_likely_everywhere_are_found_by_where_new_outcomes_lead():
+    """The belief has the right concentration and takes all states as alike: the other two checks seldom see it."""
+    found = judged("popular", 20)
+    others = (found.new <= LEVEL) | (found.chosen <= LEVEL)
+    assert (found.where <= LEVEL).sum() >= 9 and others.sum() <= 6
 
 
 @pytest.mark.parametrize("kind", ["both", "same"])
