@@ -54,17 +54,24 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of a test that is marked `few(n)` the first n cases that are not slow run by default. Before pytest selects."""
+    """Of a test that is marked `few(n)` or `some(n)`, n of the cases that are not slow run by default. Before pytest
+    selects."""
     mark_numerics(items)
-    taken = {}
+    cases = {}
     for item in items:
-        few = item.get_closest_marker("few")
-        if few is None or item.get_closest_marker("slow"):
-            continue
-        name = item.nodeid.partition("[")[0]
-        taken[name] = taken.get(name, 0) + 1
-        if taken[name] > few.args[0]:
-            item.add_marker("slow")
+        if item.get_closest_marker("slow") is None and any(map(item.get_closest_marker, ("few", "some"))):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, items in cases.items():
+        few, some = (items[0].get_closest_marker(mark) for mark in ("few", "some"))
+        chosen = range(few.args[0]) if few else spread(name, len(items), some.args[0])
+        for index in set(range(len(items))) - set(chosen):
+            items[index].add_marker("slow")
+
+
+def spread(name: str, number: int, some: int) -> list[int]:
+    """`some` of `number` cases, evenly apart; the first depends on the test, so that together tests meet all kinds."""
+    first = zlib.crc32(name.rpartition("/")[2].encode())
+    return [(first + index * number // some) % number for index in range(min(some, number))]
 
 
 def pytest_collection_finish():

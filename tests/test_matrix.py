@@ -51,7 +51,7 @@ def test_the_page_has_every_cell():
     assert all(f"`{name}`" in PAGE.read_text() for name in AGENTS)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [name for name in BELIEVING if name not in LONG_TO_TRACE])
 def test_an_agent_plans_or_refuses(name):
     """By shapes alone, with every kind."""

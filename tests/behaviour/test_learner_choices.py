@@ -34,7 +34,7 @@ def test_likelihood_of_own_choices_is_the_product_of_their_probabilities(name, x
     own_choices(agent, prior=prior_of(agent))
 
 
-@pytest.mark.few(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", RANDOM)
 def test_an_agent_with_random_plans_is_refused_with_what_to_use(name):
     agent = agent_of(name)
@@ -50,6 +50,7 @@ def test_noise_of_a_plan_is_refused_with_the_option_that_draws_at_every_step(nam
         model_of(agent, prior=prior_of(agent))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("agent", "objective"),
     [

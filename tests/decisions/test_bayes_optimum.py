@@ -41,6 +41,7 @@ def test_it_is_the_value_of_the_plain_recursion(name):
     assert not answer.initial_given and "uniform" in str(answer)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fresh"])
 def test_an_agent_that_does_not_learn_is_told_apart(name):
     """The broken twin: where something can be learnt, it pays."""
@@ -230,6 +231,7 @@ def test_memory_that_was_not_foreseen_is_refused_while_it_is_taken(monkeypatch):
         tracemalloc.stop()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("name", "horizon"), [("two_state", 20), ("bandit", 40), ("tied", 7)])
 def test_the_memory_foreseen_is_about_the_memory_taken(name, horizon):
     problem = hyperstates.hyper_problem(BELIEF_OF(name), horizon)

@@ -43,6 +43,7 @@ def share_by_hand(posterior, before) -> np.ndarray:
     return share
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["flat", "outcome", "tied", "support", "poisson", "known"])
 def test_the_share_is_that_of_the_concentrations(cases, name):
     """Own, shared, known and restricted rows, rows for every step, unknown and known rewards, pairs never tried."""

@@ -125,6 +125,7 @@ TABLES = {
 DIGITS = np.array([1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-3, 1e-4, 1e-4])
 
 
+@pytest.mark.few(1)
 @PLANNERS
 def test_posterior_on_a_grid(irl, soft):
     """The published table; with the hard maximum the likelihood has kinks, and the grid an error of 2e-4."""
@@ -138,6 +139,7 @@ def test_ten_copies_on_a_grid(irl):
     np.testing.assert_allclose([found.u, found.v, found.sd_u, found.sd_v], [-1.584, 0.315, 0.581, 0.095], atol=7e-4)
 
 
+@pytest.mark.few(1)
 @PLANNERS
 def test_change_of_variables(irl, soft):
     """Rewards of values and back; |det dR/dQ| = |det(I - discount P_policy)|, by autodiff and by finite differences."""

@@ -94,6 +94,7 @@ class Killed(Exception):
     """Stands for a kill signal."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("signal", [Killed, KeyboardInterrupt])
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, signal):
     """After a kill in the middle, the same call ends in the same bits; the snapshot is gone; the file says the same."""

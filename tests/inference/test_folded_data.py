@@ -57,6 +57,7 @@ def by_outcome(space):
     return MDPSpec(rows, reward=dist.Normal(mean, 1.0).to_event(1))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("prior", [PRIOR, by_outcome], ids=["pairs", "outcomes"])
 def test_the_posterior_of_a_folded_log_is_that_of_the_log(prior, paths, space):
     folded = bm.infer(KEY, prior, bm.fold_log(paths, **COLUMNS, chunksize=33), space=space)

@@ -140,6 +140,7 @@ PROGRAMS = {
 QUICK = ("affine by outcome", "exponential, legal")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS])
 def test_evidence_is_that_of_quadrature(name):
     space, program = PROGRAMS[name]
@@ -252,6 +253,7 @@ MIXED = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [n if n in ("totals", "rows") else pytest.param(n, marks=pytest.mark.slow) for n in MIXED]
 )

@@ -38,7 +38,7 @@ def expected_evidence(name, data):
 SLOW_STYLES = [STYLES[0], STYLES[1], pytest.param(STYLES[2], marks=pytest.mark.slow)]
 
 
-@pytest.mark.few(9)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("style", SLOW_STYLES)
 @pytest.mark.parametrize("name", FORMS)
 def test_evidence_and_predictive_are_those_of_scipy(name, style):
@@ -59,6 +59,7 @@ def test_evidence_and_predictive_are_those_of_scipy(name, style):
     assert abs(found - (expected_evidence(name, both) - truth)) < 1e-8
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("style", STYLES)
 def test_rows_that_advance_or_stay(style):
     rng = np.random.default_rng(6)
@@ -72,7 +73,7 @@ def test_rows_that_advance_or_stay(style):
         bm.infer(KEY, advance(style), bm.Transitions([1], [0], None, [0]), space=SPACE)
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_updates_and_shards_are_the_whole(name):
     """One by one, in a block, and merged from two shards: the posterior of `infer`."""

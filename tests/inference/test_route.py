@@ -38,7 +38,7 @@ def _one_at_a_time(posterior, transitions):
     return jax.lax.scan(lambda belief, each: (belief.update(each), None), posterior, transitions)[0]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_batch_is_one_at_a_time_is_merged_shards(name, x64):
     program = ACCEPTED[name]

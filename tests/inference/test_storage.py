@@ -30,7 +30,7 @@ def _assert_bits(one, two):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-@pytest.mark.few(5)
+@pytest.mark.some(3)
 def test_round_trip_is_bit_equal(case, tmp_path):
     posterior = case.prior.update(case.data)
     save(posterior, tmp_path / "belief.bmdp")

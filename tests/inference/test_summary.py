@@ -73,7 +73,7 @@ def test_illegal_pairs_are_left_out(x64):
     }
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_every_kind_of_posterior_is_described(case):
     posterior = case.prior.update(case.data)
     text = str(posterior)

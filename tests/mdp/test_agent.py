@@ -284,6 +284,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("make", "sentence"), REFUSED, ids=lambda x: getattr(x, "__name__", ""))
 def test_what_is_missing_is_said(make, sentence):
     """By `run`, by an `Actor` (after a plan: `observe` is called before the next) and, before any run, by `compare`."""

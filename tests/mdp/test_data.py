@@ -106,6 +106,7 @@ def test_counting_on_the_host_in_single_precision():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("seed", range(30))
 def test_counting_on_the_host_is_counting_in_a_program(seed, x64):
     """Random spaces, logs with missing rewards and masked rows that hold anything, also with no row, or one."""

@@ -134,6 +134,7 @@ def random_sparse(seed, lead=(3, 2)):
     return SparseMDP(successor, probability, reward, end_probs=ends, legal=legal, initial=initial)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lead", [(3, 2), (4, 3, 2)])
 def test_a_sparse_restart_is_the_dense_one(lead):
     sparse = random_sparse(0, lead)

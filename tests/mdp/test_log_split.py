@@ -90,6 +90,7 @@ def random_columns(rng: np.random.Generator, kind: int) -> tuple[Any, ...]:
     )[kind]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", range(6))
 def test_every_row_is_in_one_part_and_no_episode_in_two(kind):
     rng = np.random.default_rng(kind)

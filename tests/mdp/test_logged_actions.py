@@ -65,6 +65,7 @@ def test_random_logs_against_a_loop():
         np.testing.assert_array_equal(space.legal, expected)
 
 
+@pytest.mark.few(1)
 def test_no_plan_takes_what_nobody_did(log):
     """The prior mean of a reward is 5: every action that was never tried would look best."""
     prior = bm.models.dirichlet_normal(loc=5.0)
@@ -74,6 +75,7 @@ def test_no_plan_takes_what_nobody_did(log):
         assert int(plan[1]) in best
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("successors", [None, "observed"])
 def test_a_later_log_with_another_action_is_refused(log, successors):
     space = bm.StateActionSpace.from_log(log, legal="logged", successors=successors)

@@ -24,6 +24,7 @@ def random_log(seed, *, ends):
     return Log(data, tuple(f"s{i}" for i in range(n_states)), tuple(range(n_actions)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_it_is_the_dense_posterior_with_the_rest_put_together(seed, ends, x64):
@@ -79,6 +80,7 @@ def _counts(data, posterior):
     return counts
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_policy_is_worth_what_the_unseen_is_said_to_be(ends):
     """A pair without data leads to "unseen" with certainty; its reward decides."""

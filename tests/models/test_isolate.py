@@ -133,6 +133,7 @@ MAKERS = [
 ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_a_program_runs_in_both_precisions_and_leaves_the_users_array_alone(make):
     program, table = make()

@@ -77,6 +77,7 @@ def data_density(space, sites, data):
     return density + scipy.stats.norm.logpdf(data.reward, mean, precision**-0.5).sum()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["plain", "steps"])
 def test_log_joint_is_the_one_written_by_hand(name, x64):
     space = SPACES[name]

@@ -56,6 +56,7 @@ def test_draws_have_the_moments_of_the_law(x64):
     assert (np.abs(draws.mean(0) - wrong) > 6 * np.sqrt(np.asarray(law.variance) / number)).any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_transform_is_a_bijection_with_its_jacobian(seed, x64):
     possible, _ = random_rows(seed)

@@ -179,6 +179,7 @@ def test_by_every_entry_of_a_policy_that_is_zero_somewhere(x64):
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_illegal_actions_take_no_part(planner, x64):
     """No NaN from their -inf, and no derivative by their rewards."""

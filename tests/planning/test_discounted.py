@@ -35,6 +35,7 @@ def check(solution, data, discount, relative):
     return error / size
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("n", "sparse"),
     [(6, False), (20, False), (150, False), (6, True), pytest.param(150, True, marks=pytest.mark.slow)],
@@ -117,6 +118,7 @@ def test_a_blank_start_respects_the_mask(x64):
     check(solve(make_mdp(*data), Discounted(0.9), start=illegal), data, 0.9, 1e-12)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n", [6, 20])
 def test_batches_equal_single_problems(n, x64):
     """Also with a batch of discounts, nested batches, and a shared reward (the batch-last layout of tiny problems)."""
@@ -260,6 +262,7 @@ def test_sweeps_of_a_chain_that_mixes_fast_are_its_solution(ends, x64):
     assert np.isfinite(values).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["random", "ends", "chain"])
 def test_a_tolerance_stops_earlier_and_is_kept(name, x64):
     """Against the plan at rounding: no value is off by more than the tolerance, as the gap says, and less is done."""

@@ -35,6 +35,7 @@ def two_rooms(stay, leave):
     return MDP(rows, np.array([[stay[0], leave[0]], [stay[1], leave[1]]]), end_probs=ends)
 
 
+@pytest.mark.few(1)
 @pytest.mark.optimised
 @pytest.mark.parametrize("sparse", [False, True])
 def test_enumeration(sparse, x64):

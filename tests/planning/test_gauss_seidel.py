@@ -25,6 +25,7 @@ def one_sweep(rows, reward, legal, discount, v, segments):
     return v
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("segments", [1, 3])
 def test_a_loop_over_states(segments, x64, monkeypatch):
     """Ten states in 3 segments of 4, the last of which is not full."""

@@ -26,6 +26,7 @@ def test_rounding_of_the_soft_maximum(temperature):
     assert np.all(exact - q.max(1) <= float(soft.excess(7)) * (1 + 1e-6))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("maximum", [HardMax(), SoftMax(jnp.float32(0.4))])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_chain_of_a_maximum_has_its_sweep(maximum, sparse):

@@ -44,6 +44,7 @@ def test_river(x64):
     close([hessian[0, 0], hessian[2, 2]], [-61.6293227638, 0.8623846852])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_discounted_against_long_iteration(sparse, x64):
     for kind in KINDS:

@@ -117,6 +117,7 @@ def test_gymnasium_tables(env_id, mean, without_ends, x64):
     assert abs(np.mean(v) - without_ends) < 6e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(3)])
 def test_numbers_of_two_widths_are_planned_in_the_wider(objective, x64):
     """Rewards in float32 beside rows in float64."""

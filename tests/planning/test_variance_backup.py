@@ -26,6 +26,7 @@ def dense(rows, local, probs, square):
     return local + square * rows @ v, v
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_discounted_is_the_dense_solve_with_the_squared_discount(x64, sparse):
     """Ends, a stochastic policy; the rewards of the MDP are not used."""

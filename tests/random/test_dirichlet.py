@@ -47,6 +47,7 @@ def check_moments(rows, concentration):
     return (np.abs(products.mean(0) - cov) <= error).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_moments_of_dirichlet(dtype, key):
     with jax.enable_x64(dtype == np.float64):
@@ -56,6 +57,7 @@ def test_moments_of_dirichlet(dtype, key):
     assert check_moments(rows, PRIOR)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("unit_prior", [True, False])
 def test_moments_of_the_split_and_its_twin(unit_prior, key):
     """The covariance test sees a twin with ten per cent more concentration."""
@@ -68,6 +70,7 @@ def test_moments_of_the_split_and_its_twin(unit_prior, key):
     assert not check_moments(twin, posterior(prior))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("unit_prior", "dtype"), [(True, np.float32), (True, np.float64), (False, np.float32)])
 def test_expectation_has_the_law_of_the_rows(dtype, unit_prior, key):
     """Mean and variance `Var_mean(V) / (c0 + 1)`, and the law against numpy's rows; a 10 % twin must be seen."""
@@ -89,7 +92,7 @@ def test_expectation_has_the_law_of_the_rows(dtype, unit_prior, key):
     assert abs(twin.mean() - variance) > SIGMAS * twin.std() / np.sqrt(NUM_DRAWS)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("num_outcomes", "dtype"),
     [

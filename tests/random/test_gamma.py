@@ -81,6 +81,7 @@ def test_the_loop_goes_on_where_the_unrolled_rounds_stop(key, monkeypatch):
     np.testing.assert_allclose(looped, unrolled, rtol=2e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_edges(dtype, key):
     with jax.enable_x64(dtype == np.float64):

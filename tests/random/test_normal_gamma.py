@@ -15,6 +15,7 @@ LOC, PSEUDO_COUNT, CONCENTRATION, RATE = 0.7, 3.0, 2.5, 1.5
 FALSE_ALARM = 1e-8
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_laws(dtype, key):
     """Precision: gamma. Mean: Student's t. Given the precision: normal. A rate that is 10 % off must be seen."""

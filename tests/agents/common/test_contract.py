@@ -202,7 +202,7 @@ def _agents(slow: Callable[[str], bool]) -> Any:
 every_agent = _agents(lambda name: name in LONG_TO_COMPILE)
 
 
-@pytest.mark.few(12)
+@pytest.mark.some(6)
 @every_agent
 def test_shapes(name):
     """Probabilities of every pair of every step; the state after a plan is like that before it; a rule or none."""
@@ -217,6 +217,7 @@ def test_shapes(name):
     assert not any(np.isnan(x).any() for x in jax.tree.leaves(policy))
 
 
+@pytest.mark.some(12)
 @every_agent
 def test_probabilities(name):
     """They sum to one, and are zero where an action is illegal; actions come at their rate.

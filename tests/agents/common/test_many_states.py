@@ -54,7 +54,7 @@ def test_the_search_finds_what_is_dense():
     assert largest(jax.make_jaxpr(jax.jit(inside))(jnp.ones(50)).jaxpr) == 2500
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", AGENTS)
 def test_no_array_of_an_agent_is_dense(name):
     """A start, ten transitions and a plan, as traced: the largest array is a few times [S, A, K]."""

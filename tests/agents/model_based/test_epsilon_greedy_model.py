@@ -10,6 +10,7 @@ from tests.agents.empirical_models import DISCOUNTED, EPISODIC, FEW, GAMMA, SEEN
 from tests.agents.histories import LEGAL
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"])
 def test_the_optimum_of_the_empirical_model(planner):

@@ -23,6 +23,7 @@ def bonus(method: Any, seen: Any, scale: float, v_max: float) -> np.ndarray:
     return np.where(seen.n > 0, -COST[method](seen) / scale, v_max)
 
 
+@pytest.mark.some(2)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("method", "planner", "discount"),
@@ -53,6 +54,7 @@ def test_episodes_by_backward_induction(method, discount):
     np.testing.assert_allclose(split.qe, qe, rtol=1e-9)
 
 
+@pytest.mark.few(1)
 @METHODS
 def test_a_pair_never_tried_looks_best(method):
     """In the exploration table also where it is worth 0 there; in the sum where its worth exceeds what is known."""

@@ -48,6 +48,7 @@ def as_sets(seen: Any, width: float) -> ExtendedMDP:
     return ExtendedMDP(L1Ball(centre, radius, support), reward, LEGAL)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @TASKS
 @pytest.mark.parametrize("seen", [SEEN, FEW], ids=["long", "few"])

@@ -21,6 +21,7 @@ def with_bonus(seen: Any, beta: float, v_max: float) -> tuple[np.ndarray, np.nda
     return np.where(count.n > 0, count.reward + beta / np.sqrt(np.maximum(count.n, 1)), v_max), count.rows
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @PLANNERS
 @pytest.mark.parametrize("seen", [SEEN, FEW], ids=["long", "few"])

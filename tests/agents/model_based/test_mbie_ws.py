@@ -83,6 +83,7 @@ def one_sweep(seen: Counted, values: np.ndarray, v_max: float, z: float, discoun
     return q
 
 
+@pytest.mark.few(1)
 @PLANNERS
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("history", [SEEN, FEW], ids=["seen", "few"])

@@ -57,6 +57,7 @@ def with_a_garden(seen: Any, v_max: float) -> np.ndarray:
     return q[:S]
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(400, 1e-12)], ids=["exact", "sweeping"])
 @pytest.mark.parametrize("v_max", [2.0, 50.0])
@@ -198,6 +199,7 @@ def test_lists_that_are_too_short_are_told():
         run(agent, riverswim(), **arguments, options=RunOptions(progress=False))
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("planner", [ExactPlanner(), PrioritizedSweeping(3)], ids=["exact", "sweeping"])
 def test_what_one_would_do_with_what_was_counted(planner):

@@ -88,6 +88,7 @@ def test_a_lane_does_not_know_of_the_others():
             np.testing.assert_array_equal(x[1], y)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("num_pops", [1, 3])
 def test_no_more_than_so_many_states_are_taken_out(num_pops):
     """Every step backs up its state and at most the predecessors of `num_pops` states."""

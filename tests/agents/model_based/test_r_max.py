@@ -39,6 +39,7 @@ def tables(seen: Any, m: int, v_max: float) -> tuple[np.ndarray, np.ndarray]:
     return np.where(known, count.reward, v_max), np.where(known[..., None], count.rows, 0.0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("planner", "freeze"),

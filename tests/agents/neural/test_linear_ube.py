@@ -41,6 +41,7 @@ def rebuilt(trunk: Any, now: Any) -> Any:
     return now.learner.belief.rebuild(features, rows.action)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "trunk",
     [Fourier(BOX, 2), MLP((8,)), pytest.param(RandomFeatures(12), marks=pytest.mark.slow)],

@@ -113,6 +113,7 @@ def _timetable(learning: QLearning) -> tuple[list[int], list[int]]:
     return all_steps, all_copied
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "learning",
     [

@@ -37,6 +37,7 @@ def _arrays(by_outcome, lead=()):
     return tuple(np.broadcast_to(x, (*lead, *x.shape)) for x in arrays)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by_outcome", [False, True])
 def test_the_five_terms_against_draws(by_outcome, x64):
     """Each term of the local variance, from 10^5 Dirichlet and reward draws by numpy.

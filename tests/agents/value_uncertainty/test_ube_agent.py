@@ -14,6 +14,7 @@ from bayes_mdp.mdp import Discounted, Episodic, Problem
 from tests.agents.value_problems import chain, small, solve_ube
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("agent", [UBE(0.5, 20.0), UBE(0.5, noise="per_step", form="dirichlet")])
 def test_the_agent_acts_on_mean_and_scaled_deviation(agent, key):
     """Its policy is the Gaussian one with the sd of `solve` under the plan of the mean MDP; scale is an array leaf."""

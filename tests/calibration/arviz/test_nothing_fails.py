@@ -153,6 +153,7 @@ def test_loaded_posteriors_have_sites_and_no_deterministics(tmp_path):
     assert set(tree["log_prior"].data_vars) == {"transition_probs", "rewards"}
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 10, 18])
 def test_any_number_of_draws(number):
     """Four chains, three or two where the number divides into them, of four draws at least; otherwise one."""

@@ -46,7 +46,7 @@ def drawn():
     return get
 
 
-@pytest.mark.few(3)
+@pytest.mark.some(1)
 def test_draws_have_the_moments_of_the_posterior(case, drawn):
     draws = drawn(case.name, case.posterior)
     rows, rewards = case.posterior.transition_probs, case.posterior.reward_cells
@@ -78,7 +78,7 @@ def test_what_is_shared_is_drawn_once_and_what_is_known_stays(cases, drawn):
     assert (draws.rewards.mean[:, 2, 1] == -7.0).all()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_mean_likelihood_over_the_prior_is_the_predictive_density(case):
     draws = draw(jax.random.key(3), case.prior, NUM_DRAWS)
     rows, _ = _observe(case)
@@ -88,6 +88,7 @@ def test_mean_likelihood_over_the_prior_is_the_predictive_density(case):
     _assert_mean(likelihood, expected, 1e-6)
 
 
+@pytest.mark.some(2)
 def test_a_cell_is_the_sum_of_its_transitions(case, drawn):
     draws = drawn(case.name, case.posterior)
     law = None if draws.rewards.law is None else jax.tree.map(lambda x: x[:50], draws.rewards.law)
@@ -116,6 +117,7 @@ def test_the_posterior_s_own_sums_are_those_of_the_data(cases):
             np.testing.assert_allclose(np.stack(own.rewards), np.stack(given.rewards), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.some(2)
 def test_replicates_of_cells_keep_the_visits_and_have_the_predictive_means(case, drawn):
     draws = drawn(case.name, case.posterior)
     _, cells = _observe(case)
@@ -157,6 +159,7 @@ def test_an_outcome_of_probability_zero_is_never_drawn():
     assert (drawn[1, ::2] == 0).all() and (drawn[1, 1::2] == 2).all()
 
 
+@pytest.mark.some(2)
 def test_before_data_is_the_prior(case):
     with jax.enable_x64(True):
         listed = case.posterior.listed(np.zeros((*case.space.shape, 1), int))

@@ -204,6 +204,7 @@ def test_right_beliefs_are_seldom_accused_in_many_worlds():
     check_right(300)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["flat", "sure"])
 def test_concentrations_a_hundred_times_off_are_found(kind):
     """In nearly all of 20 worlds."""
@@ -218,6 +219,7 @@ def test_states_that_are_likely_everywhere_are_found_by_where_new_outcomes_lead(
     assert (found.where <= LEVEL).sum() >= 9 and others.sum() <= 6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["both", "same"])
 def test_a_broken_twin_is_not_the_check(kind):
     """A posterior that has seen the second half is surprised too little; the half that chose flatters its choice."""

@@ -57,6 +57,7 @@ def whole(mdp: Any, needed: np.ndarray) -> np.ndarray:
     return found
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["dense", "support", "listed", "observed"])
 def test_narrow_draws_are_those_of_the_whole_mdp(kind):
     posterior = posterior_of(kind)

@@ -26,6 +26,7 @@ LAWS = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("num_replicates", [30, 100])
 @pytest.mark.parametrize("law", LAWS)
 def test_exchangeable_data_are_surprising_no_more_often_than_the_level(law, num_replicates):

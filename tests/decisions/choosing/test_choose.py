@@ -86,6 +86,7 @@ def test_it_is_brute_force_on_its_own_draws(name):
     assert np.isfinite(found.score_error)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["mean", "cvar:0.5", "percentile:0.5", "regret", "probability-optimal", "robust:0.9"])
 def test_a_known_mdp_gives_its_optimum(name, x64):
     """Whatever the criterion."""
@@ -97,6 +98,7 @@ def test_a_known_mdp_gives_its_optimum(name, x64):
         assert found.score == pytest.approx(float(optimum.v[0]), rel=1e-6)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(2), AverageReward(), FirstExit()], ids=repr)
 def test_every_objective(objective):
     """The best of all policies on the draws of the search, by values of the same draws; scored as `policy_value` does.
@@ -143,6 +145,7 @@ def half_half(policy: np.ndarray) -> np.ndarray:
 ALLOWED = np.array([[False, True, True], [True, True, False], [True, False, True]])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize("with_baseline", [False, True])
 def test_an_allowed_mask_is_kept(stochastic, with_baseline):

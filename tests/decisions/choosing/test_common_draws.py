@@ -77,7 +77,7 @@ def test_slopes_by_central_differences():
     np.testing.assert_allclose(draws.gradient(policy, weights), np.tensordot(weights, each, 1), atol=1e-12)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_slopes_of_every_objective(objective):
     """Along the way from one policy to another, by central differences of the values."""

@@ -103,6 +103,7 @@ def cases() -> list[tuple[CommonDraws, np.ndarray, np.ndarray]]:
     return made
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", ORACLES)
 def test_enumeration_is_brute_force(name, cases):
     """50 random problems, 81 policies, 20 draws."""
@@ -116,6 +117,7 @@ FLOORS = {"mean": (47, 46), "cvar": (46, 42), "percentile": (45, 36), "regret": 
 """Of 50, with and without the changes of one action at the end"""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", FLOORS)
 @pytest.mark.parametrize(
     "checked", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["single changes tried", "steps alone"]

@@ -75,6 +75,7 @@ def test_fixed_probabilities_against_brute_force(limits):
         assert dense_value(rows[0], reward, policy, GAMMA, START) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(4), AverageReward(), FirstExit()], ids=repr)
 def test_a_whole_set_is_solved(objective, x64):
     """By `solve`; a set that fixes next to nothing has the same optimum."""

@@ -58,6 +58,7 @@ def test_the_reference_example(criterion, score, policy, mixed):
     assert "linear programs (a local optimum)" in found.how
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("criterion", CRITERIA, ids=map(str, CRITERIA))
 def test_it_is_never_worse_than_its_start(criterion):
     """From deterministic and from mixed policies; what it returns is a policy, with the values that it claims."""

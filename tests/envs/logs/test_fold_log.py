@@ -95,6 +95,7 @@ def test_a_file_is_read_as_read_log_does(ending, tmp_path):
         assert_same(folded.counts(space), independent(log, space, False))
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     "labels",
     [
@@ -316,6 +317,7 @@ def test_nothing_to_read(tmp_path):
         bm.fold_log(tmp_path / "log.csv", **columns, by_step=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_memory_does_not_grow_with_rows(ending, tmp_path):
     """Four times the rows in chunks of the same size: about the same peak (of what Python and numpy allocate)."""

@@ -90,6 +90,7 @@ def test_chain_has_the_published_values():
     assert chain(slip=0.1).optimum is None
 
 
+@pytest.mark.some(2)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("size", [2, 5, 10])
 def test_deep_sea_is_solved_by_going_right(size):

@@ -48,6 +48,7 @@ def _walk(actor, num_steps, rng):
     return [np.array(x) for x in zip(*rows, strict=True)]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("num_steps", [3, 5, 23])
 def test_belief_is_the_posterior_of_all_that_was_observed(num_steps):
     """Buffered transitions included; looking changes nothing."""

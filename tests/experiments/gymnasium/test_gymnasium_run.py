@@ -64,6 +64,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("agent", "length"), CASES)
 def test_the_compiled_run_step_for_step(agent, length):
     """Where the environment is deterministic, the same key gives the same plans and actions: equal to the bit.

@@ -101,6 +101,7 @@ def test_an_anchor_cuts_the_episodes_off_and_reports_nothing(mode):
     assert set(lengths.tolist()) == {3, 4} and (now.episode.length == 0).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("fill", "padding"), [("zeros", "zero"), ("first", "reset")])
 def test_frames_kept_once_teach_the_same(fill, padding):
     """Replays that are not full draw the same places, so every bit that is learnt must agree."""

@@ -106,6 +106,7 @@ def test_the_key_decides(whole):
     assert not _same(other.learner, whole[1].learner)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_keeps_everything(number, tmp_path, monkeypatch):
     path = tmp_path / "run"

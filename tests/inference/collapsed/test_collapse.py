@@ -112,7 +112,7 @@ def worst_error(name, hierarchy, *data):
     return max(errors)
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", forms(*(FORMS.keys() - SLOW)))
 def test_the_collapsed_density_is_the_integral(name):
     """Of data as they are; and raised to powers, a quarter of the rewards not observed."""
@@ -145,6 +145,7 @@ TWINS = {
 density by a thousandth, and which concentration is whose."""
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_broken_twin_is_found_out(name, monkeypatch):
     hierarchy = hierarchy_of(name)
@@ -156,6 +157,7 @@ def test_affine_means_need_the_noise_of_what_they_are_means_of():
     assert worst_error("affine", without_stretch(hierarchy_of("affine")), make_data("affine")) > 1e-2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", forms("precision", "affine"))
 def test_gradients_are_those_of_the_integral(name):
     """In every hyperparameter, against differences of fourth order of the oracle."""

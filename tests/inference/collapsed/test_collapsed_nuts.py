@@ -49,6 +49,7 @@ def test_the_oracles_agree_with_themselves():
     assert moments("sticky").log_evidence == pytest.approx(np.log(total) + largest, rel=1e-10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

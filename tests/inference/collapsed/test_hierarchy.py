@@ -29,6 +29,7 @@ def found(prior):
     return find_hierarchy(trace_program(prior, SPACE), np.random.default_rng(0))[0]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("prior", "parents", "leaves"),
     [

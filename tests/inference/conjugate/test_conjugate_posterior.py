@@ -26,7 +26,7 @@ def _assert_same(one, two):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.few(5)
+@pytest.mark.some(3)
 def test_update_is_the_numpy_loop(case):
     posterior = case.prior.update(case.data)
     for cell, outcome, reward in case.each(case.data, case.space):
@@ -49,18 +49,20 @@ def test_one_at_a_time_in_a_scan_is_the_block(case):
     _assert_same(one_by_one, case.prior.update(case.data))
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_two_blocks_are_one(case):
     first, second = (case.take(case.data, part) for part in (slice(0, 23), slice(23, None)))
     _assert_same(case.prior.update(first).update(second), case.prior.update(case.data))
 
 
+@pytest.mark.some(2)
 def test_weight_masks_a_fixed_buffer(case):
     padded = case.take(case.data, np.arange(len(case.data.state)) % 40)
     masked = case.prior.update(padded, weight=jnp.arange(len(padded.state)) < 40)
     _assert_same(masked, case.prior.update(case.take(case.data, slice(0, 40))))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["flat", "support", "poisson"])
 def test_padding_of_weight_zero_may_hold_anything(cases, name):
     case = cases(name)
@@ -77,7 +79,7 @@ def test_padding_of_weight_zero_may_hold_anything(cases, name):
         case.prior.update(one)
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_counts_teach_what_their_transitions_teach(case):
     by_outcome = case.prior.reward_cells.by_outcome
     counts = Counts.of(case.data, case.space, by_outcome=by_outcome)
@@ -141,7 +143,7 @@ def test_a_backup_of_no_numbers_is_refused(cases, values, discount, sentence):
         assert np.isfinite(prior.bellman_variance(np.zeros(3), edge)).all()
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_listed_counts_are_the_same_belief(case):
     posterior = case.prior.update(case.data)
     listed = posterior.listed(np.zeros((*case.space.shape, 1), int))
@@ -205,6 +207,7 @@ def test_draws_have_the_closed_form_moments(cases, name):
     assert _moments_z(draws, mean, variance * 1.1) > 6.5, "the broken twin must be caught"
 
 
+@pytest.mark.some(3)
 def test_reward_variance_is_the_bellman_variance_of_nothing(case):
     posterior = case.prior.update(case.data)
     expected = posterior.bellman_variance(np.zeros(case.space.n_states), 0.9)
@@ -213,7 +216,7 @@ def test_reward_variance_is_the_bellman_variance_of_nothing(case):
         np.testing.assert_allclose(posterior.expected_reward_variance(), expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_sample_shape_leads_every_array(case):
     batch = jax.eval_shape(lambda key: case.prior.sample(key, (2, 3)), jax.random.key(0))
     assert all(leaf.shape[:2] == (2, 3) for leaf in jax.tree.leaves(batch))

@@ -91,6 +91,7 @@ def test_no_data_teach_nothing(x64, build):
         np.testing.assert_allclose(one, two, rtol=1e-15)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("belief", "moments"),
     [

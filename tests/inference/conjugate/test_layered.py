@@ -110,6 +110,7 @@ def _rows_drawn(posterior, key, pseudo):
     return jnp.stack([posterior.sample_next(key, jnp.array([1.0, 0.0, 0.0]), h, 1.0, pseudo) for h in (0, 1)])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tied", [True, False])
 def test_one_key_is_one_draw_of_the_rows_of_all_steps(tied, key):
     """Tied rows, within a step or across steps, come out the same, with their pseudo outcome; the others apart."""
@@ -124,6 +125,7 @@ def test_one_key_is_one_draw_of_the_rows_of_all_steps(tied, key):
     assert drawn[-1] == 1.0, "a known row has no pseudo outcome"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["support", "known", "flat", "tied"])
 def test_total_is_the_sum_of_the_concentrations(cases, name):
     """Infinite where one outcome at most is possible."""

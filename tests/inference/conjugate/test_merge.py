@@ -8,7 +8,7 @@ import pytest
 from bayes_mdp.inference.conjugate.merge import merge
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_shards_merge_to_the_whole(case):
     parts = [case.take(case.data, np.arange(60) % 3 == i) for i in range(3)]
     shards = [case.prior.update(part) for part in parts]

@@ -12,6 +12,7 @@ from bayes_mdp.inference.conjugate.predictive_density import (
 from bayes_mdp.mdp import Transitions
 
 
+@pytest.mark.some(3)
 def test_predictive_densities(case):
     seen, fresh = (case.take(case.data, part) for part in (slice(0, 40), slice(40, None)))
     for transition in case.each(seen, case.space):
@@ -23,7 +24,7 @@ def test_predictive_densities(case):
     np.testing.assert_allclose(log_predictive(posterior, fresh), expected.sum(-1), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 def test_the_next_predictive_is_the_growth_of_the_evidence(case):
     before = case.prior.update(case.take(case.data, slice(0, 59)))
     last = case.take(case.data, slice(59, 60))

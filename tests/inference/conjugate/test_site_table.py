@@ -60,6 +60,7 @@ def advance():
     return move * ahead + (1 - move) * jnp.eye(4)[:, None, :]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rows", "reward"),
     [

@@ -24,6 +24,7 @@ def z_of_variance(sample, variance):
     return (np.abs(squares.mean(0) - variance)[~fixed] / error[~fixed]).max(initial=0.0)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["flat", "outcome", "tied", "support", "poisson", "known"])
 def test_one_step_variances_against_draws(cases, name):
     """False alarm: |z| > 6.5 in at most 48 statistics a case, below 1e-8 (nearly normal). Catches 5 % of a variance.
@@ -99,6 +100,7 @@ BELIEFS = (
 )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("belief", BELIEFS, ids=lambda b: type(b).__name__)
 def test_noise_is_the_mean_of_drawn_noise_and_of_simulated_rewards(belief):
     """False alarm: |z| > 6 in three statistics, below 1e-8. Catches noise that is left out."""

@@ -47,7 +47,7 @@ def test_the_evidence_is_that_of_one_transition_after_the_other(name):
     assert abs(posterior.log_evidence - expected) < 1e-9 * abs(expected)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_bayes_theorem_holds_on_the_conditioned_model(name, x64):
     """log joint - log posterior is the log evidence at any point: NumPyro's densities on one side, ours on the other.
@@ -97,6 +97,7 @@ SUPPORT[0, 0, 1:] = SUPPORT[1, :, 0] = SUPPORT[2, 1, 2:] = False
 LEGAL = np.array([[True, True], [True, True], [True, False]])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "rewards_on"),
     [

@@ -18,6 +18,7 @@ from tests.inference.programs import ACCEPTED, IMPOSTORS, SPACE
 KEY = jax.random.key(0)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepts_a_conjugate_program_and_finds_its_rows(name):
     program = ACCEPTED[name]

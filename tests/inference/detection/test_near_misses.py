@@ -80,7 +80,7 @@ def assert_none_is_wrong(programs):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.few(7)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("form", PROGRAMS)
 def test_a_near_miss_is_not_taken_for_the_form(form):
     assert_none_is_wrong(PROGRAMS[form][0])
@@ -150,7 +150,7 @@ BROKEN = {
 """What the rule would say, a program, and the name that is replaced where."""
 
 
-@pytest.mark.few(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rule", BROKEN)
 def test_the_judge_sees_a_broken_rule(rule, monkeypatch):
     # Without the certificate, the second line: the judge alone has to see it.

@@ -153,6 +153,7 @@ LAWS = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("improper", [False, True])
 @pytest.mark.parametrize("law", LAWS)
 def test_rows_are_certified_whatever_the_law_of_rewards(law, improper):

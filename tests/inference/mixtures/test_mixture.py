@@ -53,7 +53,7 @@ def bayes(posteriors, data, weight, prior=WEIGHTS):
     return np.exp(log - np.logaddexp.reduce(log))
 
 
-@pytest.mark.few(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["flat", "outcome", "support", "poisson", "known"])
 @pytest.mark.parametrize("power", [1.0, 0.4])
 def test_weights_are_those_of_bayes(cases, name, power):

@@ -93,6 +93,7 @@ def test_a_product_that_is_not_symmetric_is_caught():
     assert np.max(np.abs(broken - truth)) > 1e-2 * np.max(truth)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("n_actions", "square_root"),
     [(2, True), (3, False), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((3, True), (2, False)))],
@@ -121,6 +122,7 @@ def test_mixed_actions_weights_and_blocks(n_actions, square_root, x64):
             assert np.allclose(belief.mean[a], mean, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.few(1)
 @BOTH
 def test_what_is_read(square_root, x64):
     """Value, variance before and after, and the evidence as a product of predictive densities."""
