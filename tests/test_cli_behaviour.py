@@ -34,6 +34,17 @@ def log(tmp_path_factory):
     return path
 
 
+def test_estimates_and_table(log, tmp_path, capsys):
+    table = tmp_path / "table.csv"
+    command = ["behaviour", str(log), *NAMES, "--agent", "constant", "--table", str(table)]
+    assert main([*command, "--warmup", "100", "--samples", "50", "--chains", "2"]) == 0
+    assert "Parameters of 4 subjects from 240 choices" in capsys.readouterr().out
+    found = pd.read_csv(table)
+    assert found["parameter"].nunique() >= 1 and len(found) == found["parameter"].nunique() * (1 + 4)
+    assert np.all(found["q05"] < found["mean"]) and np.all(found["mean"] < found["q95"])
+
+
+@pytest.mark.slow
 def test_estimates_comparison_table_and_figure(log, tmp_path, capsys):
     out = {name: tmp_path / f"{name}.{end}" for name, end in (("table", "csv"), ("netcdf", "nc"), ("figure", "png"))}
     options = [text for name, path in out.items() for text in (f"--{name}", str(path))]

@@ -12,6 +12,7 @@ from tests.behaviour.bandits import MODEL, play
 NODES = np.linspace(-4.0, 4.0, 81)
 
 
+@pytest.mark.slow
 def test_complete_pooling_is_the_posterior_of_a_grid():
     """Two parameters: means and spreads by quadrature on the line, the likelihood of the same log."""
     log = play()

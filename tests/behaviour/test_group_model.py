@@ -54,6 +54,7 @@ def test_joint_density_is_prior_times_likelihood(pooling, x64):
     np.testing.assert_allclose(trace["rate"]["value"], norm.cdf(rate if pooling != "complete" else 0.3), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_seed_predictive_and_svi_run_the_program():
     program = numpyro_model(MODEL, LOG)
     drawn = handlers.trace(handlers.seed(program, jax.random.key(0))).get_trace()

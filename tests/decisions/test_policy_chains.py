@@ -52,6 +52,7 @@ def case(name):
 
 
 CASES = ("dense", "ends", "support", "listed", "listed ends", "shared", "exit", "average")
+QUICK = ("listed ends", "shared", "exit", "average")
 
 
 def policies(rng):
@@ -62,7 +63,9 @@ def policies(rng):
 
 
 @pytest.mark.parametrize("small", [pytest.param(True, marks=pytest.mark.slow), False], ids=["dense", "listed"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 def test_values_are_those_of_whole_draws(name, small, monkeypatch):
     """Draw by draw, with all of the errors that are reported; small chains are dense unless told otherwise."""
     if not small:

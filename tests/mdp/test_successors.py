@@ -90,6 +90,7 @@ def test_exact_posteriors_agree(name, key):
     same(traced, one.mean_mdp())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_draws_are_those_of_the_same_law(horizon, key):
     """Means of 2,000 draws within five and a half standard errors (72 means or fewer: false alarm 3e-6 * 1e-1 < 1e-6)

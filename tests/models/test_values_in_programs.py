@@ -88,8 +88,9 @@ def draws_of(samples):
     return np.stack([np.asarray(samples["success"]), np.log(np.asarray(samples["temperature"]))])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:There are not enough devices:UserWarning")
-@pytest.mark.parametrize("name", ["fixed", *(pytest.param(n, marks=pytest.mark.slow) for n in ("soft", "hard"))])
+@pytest.mark.parametrize("name", ["fixed", "soft", "hard"])
 def test_nuts_has_the_moments_of_the_grid(name, x64):
     """Within 6 standard errors of the mean (false alarm 2e-9 a number); deviations within a tenth."""
     program, data = PROGRAMS[name]

@@ -117,6 +117,7 @@ def test_rows_that_sum_to_one_only_nearly_widen_the_gap():
     assert loose.gap > exact.gap
 
 
+@pytest.mark.slow
 def test_a_long_river(x64):
     """What pays lies 300 states away: the gain is 3/7 but for 7^-300, by the stationary distribution of going right."""
     size = 300

@@ -166,6 +166,7 @@ def test_all_modes_agree(planner, x64):
     assert size(jax.tree.map(lambda x, y: x[2] - y, many, gradient)) <= 1e-12 * size(gradient)
 
 
+@pytest.mark.slow
 def test_by_every_entry_of_a_policy_that_is_zero_somewhere(x64):
     """The derivative by pi(a | s) is visits(s) q(s, a), where the probability is zero too."""
     mdp, weights = river(*AT[:3]), np.arange(1.0, 7)

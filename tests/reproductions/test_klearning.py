@@ -162,6 +162,7 @@ def test_frames_are_the_visits_of_a_run(key):
         frames(case, (3, 10))
 
 
+@pytest.mark.slow
 def test_the_strips_and_their_tables(key):
     """Of a toy that stands for every reading: the figure has two pictures for every time, each with a bar."""
     toy = dict.fromkeys((*film_strip.READINGS, *film_strip.SOFT_Q), "soft_q")

@@ -95,6 +95,7 @@ def test_one_step_is_the_cumulant_generating_function_of_the_mean_reward(prior):
     assert (expected - averaged > Z * error).any(), "the weighted mean of K would be caught"
 
 
+@pytest.mark.slow
 def test_values_of_an_episode_are_upper_bounds():
     """K_l >= tau log E exp(Q*_l / tau) for rewards in [0, 1], by draws; J bounds the expected optimal value."""
     posterior, tau = belief(paid), 0.6
@@ -217,7 +218,7 @@ def test_one_component_is_the_component():
 @pytest.mark.parametrize(
     "temperature", ["optimal", *[pytest.param(x, marks=pytest.mark.slow) for x in ("schedule", 0.3)]]
 )
-@pytest.mark.parametrize("prior", [regimes, uncertain_level])
+@pytest.mark.parametrize("prior", [regimes, pytest.param(uncertain_level, marks=pytest.mark.slow)])
 def test_the_agent_plans(prior, temperature):
     """Finite K; the policy is proportional to exp(K / tau); the plan of a compiled call is that of the functions."""
     agent, problem = KLearning(temperature, bonus="posterior"), Problem(SPACE, bm.Episodic(HORIZON), START)

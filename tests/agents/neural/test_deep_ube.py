@@ -162,6 +162,7 @@ def test_with_a_full_covariance():
     assert np.max(share) > 0.5
 
 
+@pytest.mark.slow
 def test_finds_the_treasure():
     """DeepSea of size 6, which random play solves once in 64 episodes: two seeds in the first 40, for good."""
     env, size = deep_sea_observed(6), 6

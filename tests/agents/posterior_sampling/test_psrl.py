@@ -75,6 +75,7 @@ def test_needs_samples(key):
         PSRL().plan(key, problem, PSRL().init(key, problem), nothing)
 
 
+@pytest.mark.slow
 @pytest.mark.optimised
 def test_it_learns_deep_sea():
     """From the prior to the optimum: 8 runs of 150 episodes on a grid of 5 x 5, which random play solves once in 32.

@@ -152,6 +152,7 @@ def test_cycles_are_refused_by_name_and_allowed_on_request():
         value_covariance(case.posterior, case.policy, AverageReward())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_the_heuristic_is_the_infinite_unrolling():
     """The fixed point on a cycle is the first layer of a long layered belief whose steps are copies."""

@@ -80,6 +80,7 @@ def test_the_best_of_many_is_judged_on_other_draws():
     assert honest <= most < twin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_recommendations_have_the_posterior_probability(number):
     """Random problems with few data or none; the surest of 216 policies on 32 draws, judged on 32 others at .6.

@@ -341,6 +341,7 @@ def test_the_published_sizes_and_exact_values():
     assert survival(everything, mean) == pytest.approx(0.7800709046, abs=6e-11)
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.usefixtures("x64")
 def test_planners_find_the_exact_values():  # half a minute: compilation

@@ -235,6 +235,7 @@ def test_energy_is_potential_and_kinetic_energy():
     assert abs(kinetic.mean() - 1.0) < 7 * error < 1.0
 
 
+@pytest.mark.slow
 def test_energy_beside_gibbs_steps():
     run = jax.jit(lambda key: run_chains(key, _pair_and_coin, 1.0, NUTS(20, 50, 2)))
     chains = run(jax.random.key(0))

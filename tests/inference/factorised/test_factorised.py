@@ -94,6 +94,7 @@ def test_new_data_reweight_by_their_likelihood(posterior):
     np.testing.assert_array_equal(masked.log_weights, posterior.log_weights)
 
 
+@pytest.mark.slow
 def test_bellman_variance_is_that_of_draws(posterior):
     """Independent parts: the variance of r + 0.9 P v over 4000 draws (false alarm 1e-6, found: 15 %)."""
     values = jnp.array([0.0, 1.0, 3.0])

@@ -75,6 +75,7 @@ def truths(table):
     return paid + rows(np.ones_like(counts)), paid + logsumexp(each) + np.log(line[1] - line[0])
 
 
+@pytest.mark.slow
 def test_the_two_priors_of_readme(key):
     """One exact, one collapsed: the log Bayes factor within 5 of its stated errors (one false alarm in 1.7 million)."""
     table = play()
