@@ -1,6 +1,6 @@
 """The code of README and of every page of docs/ runs as it is written, each page from top to bottom.
 
-By default README and the pages in `QUICK`; the other pages take minutes together and run with `-m slow`.
+By default the pages in `QUICK`, README among them; the other pages take minutes together and run with `-m slow`.
 """
 
 import csv

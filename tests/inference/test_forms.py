@@ -121,6 +121,7 @@ def test_draws_have_the_moments_of_the_closed_form(name):
 QUICK = ("partly known",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in FORMS])
 def test_through_everything(name, tmp_path):
     """Saved and loaded, exported, judged, and learnt from by an agent in a compiled run."""

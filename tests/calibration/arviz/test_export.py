@@ -241,6 +241,7 @@ def test_plots(plots, tree):
     predictive(tree, var_names=["observed_reward"], **options)
 
 
+@pytest.mark.slow
 def test_netcdf_through_h5netcdf_and_back(arviz, cases, tmp_path):
     case = cases("horizon")
     tree = to_arviz(case.posterior, num_draws=20, log_likelihood="cell")
