@@ -61,17 +61,18 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("slow") is None and any(map(item.get_closest_marker, ("few", "some"))):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for name, items in cases.items():
-        few, some = (items[0].get_closest_marker(mark) for mark in ("few", "some"))
-        chosen = range(few.args[0]) if few else spread(name, len(items), some.args[0])
-        for index in set(range(len(items))) - set(chosen):
-            items[index].add_marker("slow")
+    for name, of_test in cases.items():
+        few, some = (of_test[0].get_closest_marker(mark) for mark in ("few", "some"))
+        chosen = range(few.args[0]) if few else spread(name, len(of_test), some.args[0])
+        for index in set(range(len(of_test))) - set(chosen):
+            of_test[index].add_marker("slow")
 
 
 def spread(name: str, number: int, some: int) -> list[int]:
     """`some` of `number` cases, evenly apart; the first depends on the test, so that together tests meet all kinds."""
     first = zlib.crc32(name.rpartition("/")[2].encode())
-    return [(first + index * number // some) % number for index in range(min(some, number))]
+    some = min(some, number)
+    return [(first + index * number // some) % number for index in range(some)]
 
 
 def pytest_collection_finish():
