@@ -32,10 +32,12 @@ class PooledEntries(RowEntries):
     Args:
         count: [E], transitions.
         behind: [E], the number of the state's outcome behind each entry, S O of them; -1: it is impossible.
+        means: [E], posterior means, zero where impossible: they take a pass over all draws, and are asked for often.
     """
 
     count: Float[AnyArray, " E"] = eqx.field(kw_only=True)
     behind: Int[AnyArray, " E"] = eqx.field(kw_only=True)
+    means: Float[AnyArray, " E"] = eqx.field(kw_only=True)
 
 
 class PooledPosterior(MixturePosterior):
@@ -143,6 +145,7 @@ class PooledPosterior(MixturePosterior):
         element, state = np.asarray(found.element), np.asarray(found.state)
         possible = np.asarray(found.concentration) > 0
         outcomes = self.state_rows.shape[-1]
+        means = np.asarray(self._mean_probs())[state, np.asarray(found.action)]
         place = state[np.asarray(found.pair)] * outcomes + element % outcomes
         behind = np.where(possible, place, -1)
         entries = PooledEntries(
@@ -152,6 +155,7 @@ class PooledPosterior(MixturePosterior):
             width=found.width,
             count=np.asarray(rows.counts).reshape(-1)[element] * possible,
             behind=behind.astype(np.int32),
+            means=means[np.asarray(found.pair), element % outcomes] * possible,
         )
         # Mean prior concentrations: a product of matrices over the draws, state by state.
         weighted = np.asarray(self.weights, np.float32)[:, None, None] * np.asarray(self.totals, np.float32)
@@ -170,9 +174,7 @@ class PooledPosterior(MixturePosterior):
 
     def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
         """Their posterior means; zero for the reward where it has none."""
-        rows = self._mean_probs()[jnp.asarray(entries.state), jnp.asarray(entries.action)]
-        mean = rows[jnp.asarray(entries.pair), jnp.asarray(entries.element) % rows.shape[-1]]
-        return jnp.where(jnp.asarray(entries.behind) >= 0, mean, 0.0), self.data_statistics.mean_entries(entries)[1]
+        return jnp.asarray(entries.means), self.data_statistics.mean_entries(entries)[1]
 
     def derived_tables(self) -> dict[str, Scalars]:
         """None: of the rows of many states some r-hat is always large. The sites that are numbers are examined."""
