@@ -57,6 +57,8 @@ class _Level:
         law: mean and standard deviation of log c.
         shape: (n, J), states and alternatives.
         without_own: whether the alternative of a state's own number cannot be seen in that state ("move").
+
+    After a sweep `of_data` has c, the tables of the states, and those of the level.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class _Level:
         self.log_total = 3.0
         self.common = np.full(shape[1], 1.0 / shape[1])
         self.rows = np.broadcast_to(self.common, shape).copy()
-        self.by_data = np.zeros(shape)
+        self.of_data = 1.0, np.zeros(shape, np.int64), np.zeros(shape[1])
 
     def sweep(self, seen: Int[np.ndarray, "n J"]) -> None:
         """New rows, given how often each alternative was drawn from each state's row."""
@@ -97,18 +99,16 @@ class _Level:
         self.rows = _dirichlet(rng, total * self.common + seen)
         # Draws that were put back are no data: their tables do not count.
         tables = np.where(truly[state, alternative] > 0, tables, 0)
-        of_data = np.bincount(alternative, tables, seen.shape[1]).astype(float)
-        self.by_data = self._parts_by_data(total, truly, of_data)
+        self.of_data = float(total), truly, np.bincount(alternative, tables, seen.shape[1]).astype(float)
 
-    def _parts_by_data(
-        self, total: float, seen: Int[np.ndarray, "n J"], tables: Float[np.ndarray, " J"]
-    ) -> Float[np.ndarray, "n J"]:
+    def by_data(self) -> Float[np.ndarray, "n J"]:
         """The part of each row's mean that data have put there, alternative by alternative.
 
         Given the tables t_sj of the states (`seen`) and those of the level, u_j, the mean of g_j is (1 + u_j) / (J + u)
         and that of m_sj is (c g_j + t_sj) / (c + t_s): a mean of counts and of the base 1 / J, linear in both. Without
         the base it is (c u_j / (J + u) + t_sj) / (c + t_s); what is missing to one is c / (c + t_s) J / (J + u).
         """
+        total, seen, tables = self.of_data
         scale = total / (len(tables) + tables.sum())
         parts, whole = scale * tables + seen, np.full(len(seen), total)
         if self.without_own:
@@ -214,7 +214,7 @@ class _Chain:
         the outcome is drawn from the data; the rest counts as the prior's, also where one level alone is the base's.
         """
         own = np.ones(len(self.groups.open))
-        some = {name: level.by_data for name, level in self.levels.items()}
+        some = {name: level.by_data() for name, level in self.levels.items()}
         which = some["which"].sum(1) if "which" in some else own
         # With two open states there is one place to move to, and nothing to learn.
         move = some["move"].sum(1) if len(own) > 2 else own

@@ -130,12 +130,14 @@ def test_it_is_that_of_restaurants_seated_one_by_one():
 
 def test_a_broken_share_is_caught(monkeypatch):
     """The twin counts what was drawn from the states in place of the tables of the level above."""
-    right = pooled_gibbs._Level._parts_by_data
+    right = pooled_gibbs._Level.by_data
 
-    def wrong(self: Any, total: Any, seen: np.ndarray, tables: np.ndarray) -> np.ndarray:
-        return right(self, total, seen, seen.sum(0).astype(float))
+    def wrong(self: Any) -> np.ndarray:
+        total, seen, _ = self.of_data
+        self.of_data = total, seen, seen.sum(0).astype(float)
+        return right(self)
 
-    monkeypatch.setattr(pooled_gibbs._Level, "_parts_by_data", wrong)
+    monkeypatch.setattr(pooled_gibbs._Level, "by_data", wrong)
     found = np.asarray(posterior_of(logged(SEEN)).prior_share())[:3]
     assert np.abs(found - by_seating()[0]).max() > 0.02
 
