@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_mdp.decisions.unvisited import Unvisited, describe_pairs
-from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, CanWeighPrior, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, CanBorrow, CanCount, CanMean, CanSample, CanWeighPrior, Objective, SparseMDP
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
 
@@ -32,7 +32,10 @@ class ValueBasis(eqx.Module):
         unvisited: the pairs that the policy uses and the data never tried.
         prior_share: the prior's part in the rows that the policy uses (prior concentration over posterior
             concentration; 1 where a reward is unknown and was never seen), weighted by its time there; None: the
-            posterior does not know it (draws of a whole program).
+            posterior does not know it (draws of a whole program). Where rows share their parameters by
+            `partial_pooling`, what data of other pairs say of a row is not the prior's.
+        borrowed: the part of these rows that is, at most, from data of other pairs, which the prior takes to be alike:
+            right so far as they are. None: rows do not borrow, or the posterior does not know it.
         weakest: the pairs with most of it, (state, action) or (step, state, action), and their parts of `prior_share`.
         transitions: effective number of observed transitions behind the value: 1 / sum of time^2 / (count + 1). The
             variance of a mean over the policy's rows falls with it.
@@ -45,12 +48,15 @@ class ValueBasis(eqx.Module):
     weakest: tuple[tuple[Pair, float], ...] = eqx.field(static=True)
     transitions: float
     own_optimum: bool
+    borrowed: float | None = None
 
     def __str__(self) -> str:
         """One line."""
         share = ""
         if self.prior_share is not None:
             share = f"; prior's share of the rows it uses {self.prior_share:.2g}"
+        if self.borrowed is not None:
+            share += f", borrowed from other pairs at most {self.borrowed:.2g}"
         return f"{self.transitions:.3g} transitions behind it (effective number){share}"
 
     @property
@@ -74,23 +80,26 @@ def value_bases(
         return [None] * len(policies)
     visits, mdp = np.asarray(posterior.visit_counts(), np.float64), posterior.mean_mdp()
     share = np.asarray(posterior.prior_share(), np.float64) if isinstance(posterior, CanWeighPrior) else None
+    borrowed = np.asarray(posterior.borrowed_share(), np.float64) if isinstance(posterior, CanBorrow) else None
     space = getattr(posterior, "space", None)
     named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
     names = [*(range(n) for n in visits.shape[:-2]), *named]
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
-    return [_basis(visits, share, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
+    parts = (share, borrowed)
+    return [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
 
 
 def _basis(
     visits: Float[np.ndarray, "*H S A"],
-    share: Float[np.ndarray, "*H S A"] | None,
+    parts: tuple[Float[np.ndarray, "*H S A"] | None, Float[np.ndarray, "*H S A"] | None],
     unknown: Bool[np.ndarray, "*H S A"],
     time: Float[np.ndarray, "*steps S A"],
     names: Sequence[Sequence[Hashable]],
     own: bool,
 ) -> ValueBasis:
+    share, borrowed = parts
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown)
     # Known rows need no data: time there does not count.
@@ -99,13 +108,14 @@ def _basis(
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
     if share is None:
         return ValueBasis(unvisited, None, (), transitions, own)
+    other = None if borrowed is None else float(np.sum(time * np.nan_to_num(borrowed)))
     part = time * np.where(unknown, share, 0.0)
     order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
     where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
     weakest = tuple(
         (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
     )
-    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own)
+    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other)
 
 
 @eqx.filter_jit

@@ -138,6 +138,9 @@ def check_pooled(posterior: PooledPosterior) -> None:
     require(mass <= 0, "state_rows", mass, "at least one positive probability in every row")
     check_shape("totals", posterior.totals, (size, space.n_states, space.n_actions), "draw, state, action")
     check_positive("totals", posterior.totals)
+    if posterior.base_shares is not None:
+        check_shape("base_shares", posterior.base_shares, (size, space.n_states), "draw, state")
+        check_fraction("base_shares", posterior.base_shares)
     _check_lead("hyperparameters", posterior.hyperparameters, (size,))
     _check_chains(posterior.mcmc, posterior.hyperparameters)
 

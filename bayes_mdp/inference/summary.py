@@ -52,7 +52,8 @@ class PairMoments(NamedTuple):
         probs_variance: of each of them.
         reward: mean of the expected reward.
         reward_variance: of the expected reward.
-        prior_share: the prior's part of the concentration of the row (its mean over components); nan where it has none.
+        prior_share: the prior's part of the concentration of the row (its mean over components; of pooled rows what no
+            data put there); nan where it has none.
         visits: observed transitions.
     """
 
@@ -142,7 +143,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Columns: (step,) state, action (names); `visits`, observed transitions; `reward_mean`, `reward_sd` of the expected
     reward (units of the reward, sd epistemic); `likeliest`, the name of the most probable outcome (None where several
     are equally probable), with `likeliest_prob` and `likeliest_sd`; `row_sd` (see the module); `prior_share`, the
-    prior's part of the concentration of the row (NaN where the row is known).
+    prior's part of the concentration of the row (NaN where the row is known; of pooled rows what no data put there).
 
     Most uncertain: by the larger of `row_sd` and `reward_sd`, each as a fraction of its largest finite value in the
     table; an infinite `reward_sd` comes before all.

@@ -9,6 +9,7 @@ from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstE
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.picture import Picture
 from bayes_mdp.mdp.protocols import (
+    CanBorrow,
     CanCount,
     CanExpectNext,
     CanInform,
@@ -36,6 +37,7 @@ __all__ = [
     "MDP",
     "Agent",
     "AverageReward",
+    "CanBorrow",
     "CanCount",
     "CanExpectNext",
     "CanInform",

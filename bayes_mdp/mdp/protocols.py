@@ -44,8 +44,18 @@ class CanWeighPrior(Protocol):
     def prior_share(self) -> Float[Array, "*H S A"]:
         """The prior's part in the belief about each pair, from 0 to 1: that of the concentration of its row.
 
-        1 where the reward is unknown and the pair was never tried; nan where nothing about the pair is unknown.
+        1 where the reward is unknown and the pair was never tried; nan where nothing about the pair is unknown. What
+        a row has from data of other pairs (`CanBorrow`) is not the prior's.
         """
+        ...
+
+
+@runtime_checkable
+class CanBorrow(Protocol):
+    """Says how much of each row stems from data of other pairs."""
+
+    def borrowed_share(self) -> Float[Array, "*H S A"]:
+        """The largest part of each row's mean that can stem from data of other pairs; nan where the row is known."""
         ...
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import Criticism, criticise
+from bayes_mdp.decisions.anchored_value import AnchoredValue
 from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, read_criterion
@@ -15,6 +16,7 @@ from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.decisions.verdict import Range, check_value_range
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp.episode_returns import returns_of
 from bayes_mdp.mdp.log_split import first_states, split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
@@ -50,6 +52,9 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
     no worse than the baseline with the probability asked for, the verdict on the comparison does not abstain (see
     `compare_policies`) and no check of the belief sounds (see `criticise`). The promise is the posterior's: it is worth
     what prior and model are worth.
+
+    Where the baseline is what the log did, the anchored values of both policies are shown too (see `anchored_values`):
+    the mean return of the whole log, and the gain under the posterior of the second part. They decide nothing.
 
     Args:
         key: of the split and of all draws.
@@ -131,7 +136,17 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         float(split),
         space,
         str(whole),
+        # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
+        _anchored(log, objective, gain) if baseline is None and initial is None else None,
     )
+
+
+def _anchored(log: Log, objective: Objective, gain: Float[np.ndarray, " num_draws"]) -> dict[str, AnchoredValue] | None:
+    """Both policies: the baseline is worth the returns, the chosen one its gain more. None: the log has no returns."""
+    returns = returns_of(log, objective)
+    if isinstance(returns, str):
+        return None
+    return {BASELINE: AnchoredValue.of(0.0 * gain, returns), CHOSEN: AnchoredValue.of(gain, returns)}
 
 
 def _start(space: StateActionSpace, log: Log) -> Float[np.ndarray, " S"]:

@@ -1,5 +1,6 @@
 """`Decision`: what `decide` recommends, and everything that it rests on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
+from bayes_mdp.decisions.anchored_value import AnchoredValue
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 BASELINE, CHOSEN = "baseline", "chosen"
 SHOWN = 5
+ANCHORED = (
+    "mean return of the log plus the gain under the posterior. How often their intervals hold the truth is an "
+    "observation, no theorem"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,8 @@ class Decision:
         split: share of the episodes that chose.
         space: of the policies.
         belief: the posterior of the whole log, in words.
+        anchored: "baseline", "chosen" -> anchored value (see `anchored_values`): beside `comparison`, no part of the
+            rule; None: the log has no returns of whole episodes, or the baseline or the start was given.
     """
 
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
@@ -54,6 +62,7 @@ class Decision:
     split: float
     space: StateActionSpace
     belief: str
+    anchored: Mapping[str, AnchoredValue] | None = None
 
     @property
     def recommended(self) -> bool:
@@ -81,6 +90,9 @@ class Decision:
         lines = [f"Decision from {self.source}, {self.num_transitions:,} transitions ({whole}): {self.headline}"]
         lines += [f"  because {reason}" for reason in self.reasons]
         lines += ["", str(self.choice), "", str(self.comparison), f"  {self.improvement}"]
+        if self.anchored is not None:
+            lines += ["", f"Anchored values: {ANCHORED}."]
+            lines += [f"  {name}: {value}" for name, value in self.anchored.items()]
         if self.criticism is not None:
             lines += ["", str(self.criticism)]
         if len(self.differences):

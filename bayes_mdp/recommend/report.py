@@ -11,7 +11,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_s
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.mdp.files import write_beside
 from bayes_mdp.mdp.validation import check_type
-from bayes_mdp.recommend.decision import Decision
+from bayes_mdp.recommend.decision import ANCHORED, Decision
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +74,7 @@ def _page(decision: Decision) -> str:
         _candidates(decision),
         f"<p>{escape(str(decision.improvement))}.</p>",
         _verdict(decision.comparison.verdict),
+        _anchored(decision),
         f"<p>Chosen by {escape(str(decision.choice.criterion))}: {escape(decision.choice.how)}.</p>",
         "<h2>Checks of the belief</h2>",
         _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>",
@@ -103,6 +104,7 @@ def _candidates(decision: Decision) -> str:
         low, high = value.interval
         basis = value.basis
         share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
+        share += "" if basis is None or basis.borrowed is None else f" (borrowed {basis.borrowed:.2g})"
         behind = "" if basis is None else f"{basis.transitions:.3g}"
         rows += (
             f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td><td>{share}</td>"
@@ -111,6 +113,23 @@ def _candidates(decision: Decision) -> str:
     titles = ("policy", "value", "95 % interval", "prior's share", "transitions behind it")
     head = "".join(f"<th>{title}</th>" for title in titles)
     return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _anchored(decision: Decision) -> str:
+    """The anchored values, under their own name."""
+    if decision.anchored is None:
+        return ""
+    rows = ""
+    for name, value in decision.anchored.items():
+        low, high = value.interval()
+        rows += (
+            f"<tr><td>{escape(name)}</td><td>{value.mean:.5g}</td><td>{low:.5g} to {high:.5g}</td>"
+            f"<td>{value.returns:.5g} +- {value.error:.2g}</td>"
+            f"<td>{value.gain.mean():.3g} +- {value.gain.std(ddof=1):.2g}</td></tr>"
+        )
+    titles = ("policy", "anchored value", "95 % interval", "mean return", "gain")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    return f"<p>Anchored values: {escape(ANCHORED)}.</p><table><tr>{head}</tr>{rows}</table>"
 
 
 def _verdict(verdict: Verdict) -> str:

@@ -138,3 +138,32 @@ def test_a_log_without_rows_is_refused_in_words(split):
 def test_bad_arguments_are_refused(changes, kind, message):
     with pytest.raises(kind, match=message):
         bm.decide(KEY, right_prior(), easy_log(2), OBJECTIVE, **changes)
+
+
+def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
+    """The baseline at the mean return, the chosen policy its gain above; under their own name, in text and page."""
+    from bayes_mdp.recommend import write_report
+    from tests.inference.pooled.hospitals import hospital, stays
+
+    log = stays(400)
+    pays = np.zeros((5, 2)) + np.eye(5)[4][:, None]
+
+    def decided(**more: Any) -> Any:
+        prior = bm.models.known_rewards(pays, 0.2)
+        return bm.decide(KEY, prior, log, bm.FirstExit(), space=hospital(), num_draws=100, checks=False, **more)
+
+    decision = decided()
+    survived = np.asarray(log.transitions.reward)[np.asarray(log.transitions.terminated)]
+    gain = decision.improvement.gain
+    assert decision.anchored["baseline"].mean == pytest.approx(survived.mean())
+    assert decision.anchored["baseline"].sd == pytest.approx(survived.std(ddof=1) / 400**0.5)
+    assert decision.anchored["chosen"].mean == pytest.approx(survived.mean() + gain.mean()) and gain.std() > 0
+    write_report(decision, tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    for text in (str(decision), page):
+        assert "Anchored values: mean return of the log" in text and "is an observation, no theorem" in text
+    assert f"  chosen: {decision.anchored['chosen']}" in str(decision)
+    assert f"<td>{decision.anchored['chosen'].mean:.5g}</td>" in page
+    # Of another baseline, and from another start, the returns say nothing.
+    given = decided(baseline=np.zeros(5, int)), decided(initial=np.eye(5)[1])
+    assert all(other.anchored is None and "Anchored" not in str(other) for other in given)

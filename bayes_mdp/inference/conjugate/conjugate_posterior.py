@@ -193,7 +193,10 @@ class ConjugatePosterior(eqx.Module):
 
     def prior_share(self) -> Pairs:
         """The prior's part in the belief about each pair (`CanWeighPrior`)."""
-        share = self.transition_probs.prior_share()
+        return self.share_with_rewards(self.transition_probs.prior_share())
+
+    def share_with_rewards(self, share: Pairs) -> Pairs:
+        """The prior's part in the belief about each pair, from that in its row: 1 where no reward was seen."""
         if not self.reward_cells.learns:
             return share
         # Not "> 0": a variance that does not exist belongs to an unknown reward.

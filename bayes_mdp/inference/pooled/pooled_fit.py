@@ -67,7 +67,9 @@ def _from_data(
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
     full = np.ones((number, *rows.shape[::2]), np.float32)
     full[:, groups.open] = drawn.rows.reshape(number, len(groups.open), -1)
-    return _posterior(prior, statistics, options, full, flat, usage, Chains(dict(drawn.scalars)))
+    base = np.ones((number, len(full[0])), np.float32)
+    base[:, groups.open] = drawn.base.reshape(number, -1)
+    return _posterior(prior, statistics, options, full, flat, usage, Chains(dict(drawn.scalars)), base)
 
 
 def _from_prior(
@@ -105,6 +107,7 @@ def _posterior(
     drawn: dict[str, np.ndarray],
     usage: Float[np.ndarray, "S A"],
     chains: Chains | None,
+    base: Float[np.ndarray, "K S"] | None = None,
 ) -> PooledPosterior:
     """The posterior of K draws, equally weighted."""
     power = drawn.get("usage_power", np.zeros(len(state_rows)))[:, None, None]
@@ -117,6 +120,7 @@ def _posterior(
         mcmc=chains,
         prior=prior,
         options=options,
+        base_shares=base,
     )
 
 

@@ -41,10 +41,12 @@ class PooledDraws(NamedTuple):
     Args:
         scalars: site -> [C N].
         rows: [C N n O], the rows of the open states; single precision.
+        base: [C N n], the prior's part of each of these rows (`_Chain.base`).
     """
 
     scalars: dict[str, Float[np.ndarray, "C N"]]
     rows: Float[np.ndarray, "C N n O"]
+    base: Float[np.ndarray, "C N n"]
 
 
 class _Level:
@@ -55,6 +57,8 @@ class _Level:
         law: mean and standard deviation of log c.
         shape: (n, J), states and alternatives.
         without_own: whether the alternative of a state's own number cannot be seen in that state ("move").
+
+    After a sweep `of_data` has c, the tables of the states, and those of the level.
     """
 
     def __init__(
@@ -64,10 +68,11 @@ class _Level:
         self.log_total = 3.0
         self.common = np.full(shape[1], 1.0 / shape[1])
         self.rows = np.broadcast_to(self.common, shape).copy()
+        self.of_data = 1.0, np.zeros(shape, np.int64), np.zeros(shape[1])
 
     def sweep(self, seen: Int[np.ndarray, "n J"]) -> None:
         """New rows, given how often each alternative was drawn from each state's row."""
-        rng, common = self.rng, self.common
+        rng, common, truly = self.rng, self.common, seen
         state, alternative = np.nonzero(seen)
         counts, draws = seen[state, alternative], seen.sum(1)
         # The alternatives that a state can have; without its own they have less of the total.
@@ -92,6 +97,25 @@ class _Level:
         tables = table_numbers(rng, seen[state, alternative], np.maximum(total * common[alternative], _TINY))
         self.common = _dirichlet(rng, 1.0 + np.bincount(alternative, tables, seen.shape[1]))
         self.rows = _dirichlet(rng, total * self.common + seen)
+        # Draws that were put back are no data: their tables do not count.
+        tables = np.where(truly[state, alternative] > 0, tables, 0)
+        self.of_data = float(total), truly, np.bincount(alternative, tables, seen.shape[1]).astype(float)
+
+    def by_data(self) -> Float[np.ndarray, "n J"]:
+        """The part of each row's mean that data have put there, alternative by alternative.
+
+        Given the tables t_sj of the states (`seen`) and those of the level, u_j, the mean of g_j is (1 + u_j) / (J + u)
+        and that of m_sj is (c g_j + t_sj) / (c + t_s): a mean of counts and of the base 1 / J, linear in both. Without
+        the base it is (c u_j / (J + u) + t_sj) / (c + t_s); what is missing to one is c / (c + t_s) J / (J + u).
+        """
+        total, seen, tables = self.of_data
+        scale = total / (len(tables) + tables.sum())
+        parts, whole = scale * tables + seen, np.full(len(seen), total)
+        if self.without_own:
+            # The row without its own alternative, normalised: the concentration of the others is what is left of c.
+            parts[np.arange(len(seen)), np.arange(len(seen))] = 0.0
+            whole = total - scale * (1.0 + tables)
+        return parts / (whole + seen.sum(1))[:, None]
 
 
 class _Chain:
@@ -182,6 +206,22 @@ class _Chain:
             rows[:, closed] = ends[:, None] * which
         return np.maximum(rows, LEAST)
 
+    def base(self) -> Float[np.ndarray, " n"]:
+        """The prior's part of the row of each open state: what no data at any of its levels has put there.
+
+        A new outcome is drawn level by level, at each from the data or from the base; the means of the levels multiply,
+        as they are independent given tables. The product of the parts by data is the probability that every level of
+        the outcome is drawn from the data; the rest counts as the prior's, also where one level alone is the base's.
+        """
+        own = np.ones(len(self.groups.open))
+        some = {name: level.by_data() for name, level in self.levels.items()}
+        which = some["which"].sum(1) if "which" in some else own
+        # With two open states there is one place to move to, and nothing to learn.
+        move = some["move"].sum(1) if len(own) > 2 else own
+        inside = some["stay"][:, 0] + some["stay"][:, 1] * move
+        whole = some["end"][:, 0] * which + some["end"][:, 1] * inside if "end" in some else inside
+        return np.clip(1.0 - whole, 0.0, 1.0)
+
     def scalars(self) -> dict[str, float]:
         """The draws of the sites that are numbers."""
         drawn = {"concentration": float(np.exp(self.log_total))}
@@ -213,6 +253,7 @@ def draw_chains(
 
     shape = (len(rngs), num_samples)
     rows = np.zeros((*shape, len(groups.open), outcomes), np.float32)
+    base = np.zeros((*shape, len(groups.open)))
     scalars: dict[str, np.ndarray] = {}
     with tqdm(total=len(rngs) * (num_warmup + num_samples), unit=" sweeps", delay=2, leave=False, disable=None) as bar:
         for c, rng in enumerate(rngs):
@@ -222,10 +263,10 @@ def draw_chains(
                 bar.update()
                 if sweep < 0:
                     continue
-                rows[c, sweep] = chain.rows
+                rows[c, sweep], base[c, sweep] = chain.rows, chain.base()
                 for name, value in chain.scalars().items():
                     scalars.setdefault(name, np.zeros(shape))[c, sweep] = value
-    return PooledDraws(scalars, rows)
+    return PooledDraws(scalars, rows, base)
 
 
 def _normal(law: object) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
-from bayes_mdp.inference.summary import LatentSites, describe
+from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
@@ -32,10 +32,12 @@ class PooledEntries(RowEntries):
     Args:
         count: [E], transitions.
         behind: [E], the number of the state's outcome behind each entry, S O of them; -1: it is impossible.
+        means: [E], posterior means, zero where impossible: they take a pass over all draws, and are asked for often.
     """
 
     count: Float[AnyArray, " E"] = eqx.field(kw_only=True)
     behind: Int[AnyArray, " E"] = eqx.field(kw_only=True)
+    means: Float[AnyArray, " E"] = eqx.field(kw_only=True)
 
 
 class PooledPosterior(MixturePosterior):
@@ -53,6 +55,8 @@ class PooledPosterior(MixturePosterior):
         mcmc: the chains behind the draws; None: draws from the prior.
         prior: the program.
         options: of the chains.
+        base_shares: [K S], the prior's part of m_s: what it has from no data of any state, at some level (by the tables
+            of the same sweep, see `pooled_gibbs`); None: all of it, as before data.
     """
 
     data_statistics: ConjugatePosterior
@@ -63,6 +67,7 @@ class PooledPosterior(MixturePosterior):
     mcmc: Chains | None = None
     prior: PartialPooling | None = eqx.field(static=True, default=None)
     options: Gibbs = eqx.field(static=True, default=Gibbs())
+    base_shares: Float[AnyArray, "K S"] | None = None
 
     def __str__(self) -> str:
         return describe(self)
@@ -140,6 +145,7 @@ class PooledPosterior(MixturePosterior):
         element, state = np.asarray(found.element), np.asarray(found.state)
         possible = np.asarray(found.concentration) > 0
         outcomes = self.state_rows.shape[-1]
+        means = np.asarray(self._mean_probs())[state, np.asarray(found.action)]
         place = state[np.asarray(found.pair)] * outcomes + element % outcomes
         behind = np.where(possible, place, -1)
         entries = PooledEntries(
@@ -149,6 +155,7 @@ class PooledPosterior(MixturePosterior):
             width=found.width,
             count=np.asarray(rows.counts).reshape(-1)[element] * possible,
             behind=behind.astype(np.int32),
+            means=means[np.asarray(found.pair), element % outcomes] * possible,
         )
         # Mean prior concentrations: a product of matrices over the draws, state by state.
         weighted = np.asarray(self.weights, np.float32)[:, None, None] * np.asarray(self.totals, np.float32)
@@ -167,9 +174,7 @@ class PooledPosterior(MixturePosterior):
 
     def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
         """Their posterior means; zero for the reward where it has none."""
-        rows = self._mean_probs()[jnp.asarray(entries.state), jnp.asarray(entries.action)]
-        mean = rows[jnp.asarray(entries.pair), jnp.asarray(entries.element) % rows.shape[-1]]
-        return jnp.where(jnp.asarray(entries.behind) >= 0, mean, 0.0), self.data_statistics.mean_entries(entries)[1]
+        return jnp.asarray(entries.means), self.data_statistics.mean_entries(entries)[1]
 
     def derived_tables(self) -> dict[str, Scalars]:
         """None: of the rows of many states some r-hat is always large. The sites that are numbers are examined."""
@@ -206,6 +211,38 @@ class PooledPosterior(MixturePosterior):
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
         return self.data_statistics.visit_counts()
+
+    def prior_share(self) -> Pairs:
+        """The part of each row's mean that comes from the prior and from no data (`CanWeighPrior`).
+
+        In draw k the mean of row (s, a) is (c m_s + n) / (c + N): a share c / (c + N) of it is m_s, and of that one the
+        part `base_shares` is the prior's. What is left is borrowed: data of other actions and of other states.
+        """
+        return self._shares()[0]
+
+    def borrowed_share(self) -> Pairs:
+        """The part of each row's mean that data have put there through the row of its state (`CanBorrow`).
+
+        At most that much is from other pairs, which the prior takes to be alike: data of the pair itself are among
+        those of its state. With `prior_share` and N / (c + N) it sums to one; nan where nothing about the
+        row is unknown.
+        """
+        return self._shares()[1]
+
+    def _shares(self) -> tuple[Pairs, Pairs]:
+        known = jnp.isnan(self.data_statistics.transition_probs.prior_share())
+        total = jnp.asarray(self.totals)
+        weighted = self.weights.astype(total.dtype)[:, None, None] * total
+        of_state = weighted / (total + self.visit_counts())
+        base = jnp.ones(total.shape[:2]) if self.base_shares is None else jnp.asarray(self.base_shares)
+        prior = jnp.einsum("ksa,ks->sa", of_state, base.astype(total.dtype))
+        borrowed = jnp.einsum("ksa,ks->sa", of_state, 1.0 - base.astype(total.dtype))
+        share = self.data_statistics.share_with_rewards(jnp.where(known, jnp.nan, prior))
+        return share, jnp.where(known, jnp.nan, borrowed)
+
+    def pair_moments(self) -> PairMoments:
+        """As that of every mixture; `prior_share` is that of this posterior, not the mean over components."""
+        return super().pair_moments()._replace(prior_share=self.prior_share())
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
