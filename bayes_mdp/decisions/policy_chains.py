@@ -4,7 +4,6 @@ Only the pairs that a policy uses are drawn, and of their rows only the outcomes
 policy need no more. The draws are those of whole MDPs with the same keys, but for rounding.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -98,8 +97,9 @@ class PolicyChains(eqx.Module):
 
         inverse = None if self.inverse is None else jnp.asarray(self.inverse)
         # XLA adds the rows of a batch of large chains one number at a time: they are made one after the other.
-        each = jax.lax.map if self.n_states > DIRECT and not self.deterministic else _batched
-        chains = each(lambda w: self.chain(w, probs, reward), jnp.asarray(self.weights, probs.dtype))
+        weights, make = jnp.asarray(self.weights, probs.dtype), lambda w: self.chain(w, probs, reward)
+        in_turn = self.n_states > DIRECT and not self.deterministic
+        chains = jax.lax.map(make, weights) if in_turn else jax.vmap(make)(weights)
         return jax.vmap(one)(chains, start, inverse)
 
     def in_single_precision(self) -> "PolicyChains":
@@ -201,9 +201,19 @@ def _deterministic(policies: Float[AnyArray, "P S A"]) -> bool:
     return bool(np.all(np.max(np.asarray(policies), -1) == 1.0))
 
 
-def _batched(function: Callable[[Array], MDP | SparseMDP], arrays: Array) -> MDP | SparseMDP:
-    """`jax.lax.map` at once."""
-    return jax.vmap(function)(arrays)
+@eqx.filter_jit
+def evaluate_mean(
+    posterior: CanSampleEntries, chains: PolicyChains, objective: Objective, start: Solution | None = None
+) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
+    """The chains in the mean of the belief, near its draws, in float64; probabilities and rewards of the mean.
+
+    Args:
+        posterior, chains, objective: as in `policy_chains`.
+        start: as in `PolicyChains.values`.
+    """
+    entries = eqx.tree_at(lambda e: e.concentration, chains.entries, jnp.asarray(chains.entries.concentration, float))
+    probs, reward = (x.astype(jnp.float64) for x in posterior.mean_entries(entries))
+    return chains.values(probs, reward, objective, start), probs, reward
 
 
 def solved(values: Float[AnyArray, "*C P"], gaps: Float[AnyArray, "*C P"], mean_gap: Float[AnyArray, " P"]) -> bool:

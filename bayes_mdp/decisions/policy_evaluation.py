@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
-from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, policy_chains, solved
+from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
 from bayes_mdp.mdp import (
@@ -152,7 +152,7 @@ def policy_values(
             draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
         else:
             chunks = chunks_of(keys, chains.numbers, _size_in_words(*shapes.reward.shape[-2:]), CHAINS_AT_ONCE)
-            mean, mean_probs, mean_reward = _evaluate_mean(wide, chains, aim)
+            mean, mean_probs, mean_reward = evaluate_mean(wide, chains, aim)
             near = chains.with_inverses(mean_probs, mean_reward, aim) if num_draws >= MANY_DRAWS else chains
             if len(chains.entries.pair) > MANY_ENTRIES:
                 chains, near = chains.in_single_precision(), near.in_single_precision()
@@ -303,15 +303,6 @@ def _evaluate_draws(
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends
-
-
-@eqx.filter_jit
-def _evaluate_mean(
-    posterior: CanSampleEntries, chains: PolicyChains, objective: Objective
-) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
-    """Every policy in the mean of the posterior, near its draws; the probabilities and rewards of the mean."""
-    probs, reward = posterior.mean_entries(chains.entries)
-    return chains.values(probs, reward, objective), probs, reward
 
 
 @eqx.filter_jit

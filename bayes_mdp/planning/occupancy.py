@@ -36,7 +36,10 @@ def occupancy(
     """
     check_mdp(mdp)
     check_objective(objective)
-    initial = _initial(mdp, initial, isinstance(objective, AverageReward))
+    if isinstance(objective, AverageReward):
+        probs = policy_probs(policy, mdp)
+        return chain_occupancy(mix(mdp, probs), objective)[:, None] * probs
+    initial = _initial(mdp, initial)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
         return _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
@@ -47,7 +50,7 @@ def occupancy(
 def chain_occupancy(
     chain: MDP | SparseMDP,
     objective: Objective,
-    initial: Float[AnyArray, " S"],
+    initial: Float[AnyArray, " S"] | None = None,
     inverse: Float[Array, "S S"] | None = None,
 ) -> Float[Array, " S"]:
     """Time in the states of a chain (an MDP with one action), as `occupancy`. Traceable.
@@ -55,7 +58,7 @@ def chain_occupancy(
     Args:
         chain: the chain.
         objective: `Discounted`, `FirstExit` or `AverageReward`.
-        initial: distribution of the first state; not used for `AverageReward`.
+        initial: distribution of the first state; only `AverageReward` does without.
         inverse: as in `solve_chain`, not for `AverageReward`.
     """
     assert not isinstance(objective, Episodic)
@@ -64,14 +67,13 @@ def chain_occupancy(
         # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
         first = jnp.zeros(chain.n_states, chain.reward.dtype).at[0].set(1.0)
         return solve_chain(chain, 1.0, first, first, anchored=True, adjoint=True)
+    assert initial is not None
     initial = jnp.asarray(initial)
     discount = jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0, chain.reward.dtype)
     return solve_chain(chain, discount, initial, initial, adjoint=True, inverse=inverse)
 
 
-def _initial(mdp: MDP | SparseMDP, initial: Float[AnyArray, " S"] | None, stationary: bool) -> Float[Array, " S"]:
-    if stationary:
-        return jnp.zeros(mdp.n_states, mdp.reward.dtype)  # not used
+def _initial(mdp: MDP | SparseMDP, initial: Float[AnyArray, " S"] | None) -> Float[Array, " S"]:
     initial = mdp.initial if initial is None else initial
     if initial is None:
         raise ValueError("initial is None, expected a distribution over the first state")

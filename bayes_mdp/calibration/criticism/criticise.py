@@ -169,9 +169,8 @@ def criticise(
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
     findings |= _new(keys[2], half, first, second, int(num_replicates))
-    if space.unseen is not None:
+    if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
-        del findings[WHERE]
     findings[CHOSEN] = _chosen(keys[3], half, objective, start, second, int(num_replicates))
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
@@ -216,7 +215,7 @@ def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace)
 
 
 def _new(key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_replicates: int) -> dict[str, Finding]:
-    """New outcomes of the second half: how many, and where they lead."""
+    """New outcomes of the second half: how many, and, unless one state stands for all of them, where they lead."""
     space = half.space
     new = new_outcomes(key, half, space, first.transitions, second.transitions, num_replicates)
     number, expected = new.share, float(new.share.replicates.mean())
@@ -225,6 +224,8 @@ def _new(key: PRNGKeyArray, half: FittedPosterior, first: Log, second: Log, num_
         f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})"
     )
     found = {NEW: Finding(number.observed, expected, number.p_two_sided, how_many)}
+    if space.unseen is not None:
+        return found
     came = new.arrivals
     here, there = np.expm1(came.observed), np.expm1(came.replicates.mean())
     where = (

@@ -162,9 +162,10 @@ def unseen_outcomes(
     old = np.bincount(pair, weight * ~unseen, len(number))
     rest = np.bincount(pair, weight * unseen, len(number))
     ends = np.cumsum(np.bincount(pair, unseen, len(number))).astype(np.int64)
+    starts = np.append(0, ends[:-1])
     weight, reached = weight[unseen], np.asarray(entries.next_state)[unseen]
     cumulative = np.cumsum(weight)
-    before = np.append(0.0, cumulative)[np.append(0, ends[:-1])]
+    before = np.append(0.0, cumulative)[starts]
     mixed = (old > 0) & (rest > 0)
 
     def from_urns(rng: np.random.Generator, key: PRNGKeyArray) -> Int[np.ndarray, " new"]:
@@ -180,7 +181,7 @@ def unseen_outcomes(
         while not np.array_equal(source, source[source]):
             source = source[source]
         at = np.searchsorted(cumulative, before[urn] + rng.random(len(urn)) * rest[urn], side="right")
-        at = np.clip(at, np.append(0, ends[:-1])[urn], ends[urn] - 1)
+        at = np.clip(at, starts[urn], ends[urn] - 1)
         return reached[at[source]]
 
     return from_urns

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from bayes_mdp.decisions.policy_chains import PolicyChains, policy_chains, solved
+from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
 from bayes_mdp.decisions.policy_evaluation import (
     CHAINS_AT_ONCE,
     NUMBERS_AT_ONCE,
@@ -139,7 +139,7 @@ class CommonDraws(eqx.Module):
 
     def in_memory(self) -> "CommonDraws":
         """The same draws, held in memory if they fit into a share of it: a search passes over them many times."""
-        if self.chains is None or self.chains.entries.concentration.dtype != jnp.float32:
+        if self.chains is None:
             return self
         size = self.num * (4.0 * len(self.chains.entries.pair) + 8.0 * np.prod(self.shape))
         if size > min(MOST_KEPT, KEPT_SHARE * free_bytes()):
@@ -208,11 +208,14 @@ class CommonDraws(eqx.Module):
         if self.chains is None:
             return None
         chains = self.chains.reweighted(policies)
-        if not inverses or not chains.may_have_inverses(self.objective):
-            # From a start, a chain is one linear system: nothing looks for a policy.
-            return Near(chains, _nowhere(self, len(policies)))
         with jax.enable_x64(True):
-            mean, probs, reward = _mean_of(self, chains)
+            # From a start, a chain is one linear system: nothing looks for a policy.
+            nowhere = _nowhere(self, len(policies))
+            if not inverses or not chains.may_have_inverses(self.objective):
+                return Near(chains, nowhere)
+            belief = self.posterior
+            assert isinstance(belief, CanSampleEntries)
+            mean, probs, reward = evaluate_mean(belief, chains, self.objective, nowhere)
             return Near(chains.with_inverses(probs, reward, self.objective), mean)
 
     def gradient(
@@ -367,16 +370,6 @@ class Near(eqx.Module):
 
 
 @eqx.filter_jit
-def _mean_of(draws: CommonDraws, chains: PolicyChains) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
-    """The values of the chains in the mean of the belief; the probabilities and rewards of the mean."""
-    entries = eqx.tree_at(lambda e: e.concentration, chains.entries, jnp.asarray(chains.entries.concentration, float))
-    probs, reward = draws.posterior.mean_entries(entries)  # type: ignore[attr-defined] - it has entries
-    probs, reward = probs.astype(jnp.float64), reward.astype(jnp.float64)
-    nowhere = _nowhere(draws, len(chains.weights))
-    return chains.values(probs, reward, draws.objective, nowhere), probs, reward
-
-
-@eqx.filter_jit
 def _entries_of(keys: Array, draws: CommonDraws) -> PyTree:
     """Probabilities of the entries [C E], and rewards."""
     assert draws.chains is not None
@@ -408,8 +401,7 @@ def _values_of(keys: Array, draws: CommonDraws, policies: Policies, near: Near |
 
 def _nowhere(draws: CommonDraws, number: int) -> Solution:
     """No plan yet of so many chains, to start linear systems with."""
-    with jax.enable_x64(True):
-        return jax.vmap(lambda _: Solution.blank((draws.shape[-2], 1), dtype=jnp.float64))(jnp.arange(number))
+    return jax.vmap(lambda _: Solution.blank((draws.shape[-2], 1), dtype=jnp.float64))(jnp.arange(number))
 
 
 def _one_gradient(
