@@ -375,8 +375,8 @@ def _batches(outer: int, inner: int) -> Iterator[np.ndarray]:
 
 def _averaged(
     problem: Problem,
-    u: Float[np.ndarray, "outer dims"],
-    z: Float[np.ndarray, "inner dims"],
+    u: Float[np.ndarray, "outer outer_dims"],
+    z: Float[np.ndarray, "inner inner_dims"],
     rows: np.ndarray,
     key: PRNGKeyArray,
     draw: tuple[int, int],
@@ -417,7 +417,7 @@ def _averaged(
 
 
 def _inner_values(
-    problem: Problem, z: Float[np.ndarray, "inner dims"], key: PRNGKeyArray, replicate: int, inner: int
+    problem: Problem, z: Float[np.ndarray, "inner inner_dims"], key: PRNGKeyArray, replicate: int, inner: int
 ) -> dict[str, np.ndarray]:
     """Values of the sites of which nothing is learned, at the inner points."""
     column = sum(studied.law.size for studied in problem.data.values())

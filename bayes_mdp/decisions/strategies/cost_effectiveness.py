@@ -5,7 +5,6 @@ Sculpher (2001), *Representing uncertainty: the role of cost-effectiveness accep
 (2019), *A need for change! A coding framework for improving transparency in decision modeling* (expected loss).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,7 +91,7 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
     return CostEffectiveness(xr.Dataset({key: ("strategy", x) for key, x in arrays.items()}, {"strategy": names}))
 
 
-def acceptability(draws: StrategyDraws, wtp: Sequence[float] | Float[np.ndarray, " wtp"]) -> xr.Dataset:
+def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
     """How each strategy stands at several willingnesses to pay.
 
     Args:
@@ -108,7 +107,7 @@ def acceptability(draws: StrategyDraws, wtp: Sequence[float] | Float[np.ndarray,
         ValueError: no willingness to pay, a negative one; draws without costs and effects. TypeError: no numbers.
     """
     check_type("draws", draws, StrategyDraws, "draws of strategies")
-    grid = np.atleast_1d(as_wtp(wtp))
+    grid = as_wtp(wtp)
     columns: dict[str, list[np.ndarray]] = {"net_benefit": [], "prob_best": [], "expected_loss": []}
     best, evpi, error = [], [], []
     for value in grid:
@@ -138,7 +137,7 @@ def as_wtp(wtp: ArrayLike) -> Float[np.ndarray, " wtp"]:
     Raises:
         ValueError, TypeError: none, negative ones, no numbers.
     """
-    grid = np.asarray(as_real("wtp", wtp, "numbers of at least 0"), float)
+    grid = np.atleast_1d(np.asarray(as_real("wtp", wtp, "numbers of at least 0"), float))
     if not grid.size:
         raise ValueError("wtp is empty, expected at least one willingness to pay")
     check_finite("wtp", grid)

@@ -4,7 +4,8 @@ The program is traced abstractly, in float64, with copies of the user's arrays; 
 is read from the jaxpr (`outcome_flow`), never from values.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -175,6 +176,7 @@ def trace_model(program: Isolated) -> ModelTrace:
     with jax.enable_x64(True):
         try:
             inputs = jax.eval_shape(shapes)
+            _check_real(facts["names"], inputs)
             closed, tree = jax.make_jaxpr(run, return_shape=True)(inputs)
         except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
             raise TypeError(
@@ -182,9 +184,6 @@ def trace_model(program: Isolated) -> ModelTrace:
                 + str(error).split("\n", maxsplit=1)[0]
             ) from None
     names = list(facts["names"])
-    for name, value in zip(names, inputs, strict=True):
-        if not jnp.issubdtype(value.dtype, jnp.floating):
-            raise ValueError(f"program: site {name!r} is discrete, expected latent sites of real numbers")
     flat = output_flows(closed.jaxpr, [site_flow(name) for name in names])
     flows: _Shown = jax.tree.unflatten(jax.tree.structure(tree), flat)
     families = {
@@ -222,7 +221,7 @@ def closed_form_law(trace: ModelTrace, name: str) -> SiteLaw | None:
     """
     attached = {observed for observed, sites in trace.data.items() if name in sites}
     links = {link.observed: link for link in trace.links if link.latent == name}
-    if trace.parents[name] or any(trace.data[each] != {name} for each in attached) or attached - set(links):
+    if (name,) not in trace.blocks() or any(trace.data[each] != {name} for each in attached) or attached - set(links):
         return None
     at_zero = numbers(trace, {})
     if name not in at_zero.laws:
@@ -241,7 +240,7 @@ def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.nda
     # By `Flow.selects`, entry i of the parameter is factor[i] * site[index[i]]: found by two evaluations.
     parameter, known, seen = numbers(trace, {link.latent: np.ones(law.shape)}).linked[link.observed]
     factor = np.asarray(parameter, float)
-    numbered = 1.0 + np.arange(law.size).reshape(law.shape)
+    numbered = np.asarray(1.0 + np.arange(law.size).reshape(law.shape))
     shown = np.asarray(numbers(trace, {link.latent: numbered}).linked[link.observed][0], float)
     with np.errstate(divide="ignore", invalid="ignore"):
         index = shown / factor - 1
@@ -296,7 +295,7 @@ def _row_counts(
 def _check_data(link: Link, good: np.ndarray, seen: np.ndarray, expected: str) -> None:
     if not np.all(good):
         index = tuple(int(i) for i in np.argwhere(~good)[0])
-        where = f"[{', '.join(map(str, index))}]" if index else ""
+        where = f"[{', '.join(map(str, index))}]" if seen.size > 1 else ""
         raise ValueError(f"program: the data of {link.observed!r}{where} are {seen[index]:g}, expected {expected}")
 
 
@@ -319,7 +318,10 @@ def _shown(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Shown:
     for name, site in sites.items():
         if site["type"] != "sample":
             continue
-        densities[name] = jnp.sum(site["fn"].log_prob(site["value"]))
+        with warnings.catch_warnings():
+            # Data that a law cannot have made are found by `_check_data`, which names them.
+            warnings.filterwarnings("ignore", "Out-of-support values", UserWarning)
+            densities[name] = jnp.sum(site["fn"].log_prob(jnp.asarray(site["value"])))
         base, shape = _base(site["fn"]), jnp.shape(site["value"])
         if _is_latent(site):
             if type(base) in _PARAMETERS:
@@ -375,6 +377,12 @@ def _check_sites(sites: Mapping[str, Message]) -> None:
             raise ValueError(f"program: plate {name!r} is subsampled, expected whole plates")
         if site["type"] == "sample" and site["scale"] is not None:
             raise ValueError(f"program: site {name!r} is scaled, expected none of handlers.scale")
+
+
+def _check_real(names: Iterable[str], values: Sequence[jax.ShapeDtypeStruct]) -> None:
+    for name, value in zip(names, values, strict=True):
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise ValueError(f"program: site {name!r} is discrete, expected latent sites of real numbers")
 
 
 def _is_latent(site: Message) -> bool:

@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special, stats
 
+from bayes_mdp.mdp.typing import ArrayLike
+
 Parameters = Mapping[str, np.ndarray]
 
 CONJUGATE_DATA = {
@@ -23,7 +25,7 @@ CONJUGATE_DATA = {
 FAMILIES = (*CONJUGATE_DATA, "LogNormal", "Uniform", "MultivariateNormal")
 """Families whose laws are known here; sites of others are drawn by running the program."""
 _VECTORS = ("Dirichlet", "MultivariateNormal")
-_TINY = 2.0**-54
+_TINY = 2.0**-53  # 1 - 2^-53 is the largest float below 1
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,6 @@ class SiteLaw:
     parameters: Parameters
     shape: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        arrays = {name: np.asarray(x, float) for name, x in self.parameters.items()}
-        object.__setattr__(self, "parameters", arrays)
-
     @property
     def size(self) -> int:
         """Number of elements of a value."""
@@ -56,16 +54,18 @@ class SiteLaw:
         p = self.parameters
         match self.family:
             case "Dirichlet":
-                return p["concentration"] / p["concentration"].sum(-1, keepdims=True)
+                found = p["concentration"] / p["concentration"].sum(-1, keepdims=True)
             case "Beta":
-                return p["concentration1"] / (p["concentration1"] + p["concentration0"])
+                found = p["concentration1"] / (p["concentration1"] + p["concentration0"])
             case "Gamma":
-                return p["concentration"] / p["rate"]
+                found = p["concentration"] / p["rate"]
             case "LogNormal":
-                return np.exp(p["loc"] + p["scale"] ** 2 / 2)
+                found = np.exp(p["loc"] + p["scale"] ** 2 / 2)
             case "Uniform":
-                return (p["low"] + p["high"]) / 2
-        return p["loc"]
+                found = (p["low"] + p["high"]) / 2
+            case _:
+                found = p["loc"]
+        return np.asarray(found)
 
     def sample(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "number *value"]:
         """Independent draws; the parameters have no axes in front."""
@@ -114,20 +114,22 @@ class SiteLaw:
         match self.family:
             case "Beta":
                 a, b, at = p["concentration1"], p["concentration0"], np.clip(upper, 0, 1)
-                return special.betainc(a, b, at), mean * special.betainc(a + 1, b, at)
+                found = special.betainc(a, b, at), mean * special.betainc(a + 1, b, at)
             case "Gamma":
                 a, at = p["concentration"], np.maximum(upper, 0) * p["rate"]
-                return special.gammainc(a, at), mean * special.gammainc(a + 1, at)
+                found = special.gammainc(a, at), mean * special.gammainc(a + 1, at)
             case "LogNormal":
                 with np.errstate(divide="ignore"):
                     z = (np.log(np.maximum(upper, 0)) - p["loc"]) / p["scale"]
-                return special.ndtr(z), mean * special.ndtr(z - p["scale"])
+                found = special.ndtr(z), mean * special.ndtr(z - p["scale"])
             case "Uniform":
                 at, width = np.clip(upper, p["low"], p["high"]), p["high"] - p["low"]
-                return (at - p["low"]) / width, (at**2 - p["low"] ** 2) / (2 * width)
-        z = (upper - p["loc"]) / p["scale"]
-        density = np.where(np.isinf(z), 0.0, stats.norm.pdf(z))
-        return special.ndtr(z), p["loc"] * special.ndtr(z) - p["scale"] * density
+                found = (at - p["low"]) / width, (at**2 - p["low"] ** 2) / (2 * width)
+            case _:
+                z = (upper - p["loc"]) / p["scale"]
+                density = np.where(np.isinf(z), 0.0, stats.norm.pdf(z))
+                found = special.ndtr(z), p["loc"] * special.ndtr(z) - p["scale"] * density
+        return np.asarray(found[0]), np.asarray(found[1])
 
     def updated(self, data: Parameters) -> "SiteLaw":
         """The law given sufficient statistics, which may have axes in front.
@@ -155,7 +157,12 @@ class SiteLaw:
                 }
             case _:
                 raise ValueError(f"no data update a {self.family} site in closed form")
-        return SiteLaw(self.family, new, self.shape)
+        return site_law(self.family, new, self.shape)
+
+
+def site_law(family: str, parameters: Mapping[str, ArrayLike], shape: tuple[int, ...]) -> SiteLaw:
+    """A `SiteLaw` of numbers of any kind."""
+    return SiteLaw(family, {name: np.asarray(x, float) for name, x in parameters.items()}, shape)
 
 
 @dataclass(frozen=True)
@@ -254,7 +261,7 @@ class StudiedSite:
         p = self.law.parameters
         precision = np.broadcast_to(self.number / self.sd**2, self.law.shape)
         variance = p["scale"] ** 2 - 1 / (p["scale"] ** -2 + precision)
-        return SiteLaw("Normal", {"loc": p["loc"], "scale": np.sqrt(variance)}, self.law.shape)
+        return site_law("Normal", {"loc": p["loc"], "scale": np.sqrt(variance)}, self.law.shape)
 
 
 def compositions(total: int, size: int) -> Int[np.ndarray, "number size"]:
