@@ -14,6 +14,8 @@ from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import PolicyLimits as PolicyLimits
+from .information.next_experiment import NextExperiment as NextExperiment
+from .information.next_experiment import next_experiment as next_experiment
 from .optimal_action_probability import probability_optimal as probability_optimal
 from .perfect_information import PerfectInformation as PerfectInformation
 from .perfect_information import (
