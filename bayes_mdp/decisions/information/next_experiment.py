@@ -213,7 +213,8 @@ def next_experiment(
         plan, mean = _present_plan(wide, aim)
         start, given = read_start(mean, initial)
         value_now = float(_value(plan, aim, start))
-        chunk, keys = _chunk(mean, wide, number, width), jax.random.split(key, num_data_sets)
+        chunk = _chunk(mean, wide, number, width)
+        keys = jax.random.split(key, num_data_sets if None in kinds else 1)
         data = [
             _simulated(keys, wide, cell, n, width, chunk) if kind is None else _enumerate(cell, kind, n, width)
             for cell, kind in zip(index[asked], kinds, strict=True)
