@@ -1,4 +1,4 @@
-"""How good one step of lookahead is as a decision rule beside the Bayes optimum: `python benchmarks/next_experiment.py`.
+"""One step of lookahead as a decision rule, as a share of the Bayes optimum: `python benchmarks/next_experiment.py`.
 
 The rule values an action by the data that it brings, as `next_experiment` values a pair: Q(s, a) = sum over outcomes of
 predictive probability x (reward + V* of the mean MDP after the outcome, from the next state on). In a bandit that is
