@@ -7,7 +7,7 @@ Powell and Dayanik (2008), *A knowledge-gradient policy for sequential informati
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -31,6 +31,7 @@ from bayes_mdp.inference.conjugate.counting_families import BetaBinomialBelief, 
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.reward_statistics import log_rising
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures.mixture import Mixture
 from bayes_mdp.mdp import (
     MDP,
@@ -48,7 +49,7 @@ from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_positive, check_shape
-from bayes_mdp.planning import Solution, evaluate, solve
+from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
 from bayes_mdp.random import dirichlet
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def next_experiment(
     key: PRNGKeyArray,
     posterior: Posterior,
     objective: Objective,
-    candidates: Sequence[Pair] | None = None,
+    candidates: Sequence[Pair] | Int[np.ndarray, "C d"] | None = None,
     *,
     n: int = 1,
     cost: ArrayLike = 1.0,
@@ -278,11 +279,19 @@ def _unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:
         if part.rewards_by_outcome:
             paid = (paid & (np.asarray(part.transition_probs.mean()) > 0)).any(-1)
         unknown |= (np.asarray(part.transition_probs.inverse_total()) > 0) | paid
+    if _laws_tell(posterior):
+        return legal
     if len(parts) > 1:
         # Data of a pair that differs between the components say which one holds.
         rows, reward = zip(*(part.mean_rows() for part in parts), strict=True)
         unknown |= np.ptp(np.nan_to_num(np.asarray(rows)), 0).any(-1) | (np.ptp(np.asarray(reward), 0) > 0)
     return legal & unknown
+
+
+def _laws_tell(posterior: Updatable) -> bool:
+    """Whether rewards of a known law can say which component of a mixture holds."""
+    rewards = posterior.components.reward_cells if isinstance(posterior, Mixture) else None
+    return isinstance(rewards, RewardCells | KnownRewards) and rewards.known_law is not None
 
 
 def _components(posterior: Updatable) -> list[ConjugatePosterior]:
@@ -293,7 +302,9 @@ def _components(posterior: Updatable) -> list[ConjugatePosterior]:
 
 
 def _read_candidates(
-    candidates: Sequence[Pair] | None, space: StateActionSpace, unknown: Bool[np.ndarray, "*H S A"]
+    candidates: Sequence[Pair] | Int[np.ndarray, "C d"] | None,
+    space: StateActionSpace,
+    unknown: Bool[np.ndarray, "*H S A"],
 ) -> Int[np.ndarray, "C d"]:
     """Indices of the candidates: (step,) state, action."""
     if candidates is None:
@@ -351,10 +362,10 @@ def _present_plan(posterior: Updatable, objective: Objective) -> tuple[Solution,
     return plan, mean
 
 
-def _value(plan: Solution, objective: Objective, start: Float[AnyArray, " S"]) -> Float[Array, ""]:
+def _value(found: Solution | PolicyEvaluation, objective: Objective, start: Float[AnyArray, " S"]) -> Float[Array, ""]:
     if isinstance(objective, AverageReward):
-        return plan.gain
-    first = plan.v[0] if plan.v.ndim == 2 else plan.v
+        return found.gain
+    first = found.v[0] if found.v.ndim == 2 else found.v
     return first @ jnp.asarray(start)
 
 
@@ -394,6 +405,7 @@ def _enumerable(
     possible = np.any([np.asarray(part.transition_probs.mean()) > 0 for part in parts], 0)[tuple(index.T)]
     # Components are of one kind: the first has the laws of all.
     most = _largest_rewards(parts[0], index)
+    most = np.full(most.shape, ENDLESS) if _laws_tell(posterior) else most
     found: list[list[Observation] | None] = []
     for outcomes, largest in zip(possible, most, strict=True):
         kinds: list[Observation] | None = []
@@ -466,15 +478,20 @@ def _chunk(mean: MDP | SparseMDP, posterior: Updatable, number: int, width: int)
 
 def _enumerate(cell: Int[np.ndarray, " d"], kinds: list[Observation], n: int, width: int) -> DataSets:
     """All multisets of `n` observations."""
-    which = np.array(list(combinations_with_replacement(range(len(kinds)), n)), int)
-    number = len(which)
-    counts = np.zeros((number, len(kinds)))
-    np.add.at(counts, (np.arange(number)[:, None], which), 1.0)
     # n! / prod of count! orders of one multiset are equally likely.
-    log_orders = math.lgamma(n + 1) - gammaln(counts + 1).sum(-1)
-    weight = np.ones((number, n))
-    if n > len(kinds):  # the counts are shorter than the list
-        which, weight = np.broadcast_to(np.arange(len(kinds)), counts.shape), counts
+    if n <= len(kinds):
+        which = np.array(list(combinations_with_replacement(range(len(kinds)), n)))
+        weight, run = np.ones(which.shape), np.ones(which.shape)
+        for j in range(1, n):  # rows are sorted: prod of count! is the product of places in runs of equals
+            run[:, j] = np.where(which[:, j] == which[:, j - 1], run[:, j - 1] + 1, 1)
+        log_orders = math.lgamma(n + 1) - np.log(run).sum(-1)
+    else:
+        # Counts are shorter than lists: n stars, and bars between them.
+        bars = np.array(list(combinations(range(n + len(kinds) - 1), len(kinds) - 1)), int)
+        weight = np.diff(bars, axis=1, prepend=-1, append=n + len(kinds) - 1) - 1.0
+        which = np.broadcast_to(np.arange(len(kinds)), weight.shape)
+        log_orders = math.lgamma(n + 1) - gammaln(weight + 1).sum(-1)
+    number = len(which)
     outcome, reward, seen = (_filled(np.array(column)[which], width) for column in zip(*kinds, strict=True))
     return DataSets(np.tile(cell, (number, 1)), outcome, reward, seen, _filled(weight, width), log_orders)
 
@@ -512,7 +529,7 @@ def _simulate(
         drawn = dirichlet(key_row, concentration)
         row = jnp.where(concentration.sum() > 0, drawn, part.transition_probs.mean()[cell])
         outcome = jax.random.categorical(key_outcome, jnp.log(row), shape=(n,))
-        if not part.reward_cells.learns:
+        if not (part.reward_cells.learns or _laws_tell(posterior)):
             return outcome, jnp.zeros(n), jnp.zeros(n, bool)
         table = part.reward_cells.table_of(part.reward_cells.sample_sites(key_sites))
         law = table.at(tuple(jnp.broadcast_to(i, (n,)) for i in cell), outcome)
@@ -596,9 +613,7 @@ def _kept_after(
 
     def one(columns: DataSets) -> tuple[Array, Array]:
         found = evaluate(_mean_after(posterior, columns), policy, objective)
-        first = found.v[0] if found.v.ndim == 2 else found.v
-        value = found.gain if isinstance(objective, AverageReward) else first @ jnp.asarray(start)
-        return value, found.gap
+        return _value(found, objective, start), found.gap
 
     return jax.vmap(one)(data)
 

@@ -5,6 +5,7 @@ from itertools import product
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
@@ -216,6 +217,20 @@ def test_a_mixture(key):
             mean = weight @ (a / (a + b))  # times the probability of the data
             gain += mean.max() - mean[now.argmax()]
         assert by_pair(answer)[0, arm] == pytest.approx(gain, abs=1e-12) and gain > 0.01
+
+
+def test_known_laws_of_rewards_tell_which_component_holds(key):
+    """Arms N(0, 1), N(1, 1) or N(1, 1), N(0, 1), weights .6 and .4. |z| < 4: false alarm 6e-5 for each of two arms."""
+    rows = dirichlet_rows(np.ones((2, 1)), (1, 2, 1))
+    means = [np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])]
+    laws = [known_rewards(mean, law=dist.Normal(mean, np.ones((1, 2)))) for mean in means]
+    parts = [conjugate_posterior(rows, law, StateActionSpace(1, 2)) for law in laws]
+    answer = next_experiment(key, mixture(parts, weights=[0.6, 0.4]), ONE_STEP, num_data_sets=4000)
+    x = np.linspace(-8, 9, 20_001)
+    better = np.maximum(0.6 * stats.norm.pdf(x), 0.4 * stats.norm.pdf(x, 1)).sum() * (x[1] - x[0])
+    assert len(answer.pairs) == 2 and not answer.enumerated.any()
+    for value, error in zip(answer.value, answer.standard_error, strict=True):
+        assert abs(value - (better - 0.6)) < 4 * error < 0.25 * value
 
 
 @pytest.mark.slow
