@@ -191,7 +191,8 @@ def describe_objective(objective: Objective) -> str:
     if isinstance(objective, Discounted):
         return f"discount {float(objective.discount):g}"
     if isinstance(objective, Episodic):
-        return f"episodes of {objective.horizon} steps"
+        rate = "" if objective.discount == 1 else f", discount {objective.discount:g}"
+        return f"episodes of {objective.horizon} steps{rate}"
     return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
 
 

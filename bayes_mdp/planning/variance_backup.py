@@ -33,17 +33,24 @@ def propagate(
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
-    if isinstance(objective, Episodic) and local.ndim > mdp.reward.ndim:
-        return _by_step(mdp, local, policy, objective.horizon)
+    if isinstance(objective, Episodic):
+        objective = Episodic(objective.horizon, objective.discount**2)
+        if local.ndim > mdp.reward.ndim:
+            return _by_step(mdp, local, policy, objective)
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
 
 
-def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, horizon: int) -> PolicyEvaluation:
+def _by_step(
+    mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, objective: Episodic
+) -> PolicyEvaluation:
     """One row for all steps, a local variance for each: the rows are not repeated."""
+    horizon = objective.horizon
     check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
     # Rounding is bounded by the largest local variance of all steps.
     largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))
     probs = policy_probs(policy, mdp, horizon=horizon)
-    q, v, gap = induce(mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local)
+    q, v, gap = induce(
+        mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local, discount=objective.discount
+    )
     gain = jnp.full((), jnp.nan, q.dtype)
     return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(horizon), gap)
