@@ -47,12 +47,12 @@ class Discounted(eqx.Module):
 _RATE = "a number above 0 and at most 1"
 
 
-def _as_rate(discount: object) -> Any:  # as `as_int`: what is no number is refused later
-    """A number as a Python float, which a static field can hold; anything else as it is, to be refused."""
-    if not isinstance(discount, (int, float, np.generic, np.ndarray, Array)) or not is_concrete(discount):
-        return discount
-    number = as_real("discount", discount, _RATE)
-    return discount if number.shape else float(number)
+def _as_rate(discount: object) -> Any:  # of a converter, as `as_int`
+    """A number as a Python float, which a static field can hold."""
+    if not is_concrete(discount):
+        raise TypeError(f"discount is traced, expected {_RATE}: it is static")
+    check_number("discount", discount, lambda x: (x > 0) & (x <= 1), _RATE)
+    return float(np.asarray(discount))
 
 
 class Episodic(eqx.Module):
@@ -75,9 +75,6 @@ class Episodic(eqx.Module):
 
     def __check_init__(self) -> None:
         check_count("horizon", self.horizon)
-        if not is_concrete(self.discount):
-            raise TypeError(f"discount is traced, expected {_RATE}: it is static")
-        check_number("discount", self.discount, lambda x: (x > 0) & (x <= 1), _RATE)
 
     def __repr__(self) -> str:
         """The discount is left out where there is none."""

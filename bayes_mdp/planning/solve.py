@@ -30,11 +30,11 @@ def solve(
 ) -> Solution:
     """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch.
 
-    `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
-    order, by one linear system each, whatever the number of iterations. They are those of the policy that is returned:
-    where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is one of their one-sided
-    derivatives. `policy`, `converged`, `iterations` and `gap` have none. Where the planner did not converge, and `gap`
-    is more than a thousandth of the values, derivatives are NaN.
+    `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and the discount of `Discounted`: forward
+    and reverse mode, any order, by one linear system each, whatever the number of iterations. They are those of the
+    policy that is returned: where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is
+    one of their one-sided derivatives. `policy`, `converged`, `iterations` and `gap` have none. Where the planner did
+    not converge, and `gap` is more than a thousandth of the values, derivatives are NaN.
 
     Args:
         mdp: dense or sparse; a step axis H needs `Episodic(H)`.
@@ -76,7 +76,8 @@ def _plan(mdp: MDP | SparseMDP, objective: Objective, start: Solution | None, to
 def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
 
-    `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and discount.
+    `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and the
+    discount of `Discounted`.
 
     Args:
         mdp, objective: as in `solve`.

@@ -1,5 +1,7 @@
 """The backup that every variance equation shares: u = local + discount^2 sum pbar pi u."""
 
+import sys
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -34,7 +36,8 @@ def propagate(
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
     if isinstance(objective, Episodic):
-        objective = Episodic(objective.horizon, objective.discount**2)
+        rate = max(objective.discount**2, sys.float_info.min)  # a square may be too small for a float
+        objective = Episodic(objective.horizon, rate)
         if local.ndim > mdp.reward.ndim:
             return _by_step(mdp, local, policy, objective)
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
