@@ -415,7 +415,11 @@ CALLS = [
     Call(
         "Discounted", {"discount": value(0.9)}, {"discount": [*DISCOUNT, [0.9], np.array(["x"]), np.array([0.5, 2.0])]}
     ),
-    Call("Episodic", {"horizon": value(3)}, {"horizon": COUNT}),
+    Call(
+        "Episodic",
+        {"horizon": value(3)},
+        {"horizon": COUNT, "discount": [0.0, 1.5, -1, NAN, INF, True, "3", None, [0.9], 1j]},
+    ),
     Call(
         "Environment",
         {"mdp": mdp, "reward_law": lambda: target("mdp.NormalReward")(np.zeros((2, 2)))},
@@ -1812,6 +1816,8 @@ LINES = [
     ["run", "psrl", "racetrack:nosuch", "--steps", "3"],
     ["run", "psrl", "NoSuch-v1", "--steps", "3"],
     ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--horizon", "3"],
+    ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--first-exit"],
+    ["run", "psrl", "chain", "--episodes", "3", "--discount", "0.9", "--horizon", "3"],
     ["fit"],
     ["fit", "nosuch.csv", *_FIT[2:]],
     ["fit", "log.csv"],

@@ -14,8 +14,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
-from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
-from bayes_mdp.mdp.objectives import UNDESCRIBED_DEFAULT
+from bayes_mdp.mdp.identity import UnidentifiedError, added_defaults, identity, package_name
 from bayes_mdp.mdp.typing import Json
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
@@ -44,7 +43,8 @@ def describe(value: object, name: str = "value") -> Json:
     if isinstance(value, (np.ndarray, jax.Array)):
         return _array(np.asarray(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if not _added_default(field, value)]
+        added = added_defaults(value)
+        names = [field.name for field in dataclasses.fields(value) if field.name not in added]
         fields = {field: describe(getattr(value, field), f"{name}.{field}") for field in names}
         return {"type": _name(type(value)), **fields, **_own(value, name)}
     if package_name(value) is not None:
@@ -56,11 +56,6 @@ def described(value: object, name: str, *, without: tuple[type, ...] = ()) -> di
     """A function or an object by name and identity (see `identity` for the arguments)."""
     named = value if hasattr(value, "__qualname__") else type(value)
     return {"name": _name(named), **_identified(value, name, without)}
-
-
-def _added_default(field: "dataclasses.Field[object]", value: object) -> bool:
-    """Whether it is a field that older descriptions do not have, at its default."""
-    return bool(field.metadata.get(UNDESCRIBED_DEFAULT)) and getattr(value, field.name) == field.default
 
 
 def _own(value: object, name: str) -> dict[str, str]:

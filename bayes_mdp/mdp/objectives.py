@@ -7,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jax import Array
 
+from bayes_mdp.mdp.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.mdp.typing import RealLike
 from bayes_mdp.mdp.validation import (
     as_int,
@@ -18,9 +19,6 @@ from bayes_mdp.mdp.validation import (
     is_concrete,
     require,
 )
-
-UNDESCRIBED_DEFAULT = "undescribed_default"
-"""Metadata of a field that was added later: its default is no part of what identifies a record."""
 
 
 class Discounted(eqx.Module):

@@ -53,8 +53,6 @@ def read_sweep_config(path: str | Path) -> dict[str, Any]:
 
 def _objective(config: Mapping[str, Any], path: str | Path) -> Objective | None:
     given = [name for name in _OBJECTIVES if name in config]
-    if given == ["horizon", "discount"]:
-        return Episodic(config["horizon"], config["discount"])
     if len(given) > 1:
         raise ValueError(f"{path} has {given[0]!r} and {given[1]!r}, expected one objective")
     if not given:
