@@ -20,7 +20,7 @@ def propagate(
 ) -> PolicyEvaluation:
     """Solve u(s, a) = local(s, a) + discount^2 sum_s' P(s' | s, a) sum_a' pi(a' | s') u(s', a').
 
-    It is policy evaluation with `local` as reward and the square of the discount; undiscounted objectives stay so.
+    It is policy evaluation with `local` as reward and the square of the discount; what is undiscounted stays so.
 
     Args:
         mdp: the (mean) transition probabilities; its rewards are not used.
