@@ -20,6 +20,7 @@ from .calibration import prior_sensitivity as prior_sensitivity
 from .calibration import sbc as sbc
 from .calibration import to_arviz as to_arviz
 from .decisions import BayesOptimal as BayesOptimal
+from .decisions import Outcome as Outcome
 from .decisions import anchored_values as anchored_values
 from .decisions import bayes_optimal as bayes_optimal
 from .decisions import behaviour_policy as behaviour_policy

@@ -871,9 +871,23 @@ CALLS = [
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
     ),
     Call(
+        "Outcome",
+        {"reward": value([0.0, 1.0])},
+        {
+            "reward": [None, "x", 1.0, RAGGED, [NAN, 1.0], [1j], np.zeros((1,) * 5)],
+            "discount": [0.0, 1.5, -1, NAN, INF, True, "3", [0.9], 1j],
+            "half_cycle": BOOL,
+        },
+    ),
+    Call(
         "policy_value",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]], "initial": [[1.0], [NAN, 1.0], "first"]},
+        {
+            **_BAD_JUDGE,
+            "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]],
+            "initial": [[1.0], [NAN, 1.0], "first"],
+            "outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}, lambda: {"cost": target("Outcome")([1.0] * 7)}],
+        },
         {"posterior": "policy_value"},
     ),
     Call(
@@ -885,6 +899,7 @@ CALLS = [
             "initial": [[1.0]],
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "held_out": BOOL,
+            "outcomes": [3, {}, {"cost": None}],
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
@@ -1674,6 +1689,7 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
+    "decisions.OutcomeValue "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",

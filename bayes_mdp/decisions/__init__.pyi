@@ -15,6 +15,8 @@ from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .optimal_action_probability import probability_optimal as probability_optimal
+from .outcomes import Outcome as Outcome
+from .outcomes import OutcomeValue as OutcomeValue
 from .perfect_information import PerfectInformation as PerfectInformation
 from .perfect_information import (
     expected_value_of_perfect_information as expected_value_of_perfect_information,

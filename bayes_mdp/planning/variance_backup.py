@@ -2,17 +2,11 @@
 
 import sys
 
-import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, PolicyLike, SparseMDP
-from bayes_mdp.mdp.validation import check_shape
-from bayes_mdp.planning.episodic import induce
-from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.other_rewards import evaluate_reward
 from bayes_mdp.planning.solution import PolicyEvaluation
-from bayes_mdp.planning.solve import evaluate
 
 
 def propagate(
@@ -38,22 +32,4 @@ def propagate(
     if isinstance(objective, Episodic):
         rate = max(objective.discount**2, sys.float_info.min)  # a square may be too small for a float
         objective = Episodic(objective.horizon, rate)
-        if local.ndim > mdp.reward.ndim:
-            return _by_step(mdp, local, policy, objective)
-    return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
-
-
-def _by_step(
-    mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, objective: Episodic
-) -> PolicyEvaluation:
-    """One row for all steps, a local variance for each: the rows are not repeated."""
-    horizon = objective.horizon
-    check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
-    # Rounding is bounded by the largest local variance of all steps.
-    largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))
-    probs = policy_probs(policy, mdp, horizon=horizon)
-    q, v, gap = induce(
-        mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local, discount=objective.discount
-    )
-    gain = jnp.full((), jnp.nan, q.dtype)
-    return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(horizon), gap)
+    return evaluate_reward(mdp, local, policy, objective)
