@@ -26,7 +26,7 @@ class Kind(Enum):
     OTHER = 3
 
 
-_MOVES = frozenset(
+LINEAR_OPERATIONS = frozenset(
     [
         "broadcast_in_dim",
         "reshape",
@@ -47,11 +47,11 @@ _MOVES = frozenset(
     ]
 )
 """Linear operations of one array."""
-_SUMS = frozenset(["add", "sub", "add_any", "concatenate", "stack", "pad"])
+SUMS = frozenset(["add", "sub", "add_any", "concatenate", "stack", "pad"])
 """Linear in all operands."""
-_PRODUCTS = frozenset(("mul", "dot_general"))
+PRODUCTS = frozenset(("mul", "dot_general"))
 """Linear in each operand while the others are known."""
-_BY_INDEX = {
+INDEXED_OPERATIONS = {
     "gather": (0,),
     "dynamic_slice": (0,),
     "dynamic_update_slice": (0, 1),
@@ -104,9 +104,9 @@ def _of(equation: JaxprEqn, given: list[Kind]) -> Kind:
 
 def _is_linear(equation: JaxprEqn, name: str, given: list[Kind]) -> bool:
     affine = [i for i, kind in enumerate(given) if kind is Kind.AFFINE]
-    if name in _MOVES or name in _SUMS:
+    if name in LINEAR_OPERATIONS or name in SUMS:
         return True
-    if name in _PRODUCTS:
+    if name in PRODUCTS:
         return len(affine) == 1
     if name == "div":
         return affine == [0]
@@ -115,4 +115,4 @@ def _is_linear(equation: JaxprEqn, name: str, given: list[Kind]) -> bool:
     if name == "convert_element_type":
         # Narrower floats round by more than the certificate allows: their means are steps.
         return equation.params["new_dtype"] in (np.float32, np.float64)
-    return name in _BY_INDEX and set(affine) <= set(_BY_INDEX[name])
+    return name in INDEXED_OPERATIONS and set(affine) <= set(INDEXED_OPERATIONS[name])

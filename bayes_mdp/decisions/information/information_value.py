@@ -1,0 +1,51 @@
+"""`InformationValue`: what it is worth to know more before deciding, with its error and what kind of number it is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Standing = Literal["exact", "unbiased", "upper bound", "estimate"]
+
+
+@dataclass(frozen=True)
+class InformationValue:
+    """An expected value of information; `print` shows it in words.
+
+    Args:
+        kind: "EVPI", "EVPPI" or "EVSI".
+        about: sites, or the study.
+        value: of the information, in units of the net benefit.
+        standard_error: Monte Carlo error of `value`; 0 where nothing was drawn.
+        numerical_error: of the integration: how far two rules differ; 0 where none was used.
+        strategies: the decision set. The number depends on it.
+        best: the strategy with the highest mean net benefit without more information.
+        wtp: willingness to pay; None: there is one outcome.
+        standing: "exact" (but for rounding and the numerical error), "unbiased" (but for Monte Carlo error), "upper
+            bound" (in expectation), "estimate" (none of these).
+        reason: how it was computed, and why it stands so.
+        useless: by regression, the value found for the same sites in random order, whose true value is 0.
+    """
+
+    kind: Literal["EVPI", "EVPPI", "EVSI"]
+    about: str
+    value: float
+    standard_error: float
+    numerical_error: float
+    strategies: tuple[str, ...]
+    best: str
+    wtp: float | None
+    standing: Standing
+    reason: str
+    useless: float | None = None
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        at = "" if self.wtp is None else f", willingness to pay {self.wtp:g}"
+        error = "" if not self.standard_error else f" (Monte Carlo error {self.standard_error:.2g})"
+        lines = [
+            f"{self.kind} of {self.about}{at}: {self.value:.6g}{error}",
+            f"  {self.standing}: {self.reason}",
+            f"  strategies {', '.join(self.strategies)}; best without it: {self.best}",
+        ]
+        if self.useless is not None:
+            lines.append(f"  the same sites in random order, which are worth 0: {self.useless:.6g}")
+        return "\n".join(lines)

@@ -1,0 +1,177 @@
+"""`evpi` and `evppi`: what it is worth to know all, or some, of a decision model's sites before deciding.
+
+EVPI = E max_d NB_d - max_d E NB_d, the first mean over all that is unknown; EVPPI(S) = E_S max_d E[NB_d | S] minus the
+same. Both depend on the decision set, which is printed with them.
+
+Source: Howard (1966), *Information value theory*.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, expected_gain
+from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.regression import regression_value
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, net_benefit_weights, only_value
+from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, did_you_mean
+
+Method = Literal["auto", "regression"]
+
+
+def evpi(
+    key: PRNGKeyArray,
+    belief: DecisionModel | StrategyDraws | PolicyComparison,
+    wtp: float | None = None,
+    *,
+    num_draws: int = 1 << 16,
+) -> InformationValue:
+    """The expected value of perfect information: no study can be worth more.
+
+    Args:
+        key: of the draws.
+        belief: a decision model; draws of strategies; or policies in common draws (`compare_policies`), whose net
+            benefit is their value.
+        wtp: willingness to pay for a unit of effect, where there are costs and effects.
+        num_draws: of a decision model; others have their own.
+
+    Raises:
+        ValueError: see `net_benefit_weights`. TypeError: another belief.
+    """
+    check_key("key", key)
+    check_count("num_draws", num_draws, 2)
+    if isinstance(belief, DecisionModel):
+        return _of_model(key, belief, frozenset(belief.sites), "everything", "EVPI", wtp, (num_draws, 2))
+    draws = as_draws(belief)
+    benefit = draws.net_benefit(wtp)
+    best = int(np.argmax(benefit.mean(0)))
+    gain = benefit.max(1) - benefit[:, best]
+    error = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
+    gaps = benefit[:, [best]] - np.delete(benefit, best, axis=1)
+    # max over d of sample means is too high where it is open which is the best: the difference is too low then.
+    open_ = len(gain) < 2 or np.any(gaps.mean(0) <= DECIDED * gaps.std(0, ddof=1) / np.sqrt(len(gaps)))
+    standing = "estimate" if open_ or not draws.independent else "unbiased"
+    reason = f"{len(gain)} {'independent' if draws.independent else 'dependent'} draws"
+    reason += "; which strategy is best now is not decided by them: it may be too low" if open_ else ""
+    return InformationValue(
+        "EVPI",
+        "everything",
+        float(gain.mean()),
+        error,
+        0.0,
+        draws.strategies,
+        draws.strategies[best],
+        wtp,
+        standing,
+        reason,
+    )
+
+
+def evppi(
+    key: PRNGKeyArray,
+    belief: DecisionModel | StrategyDraws,
+    sites: Iterable[str],
+    wtp: float | None = None,
+    *,
+    method: Method = "auto",
+    num_draws: int = 1 << 14,
+    num_inner: int = 256,
+) -> InformationValue:
+    """The expected value of perfect information about some sites.
+
+    Where the sites are independent of all others given the data (read from the program), the others are averaged over
+    as they are: at their means where net benefits are of degree one in them, by common inner points else. Otherwise,
+    and for draws alone, net benefits are regressed on the sites.
+
+    Args:
+        key: of the draws.
+        belief: a decision model, or draws of strategies with the values of their sites.
+        sites: names; all elements of a site are learned.
+        wtp: willingness to pay, as in `evpi`.
+        method: "regression" always regresses.
+        num_draws: outer points, or draws of a regression.
+        num_inner: inner points for each outer one, where some are needed.
+
+    Raises:
+        ValueError: a site that there is not, with the nearest; see `net_benefit_weights`. TypeError: another belief.
+            ImportError: a regression is needed and scikit-learn is not installed.
+    """
+    check_key("key", key)
+    check_count("num_draws", num_draws, 2)
+    check_count("num_inner", num_inner, 2)
+    check_name("method", method, get_args(Method))
+    names = (sites,) if isinstance(sites, str) else tuple(sites)
+    about = ", ".join(names) or "nothing"
+    if isinstance(belief, DecisionModel):
+        belief.check_sites("sites", names)
+        if method == "auto" and _is_of_blocks(belief, frozenset(names)):
+            return _of_model(key, belief, frozenset(names), about, "EVPPI", wtp, (num_draws, num_inner))
+        have = len(next(iter(belief.chains.values()))) if belief.chains else num_draws
+        draws = belief.sample(key, min(num_draws, have))
+    else:
+        draws = as_draws(belief)
+        for name in names:
+            if name not in draws.sites:
+                near = did_you_mean(name, draws.sites)
+                raise ValueError(
+                    f"sites has {name!r}, expected sites of the draws{near or ': ' + ', '.join(draws.sites)}"
+                )
+    benefit = draws.net_benefit(wtp)
+    best = draws.strategies[int(np.argmax(benefit.mean(0)))]
+    columns = [np.reshape(draws.sites[name], (draws.num_draws, -1)) for name in names]
+    values = np.concatenate([np.zeros((draws.num_draws, 0)), *columns], axis=1).astype(float)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    fit = regression_value(rng, values, benefit)
+    reason = f"net benefits regressed on the sites in {draws.num_draws} draws, by splines"
+    return InformationValue(
+        "EVPPI", about, fit.value, fit.standard_error, 0.0, draws.strategies, best, wtp, "estimate", reason, fit.useless
+    )
+
+
+def as_draws(belief: StrategyDraws | PolicyComparison) -> StrategyDraws:
+    """Draws of strategies, of which policies in common draws are some.
+
+    Raises:
+        TypeError: anything else.
+    """
+    if isinstance(belief, PolicyComparison):
+        return only_value(tuple(belief.values), np.stack([value.draws for value in belief.values.values()], axis=1))
+    check_type("belief", belief, StrategyDraws, "a decision model, draws of strategies, or compared policies")
+    return belief
+
+
+def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:
+    """Whether the named sites are independent of all others: sites of closed form, or all that have none together."""
+    without = frozenset(model.sites) - frozenset(model.laws)
+    return not names & without or without <= names
+
+
+def _of_model(
+    key: PRNGKeyArray,
+    model: DecisionModel,
+    names: frozenset[str],
+    about: str,
+    kind: Literal["EVPI", "EVPPI"],
+    wtp: float | None,
+    sizes: tuple[int, int],
+) -> InformationValue:
+    weights = net_benefit_weights(model.outcomes, wtp)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    gain = expected_gain(rng, key, Problem(model, weights, Learned(perfect=names)), *sizes)
+    return InformationValue(
+        kind,
+        about,
+        gain.value,
+        gain.standard_error,
+        gain.numerical_error,
+        model.strategies,
+        model.strategies[gain.best],
+        wtp,
+        gain.standing,
+        gain.reason,
+    )

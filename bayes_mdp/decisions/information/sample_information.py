@@ -1,0 +1,169 @@
+"""`evsi`: what a study is worth before deciding; `net_benefit_of_sampling`: what it is worth after paying for it.
+
+The model itself simulates the data, and its posterior is exact: no metamodel is fitted. Where net benefits are of
+degree one in the studied sites only their posterior means matter, whose law is summed over data sets (binomial,
+multinomial, Poisson counts), or is normal.
+
+Source: Raiffa and Schlaifer (1961), *Applied Statistical Decision Theory*, chapters 4 and 5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import xarray as xr
+from jaxtyping import PRNGKeyArray
+from tqdm import tqdm
+
+from bayes_mdp.decisions.information.expected_gain import Learned, Problem, expected_gain
+from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.study import Study
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
+from bayes_mdp.mdp.validation import check_count, check_key, check_number, check_type
+
+
+def evsi(
+    key: PRNGKeyArray,
+    model: DecisionModel,
+    study: Study,
+    wtp: float | None = None,
+    *,
+    num_draws: int = 1 << 14,
+    num_inner: int = 256,
+) -> InformationValue:
+    """The expected value of sample information: E_data max_d E[NB_d | data] - max_d E NB_d.
+
+    Args:
+        key: of the simulated data, where they are simulated.
+        model: the belief.
+        study: what would be observed.
+        wtp: willingness to pay, as in `evpi`.
+        num_draws: simulated data sets.
+        num_inner: inner points for each, where net benefits have to be averaged.
+
+    Raises:
+        ValueError, TypeError: as `Study.sites_of` and `net_benefit_weights`.
+    """
+    check_key("key", key)
+    check_type("model", model, DecisionModel, "a decision model")
+    check_type("study", study, Study, "a Study")
+    check_count("num_draws", num_draws, 2)
+    check_count("num_inner", num_inner, 2)
+    weights = net_benefit_weights(model.outcomes, wtp)
+    learned = Learned(studied=study.sites_of(model))
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    gain = expected_gain(rng, key, Problem(model, weights, learned), num_draws, num_inner)
+    best = model.strategies[gain.best]
+    return InformationValue(
+        "EVSI",
+        str(study),
+        gain.value,
+        gain.standard_error,
+        gain.numerical_error,
+        model.strategies,
+        best,
+        wtp,
+        gain.standing,
+        gain.reason,
+    )
+
+
+@dataclass(frozen=True)
+class SamplingBenefit:
+    """Studies of several sizes, and which pays most; `print` shows a table.
+
+    Args:
+        table: `evsi`, `standard_error` (of one decision), `population_evsi`, `cost`, `enbs` (of the population) by
+            `size`.
+        population: number of decisions, discounted.
+    """
+
+    table: xr.Dataset
+    population: float
+
+    @property
+    def best_size(self) -> float:
+        """The size with the largest expected net benefit of sampling; 0: no study of these pays."""
+        enbs = self.table["enbs"].values
+        return float(self.table["size"].values[int(np.argmax(enbs))]) if np.max(enbs) > 0 else 0.0
+
+    def __str__(self) -> str:
+        """A row for each size."""
+        lines = [
+            f"Expected net benefit of sampling, {self.population:g} decisions",
+            f"  {'size':>10} {'EVSI':>12} {'error':>9} {'population':>14} {'cost':>14} {'ENBS':>14}",
+        ]
+        for _, row in self.table.to_dataframe().reset_index().iterrows():
+            lines.append(
+                f"  {row['size']:>10g} {row['evsi']:>12.6g} {row['standard_error']:>9.2g} "
+                f"{row['population_evsi']:>14.6g} {row['cost']:>14.6g} {row['enbs']:>14.6g}"
+            )
+        best = self.best_size
+        lines.append(f"  best of these: {best:g}" if best else "  none of these pays")
+        return "\n".join(lines)
+
+
+def net_benefit_of_sampling(
+    key: PRNGKeyArray,
+    model: DecisionModel,
+    study: Study,
+    sizes: Sequence[float],
+    wtp: float | None = None,
+    *,
+    population: float,
+    fixed_cost: float = 0.0,
+    cost_per_size: float = 0.0,
+    num_draws: int = 1 << 14,
+    num_inner: int = 256,
+) -> SamplingBenefit:
+    """Expected net benefit of sampling: population * EVSI(n) - fixed cost - n * cost, for studies of several sizes.
+
+    Args:
+        key, model, wtp, num_draws, num_inner: as in `evsi`; all sizes have the same key.
+        study: of size 1; size n has n times its observations (rounded).
+        sizes: n, positive.
+        population: number of decisions that the answer will serve, see `discounted_population`.
+        fixed_cost, cost_per_size: of a study, in units of the net benefit.
+
+    Raises:
+        ValueError: no sizes, or one that is not positive; a negative population; otherwise as `evsi`.
+    """
+    check_number("population", population, lambda x: x >= 0, "a number of at least 0")
+    check_number("fixed_cost", fixed_cost, np.isfinite, "a finite number")
+    check_number("cost_per_size", cost_per_size, np.isfinite, "a finite number")
+    if not len(sizes):
+        raise ValueError("sizes is empty, expected at least one size")
+    for i, size in enumerate(sizes):
+        check_number(f"sizes[{i}]", size, lambda x: x > 0, "a positive number")
+    found = []
+    with tqdm(sizes, unit=" studies", delay=2, leave=False, disable=None) as bar:
+        for size in bar:
+            scaled = study.scaled(size)
+            found.append(evsi(key, model, scaled, wtp, num_draws=num_draws, num_inner=num_inner))
+    values = np.array([x.value for x in found])
+    costs = fixed_cost + cost_per_size * np.asarray(sizes, float)
+    table = xr.Dataset(
+        {
+            "evsi": ("size", values),
+            "standard_error": ("size", np.array([x.standard_error for x in found])),
+            "population_evsi": ("size", population * values),
+            "cost": ("size", costs),
+            "enbs": ("size", population * values - costs),
+        },
+        {"size": np.asarray(sizes, float)},
+    )
+    return SamplingBenefit(table, float(population))
+
+
+def discounted_population(incidence: float, years: int, rate: float = 0.0) -> float:
+    """Decisions over the life of a technology: incidence * sum over t = 0..years-1 of (1 + rate)^-t.
+
+    Raises:
+        ValueError: a negative incidence, no years, a rate of -1 or less.
+    """
+    check_number("incidence", incidence, lambda x: x >= 0, "a number of at least 0")
+    check_count("years", years)
+    check_number("rate", rate, lambda x: x > -1, "a number above -1")
+    return float(incidence * np.sum((1.0 + rate) ** -np.arange(years)))

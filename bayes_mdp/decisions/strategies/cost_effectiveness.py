@@ -1,0 +1,145 @@
+"""Costs and effects side by side: incremental ratios with dominance, acceptability, expected loss.
+
+Sources: Briggs, Claxton and Sculpher (2006), *Decision Modelling for Health Economic Evaluation*; Fenwick, Claxton and
+Sculpher (2001), *Representing uncertainty: the role of cost-effectiveness acceptability curves*; Alarid-Escudero et al.
+(2019), *A need for change! A coding framework for improving transparency in decision modeling* (expected loss).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
+from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.validation import as_real, check_finite, check_type, require
+
+FRONTIER, DOMINATED, EXTENDED = "frontier", "dominated", "extendedly dominated"
+
+
+@dataclass(frozen=True)
+class CostEffectiveness:
+    """Mean costs and effects of strategies, cheapest first; `print` shows the table.
+
+    Args:
+        table: by `strategy`: `cost`, `effect`; `status`; of strategies on the frontier `incremental_cost`,
+            `incremental_effect` and `icer` against the strategy before on the frontier (nan for others and the first).
+    """
+
+    table: xr.Dataset
+
+    def icer(self, strategy: str) -> float:
+        """The incremental cost-effectiveness ratio of a strategy; nan: it has none.
+
+        Raises:
+            KeyError: there is no such strategy.
+        """
+        return float(self.table["icer"].sel(strategy=strategy))
+
+    def __str__(self) -> str:
+        """A row for each strategy."""
+        names = [str(name) for name in self.table["strategy"].values]
+        width = max(len("strategy"), *map(len, names))
+        lines = [f"{'strategy':<{width}} {'cost':>14} {'effect':>12} {'+ cost':>14} {'+ effect':>12} {'ICER':>14}"]
+        for name in names:
+            row = self.table.sel(strategy=name)
+            status = str(row["status"].values)
+            cells = [f"{name:<{width}} {float(row['cost']):>14.2f} {float(row['effect']):>12.5f}"]
+            if np.isfinite(float(row["icer"])):
+                cells.append(f"{float(row['incremental_cost']):>14.2f} {float(row['incremental_effect']):>12.5f}")
+                cells.append(f"{float(row['icer']):>14.2f}")
+            elif status != FRONTIER:
+                cells.append(f" {status}")
+            lines.append(" ".join(cells))
+        return "\n".join(lines)
+
+
+def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
+    """Mean costs and effects, incremental ratios along the frontier, and who is dominated.
+
+    A strategy is dominated by one that costs no more and brings no less (and not both the same), and extendedly
+    dominated where a mixture of two others is better: where its ratio is above that of the next strategy.
+
+    Raises:
+        TypeError: no draws of strategies. ValueError: outcomes other than "cost" and "effect".
+    """
+    check_type("draws", draws, StrategyDraws, "draws of strategies")
+    cost, effect = draws.outcome("cost").mean(0), draws.outcome("effect").mean(0)
+    order = np.lexsort((-effect, cost))
+    cost, effect = cost[order], effect[order]
+    status = np.full(len(order), FRONTIER, dtype=object)
+    for i in range(len(order)):
+        better = (cost <= cost[i]) & (effect >= effect[i]) & ((cost < cost[i]) | (effect > effect[i]))
+        if better.any():
+            status[i] = DOMINATED
+    ratio = np.full((3, len(order)), np.nan)
+    while True:
+        kept = np.flatnonzero(status == FRONTIER)
+        steps = np.diff(cost[kept]), np.diff(effect[kept])
+        # Two strategies that are the same in both: no step, no ratio.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            icer = steps[0] / steps[1]
+        falling = np.flatnonzero(icer[:-1] > icer[1:])
+        if not len(falling):
+            break
+        status[kept[falling[0] + 1]] = EXTENDED
+    ratio[:, kept[1:]] = (*steps, icer)
+    names = [draws.strategies[i] for i in order]
+    columns = dict(zip(("incremental_cost", "incremental_effect", "icer"), ratio, strict=True))
+    arrays = {"cost": cost, "effect": effect, "status": status.astype(str), **columns}
+    return CostEffectiveness(xr.Dataset({key: ("strategy", x) for key, x in arrays.items()}, {"strategy": names}))
+
+
+def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
+    """How each strategy stands at several willingnesses to pay.
+
+    Args:
+        draws: of costs and effects.
+        wtp: willingnesses to pay, not negative.
+
+    Returns:
+        By `wtp` and `strategy`: `net_benefit` (mean), `prob_best` (the acceptability curves; equal net benefits share a
+        draw), `expected_loss` (mean shortfall to the best of the draw). By `wtp`: `best` (of the highest mean),
+        `frontier` (`prob_best` of `best`, which need not be the largest), `evpi` and `evpi_error` (Monte Carlo).
+
+    Raises:
+        ValueError: no willingness to pay, a negative one; draws without costs and effects. TypeError: no numbers.
+    """
+    check_type("draws", draws, StrategyDraws, "draws of strategies")
+    grid = as_wtp(wtp)
+    columns: dict[str, list[np.ndarray]] = {"net_benefit": [], "prob_best": [], "expected_loss": []}
+    best, evpi, error = [], [], []
+    for value in grid:
+        benefit = draws.net_benefit(float(value))
+        top = benefit.max(1, keepdims=True)
+        equal = benefit == top
+        columns["net_benefit"].append(benefit.mean(0))
+        columns["prob_best"].append((equal / equal.sum(1, keepdims=True)).mean(0))
+        columns["expected_loss"].append((top - benefit).mean(0))
+        chosen = int(np.argmax(benefit.mean(0)))
+        gain = top[:, 0] - benefit[:, chosen]
+        best.append(chosen)
+        evpi.append(gain.mean())
+        error.append(gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf)
+    table = {name: (("wtp", "strategy"), np.stack(rows)) for name, rows in columns.items()}
+    frontier = np.stack(columns["prob_best"])[np.arange(len(grid)), best]
+    alone = {"best": np.array(draws.strategies)[best], "frontier": frontier, "evpi": evpi, "evpi_error": error}
+    return xr.Dataset(
+        {**table, **{name: ("wtp", np.asarray(x)) for name, x in alone.items()}},
+        {"wtp": grid, "strategy": list(draws.strategies)},
+    )
+
+
+def as_wtp(wtp: ArrayLike) -> Float[np.ndarray, " wtp"]:
+    """Willingnesses to pay as numbers.
+
+    Raises:
+        ValueError, TypeError: none, negative ones, no numbers.
+    """
+    grid = np.atleast_1d(np.asarray(as_real("wtp", wtp, "numbers of at least 0"), float))
+    if not grid.size:
+        raise ValueError("wtp is empty, expected at least one willingness to pay")
+    check_finite("wtp", grid)
+    require(grid < 0, "wtp", grid, "a number of at least 0")
+    return grid

@@ -1,0 +1,393 @@
+"""A decision model as its trace shows it: sites, dependences, conjugate data, and strategies' outcomes as a function.
+
+The program is traced abstractly, in float64, with copies of the user's arrays; nothing is drawn. What depends on what
+is read from the jaxpr (`outcome_flow`), never from values.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr
+from jaxtyping import Array, Float
+from numpyro import handlers
+
+from bayes_mdp.decisions.strategies.outcome_flow import Flow, output_flows, site_flow
+from bayes_mdp.decisions.strategies.site_law import SiteLaw
+from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.validation import described
+from bayes_mdp.models.isolate import Isolated
+from bayes_mdp.models.reward_laws import unwrap
+from bayes_mdp.models.tracing import traced_alone
+
+Program: TypeAlias = Callable[[], Mapping[str, Any]]
+"""A NumPyro program without arguments: strategy -> outcomes. An outcome is a scalar; `Any`: it may be traced."""
+Values: TypeAlias = Mapping[str, Float[AnyArray, "..."]]
+"""Site -> value."""
+Message: TypeAlias = dict[str, Any]
+"""What NumPyro records of a site."""
+
+VALUE = "value"
+"""The name of the outcome of a program that returns one number for each strategy."""
+
+_PARAMETERS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    dist.Dirichlet: ("Dirichlet", lambda law: {"concentration": law.concentration}),
+    dist.Beta: ("Beta", lambda law: {"concentration1": law.concentration1, "concentration0": law.concentration0}),
+    dist.Gamma: ("Gamma", lambda law: {"concentration": law.concentration, "rate": law.rate}),
+    dist.Exponential: ("Gamma", lambda law: {"concentration": jnp.ones_like(law.rate), "rate": law.rate}),
+    dist.Normal: ("Normal", lambda law: {"loc": law.loc, "scale": law.scale}),
+    dist.LogNormal: ("LogNormal", lambda law: {"loc": law.loc, "scale": law.scale}),
+    dist.Uniform: ("Uniform", lambda law: {"low": law.low, "high": law.high}),
+    dist.MultivariateNormal: ("MultivariateNormal", lambda law: {"loc": law.loc, "scale_tril": law.scale_tril}),
+}
+"""Laws of sites that `SiteLaw` knows. These types only: a subclass may change the density."""
+
+_LIKELIHOODS: dict[type, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
+    dist.MultinomialProbs: ("Dirichlet", "probs", lambda law: {"total": law.total_count}),
+    dist.CategoricalProbs: ("Dirichlet", "probs", lambda law: {}),
+    dist.BinomialProbs: ("Beta", "probs", lambda law: {"total": law.total_count}),
+    dist.BernoulliProbs: ("Beta", "probs", lambda law: {"total": jnp.ones_like(law.probs)}),
+    dist.Poisson: ("Gamma", "rate", lambda law: {}),
+    dist.Exponential: ("Gamma", "rate", lambda law: {}),
+    dist.Normal: ("Normal", "loc", lambda law: {"scale": law.scale}),
+}
+"""Laws of data: the family of the site that is conjugate, the parameter that must be it, what else must be known."""
+
+
+class Link(NamedTuple):
+    """An observed site whose law is conjugate for one latent site.
+
+    Args:
+        observed, latent: the names.
+        kind: name of the type of the law of the data.
+    """
+
+    observed: str
+    latent: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ModelTrace:
+    """A traced decision model.
+
+    Args:
+        strategies, outcomes: their names, in the order of the program.
+        shapes: latent site -> shape of its value.
+        families: latent site -> family in `site_law.FAMILIES`, or the name of the type of its law.
+        parents: latent site -> sites that its law depends on.
+        data: observed site or factor -> latent sites that its density depends on.
+        links: conjugate data of single sites.
+        flows: [strategies][outcomes], what each outcome is made of.
+        closed: the jaxpr of all outputs, from the values of the latents in order.
+        tree: of the outputs of `closed`; see `_Shown`.
+        chosen: which of the program's strategies these are.
+    """
+
+    strategies: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    families: Mapping[str, str]
+    parents: Mapping[str, frozenset[str]]
+    data: Mapping[str, frozenset[str]]
+    links: tuple[Link, ...]
+    flows: tuple[tuple[Flow, ...], ...]
+    closed: ClosedJaxpr = field(repr=False)
+    tree: "_Shown" = field(repr=False)
+    chosen: tuple[int, ...] = ()
+
+    def outcomes_of(self, outputs: Sequence[Any]) -> list[list[Any]]:
+        """The outcomes [strategies][outcomes] among the outputs of `closed`, or whatever stands for them."""
+        shown: _Shown = jax.tree.unflatten(jax.tree.structure(self.tree), outputs)
+        return [shown.outcomes[i] for i in self.chosen]
+
+    def restricted(self, where: Sequence[int]) -> "ModelTrace":
+        """The same with some of its strategies."""
+        strategies, flows, chosen = (tuple(x[i] for i in where) for x in (self.strategies, self.flows, self.chosen))
+        return replace(self, strategies=strategies, flows=flows, chosen=chosen)
+
+    def blocks(self) -> list[tuple[str, ...]]:
+        """Latent sites in groups that are independent of each other given the data, in order."""
+        group = {name: {name} for name in self.shapes}
+        together = [{name, *above} for name, above in self.parents.items()] + [
+            set(sites) for sites in self.data.values()
+        ]
+        for linked in together:
+            merged = set().union(*(group[name] for name in linked))
+            group.update(dict.fromkeys(merged, merged))
+        found = {min(map(list(self.shapes).index, members)): members for members in group.values()}
+        order = list(self.shapes)
+        return [tuple(sorted(found[first], key=order.index)) for first in sorted(found)]
+
+
+class _Shown(NamedTuple):
+    """What the traced function returns.
+
+    Args:
+        outcomes: [strategies][outcomes].
+        densities: sample site -> log density.
+        laws: latent site of a known family -> parameters, broadcast to its rows.
+        linked: observed site of a law in `_LIKELIHOODS` -> the parameter, what else must be known, the data.
+    """
+
+    outcomes: list[list[Any]]
+    densities: dict[str, Any]
+    laws: dict[str, dict[str, Any]]
+    linked: dict[str, tuple[Any, dict[str, Any], Any]]
+
+
+@traced_alone
+def run_program(program: Isolated, values: Values) -> tuple[Mapping[str, Message], Any]:
+    """The sites of a run with these values, and what the program returns; sites without a value are drawn."""
+    given: Any = dict(values)  # NumPyro's annotation asks for JAX arrays alone
+    seeded = handlers.seed(handlers.substitute(program, data=given), jax.random.key(0))
+    with handlers.trace() as sites:
+        returned = seeded()
+    return sites, returned
+
+
+def trace_model(program: Isolated) -> ModelTrace:
+    """Trace a program in float64.
+
+    Raises:
+        TypeError: it does not return strategies and outcomes; it branches in Python on what it drew.
+        ValueError: random numbers that are no site; params; sites that are subsampled, scaled or masked.
+    """
+    facts: dict[str, Any] = {}
+
+    def shapes() -> list[Any]:
+        sites, returned = run_program(program, {})
+        _check_sites(sites)
+        facts["names"] = {name: site for name, site in sites.items() if _is_latent(site)}
+        facts["kinds"] = {n: type(_base(s["fn"])).__name__ for n, s in sites.items() if s["type"] == "sample"}
+        facts["strategies"], facts["outcomes"] = _names(returned)
+        return [site["value"] for site in facts["names"].values()]
+
+    def run(values: list[Array]) -> _Shown:
+        sites, returned = run_program(program, dict(zip(facts["names"], values, strict=True)))
+        return _shown(sites, returned)
+
+    with jax.enable_x64(True):
+        try:
+            inputs = jax.eval_shape(shapes)
+            _check_real(facts["names"], inputs)
+            closed, tree = jax.make_jaxpr(run, return_shape=True)(inputs)
+        except (jax.errors.TracerBoolConversionError, jax.errors.ConcretizationTypeError) as error:
+            raise TypeError(
+                "program: it branches in Python on a value that it drew, expected jnp.where or jax.lax.cond: "
+                + str(error).split("\n", maxsplit=1)[0]
+            ) from None
+    names = list(facts["names"])
+    flat = output_flows(closed.jaxpr, [site_flow(name) for name in names])
+    flows: _Shown = jax.tree.unflatten(jax.tree.structure(tree), flat)
+    families = {
+        name: _PARAMETERS.get(type(_base(site["fn"])), (facts["kinds"][name], None))[0]
+        for name, site in facts["names"].items()
+    }
+    return ModelTrace(
+        facts["strategies"],
+        facts["outcomes"],
+        {name: tuple(value.shape) for name, value in zip(names, inputs, strict=True)},
+        families,
+        {name: flows.densities[name].sites - {name} for name in names},
+        {name: flow.sites for name, flow in flows.densities.items() if name not in facts["names"] and flow.sites},
+        tuple(_links(flows, families, facts["kinds"])),
+        tuple(tuple(row) for row in flows.outcomes),
+        closed,
+        tree,
+        tuple(range(len(facts["strategies"]))),
+    )
+
+
+def numbers(trace: ModelTrace, values: Values) -> _Shown:
+    """All outputs at some values; sites that are not given are zero (what depends on them means nothing)."""
+    with jax.enable_x64(True):
+        inputs = [jnp.asarray(values.get(name, jnp.zeros(shape)), float) for name, shape in trace.shapes.items()]
+        flat = eval_jaxpr(trace.closed.jaxpr, trace.closed.consts, *inputs)
+        return jax.tree.map(np.asarray, jax.tree.unflatten(jax.tree.structure(trace.tree), flat))
+
+
+def closed_form_law(trace: ModelTrace, name: str) -> SiteLaw | None:
+    """The exact posterior of a site that is a block of its own; None: there is no closed form.
+
+    Raises:
+        ValueError: data that the site's law cannot have made.
+    """
+    attached = {observed for observed, sites in trace.data.items() if name in sites}
+    links = {link.observed: link for link in trace.links if link.latent == name}
+    if (name,) not in trace.blocks() or any(trace.data[each] != {name} for each in attached) or attached - set(links):
+        return None
+    at_zero = numbers(trace, {})
+    if name not in at_zero.laws:
+        return None
+    law = SiteLaw(trace.families[name], dict(at_zero.laws[name]), trace.shapes[name])
+    for observed in attached:
+        data = _sufficient(trace, links[observed], law)
+        if data is None:
+            return None
+        law = law.updated(data)
+    return law
+
+
+def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.ndarray] | None:
+    """Sufficient statistics of one observed site for the elements of `law`; None: there is no closed form."""
+    # By `Flow.selects`, entry i of the parameter is factor[i] * site[index[i]]: found by two evaluations.
+    parameter, known, seen = numbers(trace, {link.latent: np.ones(law.shape)}).linked[link.observed]
+    factor = np.asarray(parameter, float)
+    numbered = np.asarray(1.0 + np.arange(law.size).reshape(law.shape))
+    shown = np.asarray(numbers(trace, {link.latent: numbered}).linked[link.observed][0], float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        index = shown / factor - 1
+    if not np.all(np.isfinite(index)) or np.any(np.abs(index - np.rint(index)) > 1e-9):
+        return None
+    index, seen = np.rint(index).astype(int), np.asarray(seen, float)
+    if law.family == "Dirichlet":
+        return _row_counts(link, law, factor, index, seen)
+    shape = np.broadcast_shapes(index.shape, seen.shape)
+    index, factor, seen = (np.broadcast_to(x, shape).ravel() for x in (index, factor, seen))
+
+    def added(x: np.ndarray) -> np.ndarray:
+        return np.bincount(index, np.broadcast_to(x, index.shape), law.size).reshape(law.shape)
+
+    if law.family == "Normal":
+        precision = np.broadcast_to(np.asarray(known["scale"], float), shape).ravel() ** -2
+        return {"precision": added(precision * factor**2), "sum": added(precision * factor * seen)}
+    if law.family == "Beta":
+        if np.any(factor != 1):
+            return None
+        total = np.broadcast_to(np.asarray(known["total"], float), shape).ravel()
+        _check_data(link, (seen >= 0) & (seen <= total) & (seen == np.rint(seen)), seen, "successes of the trials")
+        return {"successes": added(seen), "failures": added(total - seen)}
+    if np.any(factor <= 0):
+        return None
+    if link.kind == "Exponential":
+        _check_data(link, seen >= 0, seen, "non-negative times")
+        return {"events": added(np.ones(seen.shape)), "exposure": added(factor * seen)}
+    _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
+    return {"events": added(seen), "exposure": added(factor)}
+
+
+def _row_counts(
+    link: Link, law: SiteLaw, factor: np.ndarray, index: np.ndarray, seen: np.ndarray
+) -> dict[str, np.ndarray] | None:
+    """Counts of whole rows, each in its own order."""
+    size = law.shape[-1]
+    rows = index[..., :1] // size
+    if index.shape[-1:] != (size,) or np.any(factor != 1) or np.any(index != rows * size + np.arange(size)):
+        return None
+    if link.kind.startswith("Categorical"):
+        _check_data(link, (seen >= 0) & (seen < size) & (seen == np.rint(seen)), seen, f"categories 0..{size - 1}")
+        seen = np.eye(size)[seen.astype(int)]
+    _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
+    shape = np.broadcast_shapes(index.shape, seen.shape)
+    where = np.broadcast_to(rows[..., 0], shape[:-1]).ravel()
+    counts = np.zeros((law.size // size, size))
+    np.add.at(counts, where, np.broadcast_to(seen, shape).reshape(-1, size))
+    return {"counts": counts.reshape(law.shape)}
+
+
+def _check_data(link: Link, good: np.ndarray, seen: np.ndarray, expected: str) -> None:
+    if not np.all(good):
+        index = tuple(int(i) for i in np.argwhere(~good)[0])
+        where = f"[{', '.join(map(str, index))}]" if seen.size > 1 else ""
+        raise ValueError(f"program: the data of {link.observed!r}{where} are {seen[index]:g}, expected {expected}")
+
+
+def _links(flows: _Shown, families: Mapping[str, str], kinds: Mapping[str, str]) -> list[Link]:
+    """Observed sites whose law is conjugate for one latent site, as the data flow shows."""
+    found = []
+    for name, (parameter, known, seen) in flows.linked.items():
+        kind = next(key for key in _LIKELIHOODS if key.__name__ == kinds[name])
+        others = [*known.values(), seen]
+        site = parameter.selects
+        known_others = not any(each.sites for each in others)
+        is_conjugate = site is not None and families[site] == _LIKELIHOODS[kind][0]
+        if site is not None and is_conjugate and parameter.degrees == {site: 1} and known_others:
+            found.append(Link(name, site, kinds[name]))
+    return found
+
+
+def _shown(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Shown:
+    densities, laws, linked = {}, {}, {}
+    for name, site in sites.items():
+        if site["type"] != "sample":
+            continue
+        with warnings.catch_warnings():
+            # Data that a law cannot have made are found by `_check_data`, which names them.
+            warnings.filterwarnings("ignore", "Out-of-support values", UserWarning)
+            densities[name] = jnp.sum(site["fn"].log_prob(jnp.asarray(site["value"])))
+        base, shape = _base(site["fn"]), jnp.shape(site["value"])
+        if _is_latent(site):
+            if type(base) in _PARAMETERS:
+                family, parameters = _PARAMETERS[type(base)]
+                rows = shape[:-1] if family == "MultivariateNormal" else shape
+                trailing = {"loc": shape[-1:], "scale_tril": (*shape[-1:], *shape[-1:])}
+                laws[name] = {
+                    key: jnp.broadcast_to(x, (*rows, *trailing[key]) if family == "MultivariateNormal" else shape)
+                    for key, x in parameters(base).items()
+                }
+        elif type(base) in _LIKELIHOODS:
+            _, parameter, known = _LIKELIHOODS[type(base)]
+            linked[name] = (getattr(base, parameter), known(base), site["value"])
+    table = {name: dict(value) if isinstance(value, Mapping) else {VALUE: value} for name, value in returned.items()}
+    first = list(next(iter(table.values())))
+    outcomes = [[jnp.asarray(row[outcome], float) for outcome in first] for row in table.values()]
+    return _Shown(outcomes, densities, laws, linked)
+
+
+def _names(returned: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Strategies and outcomes of what a program returns.
+
+    Raises:
+        TypeError, ValueError: it is no table of them.
+    """
+    if not isinstance(returned, Mapping) or not returned:
+        raise TypeError(f"program returns {described(returned)}, expected strategy -> outcomes")
+    first: tuple[str, ...] | None = None
+    for strategy, row in returned.items():
+        if not isinstance(strategy, str):
+            raise TypeError(f"program returns the strategy {described(strategy)}, expected names")
+        cells = row if isinstance(row, Mapping) else {VALUE: row}
+        outcomes = tuple(cells)
+        first = outcomes if first is None else first
+        if not outcomes or set(outcomes) != set(first):
+            raise ValueError(
+                f"program: strategy {strategy!r} has the outcomes {', '.join(map(repr, outcomes)) or 'none'}, expected "
+                f"those of {next(iter(returned))!r}: {', '.join(map(repr, first)) or 'at least one'}"
+            )
+        for outcome, value in cells.items():
+            if jnp.shape(value) != ():
+                shape = jnp.shape(value)
+                raise ValueError(f"program: {outcome!r} of {strategy!r} has shape {shape}, expected one number")
+    assert first is not None
+    return tuple(returned), first
+
+
+def _check_sites(sites: Mapping[str, Message]) -> None:
+    for name, site in sites.items():
+        if site["type"] in ("param", "prng_key", "mutable"):
+            raise ValueError(f"program: {name!r} is a {site['type']}, expected sample sites alone")
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+            raise ValueError(f"program: plate {name!r} is subsampled, expected whole plates")
+        if site["type"] == "sample" and site["scale"] is not None:
+            raise ValueError(f"program: site {name!r} is scaled, expected none of handlers.scale")
+
+
+def _check_real(names: Iterable[str], values: Sequence[jax.ShapeDtypeStruct]) -> None:
+    for name, value in zip(names, values, strict=True):
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise ValueError(f"program: site {name!r} is discrete, expected latent sites of real numbers")
+
+
+def _is_latent(site: Message) -> bool:
+    return site["type"] == "sample" and not site["is_observed"]
+
+
+def _base(law: dist.Distribution) -> dist.Distribution:
+    return unwrap(law)

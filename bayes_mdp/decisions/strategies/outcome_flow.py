@@ -1,0 +1,145 @@
+"""How the arrays of a traced program depend on its sites: of which degree, and whether entries are a site's elements.
+
+Two facts are read from the data flow (the jaxpr), never from values:
+
+- *degree*: an array is of degree one in a site where it is affine in the site's value while all other sites are held.
+  With independent sites the mean over such a site is the value at its mean, whatever the others are.
+- *selection*: every entry is one element of one site times a known number (zero excluded by the caller).
+
+The rules are an allow-list of linear operations. An operation without a rule is of a higher degree in all that goes in,
+so that a rule that is missing costs a closed form and never makes a wrong one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+
+from bayes_mdp.inference.detection.affine_flow import INDEXED_OPERATIONS, LINEAR_OPERATIONS, PRODUCTS, SUMS
+from bayes_mdp.inference.detection.equations import body_of, scan_parts
+
+HIGHER = 2
+"""Any degree but one, or no polynomial at all."""
+_PICKS = LINEAR_OPERATIONS - {"reduce_sum", "cumsum"}
+"""Linear operations whose results have entries of their operand, or minus them."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What an array is made of.
+
+    Args:
+        degrees: site -> 1 or `HIGHER`; the array does not depend on other sites.
+        selects: the site of which every entry is one element times a known number; None: no such site is proven.
+    """
+
+    degrees: dict[str, int] = field(default_factory=dict)
+    selects: str | None = None
+
+    @property
+    def sites(self) -> frozenset[str]:
+        """The sites that the array depends on."""
+        return frozenset(self.degrees)
+
+
+KNOWN = Flow()
+
+
+def site_flow(name: str) -> Flow:
+    """The value of a site itself."""
+    return Flow({name: 1}, name)
+
+
+def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
+    """What the outputs of `jaxpr` are made of, if its inputs are made of `inputs`; its constants are known numbers."""
+    flows: dict[Var, Flow] = dict.fromkeys(jaxpr.constvars, KNOWN)
+    flows.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def flow(atom: Var | Literal) -> Flow:
+        return KNOWN if isinstance(atom, Literal) else flows[atom]
+
+    for equation in jaxpr.eqns:
+        flows.update(zip(equation.outvars, _equation(equation, [flow(x) for x in equation.invars]), strict=True))
+    return [flow(atom) for atom in jaxpr.outvars]
+
+
+def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
+    inner, name, params = body_of(equation), equation.primitive.name, equation.params
+    if inner is not None:
+        return output_flows(inner[0], given)
+    if not any(x.degrees for x in given):
+        return [KNOWN] * len(equation.outvars)
+    if name == "scan":
+        return _scan(equation, given)
+    if name == "cond":
+        # One of the branches happens; which one is no polynomial of what decides it.
+        branches = [output_flows(branch.jaxpr, given[1:]) for branch in params["branches"]]
+        return [_sum([_higher(given[:1]), *each], None) for each in zip(*branches, strict=True)]
+    if name == "split":
+        return [given[0]] * len(equation.outvars)
+    return [_of(equation, name, given)] * len(equation.outvars)
+
+
+def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
+    """The result of an operation of one result."""
+    moving = [i for i, x in enumerate(given) if x.degrees]
+    only = given[moving[0]].selects if len(moving) == 1 else None
+    if name in LINEAR_OPERATIONS:
+        return _sum(given, only if name in _PICKS else None)
+    if name in SUMS:
+        same = {x.selects for x in given}
+        # Adding a known number, or padding with it, makes an entry that is no element.
+        return _sum(given, same.pop() if name in ("concatenate", "stack") and len(same) == 1 else None)
+    if name in PRODUCTS:
+        return _product(given, only if name == "mul" else None)
+    if name == "div":
+        return _product([given[0], _higher(given[1:])], only if moving == [0] else None)
+    if name == "select_n":
+        return _sum([_higher(given[:1]), *given[1:]], None)
+    if name == "integer_pow" and equation.params["y"] == 1:
+        return given[0]
+    if name == "convert_element_type":
+        # Integers, and floats of less than 64 bits, are steps: their mean is not the value at the mean.
+        return given[0] if equation.params["new_dtype"] == np.float64 else _higher(given)
+    if name in INDEXED_OPERATIONS:
+        entries = INDEXED_OPERATIONS[name]
+        held = _higher([x for i, x in enumerate(given) if i not in entries])
+        read = name in ("gather", "dynamic_slice")
+        return _sum([held, *(given[i] for i in entries)], only if read and moving == [0] else None)
+    return _higher(given)
+
+
+def _scan(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
+    """A loop: the flows of what is carried grow until they stay (degrees and sets of sites can only grow)."""
+    body, (consts, carry, columns) = equation.params["jaxpr"].jaxpr, scan_parts(equation.params, given)
+    while True:
+        outputs = output_flows(body, [*consts, *carry, *columns])
+        grown = [
+            _sum([old, new], old.selects if old == new else None) for old, new in zip(carry, outputs, strict=False)
+        ]
+        if grown == carry:
+            return [*carry, *(Flow(x.degrees) for x in outputs[len(carry) :])]
+        carry = grown
+
+
+def _sum(given: Sequence[Flow], selects: str | None) -> Flow:
+    """Affine in all: the largest degree of each site."""
+    degrees: dict[str, int] = {}
+    for x in given:
+        for site, degree in x.degrees.items():
+            degrees[site] = max(degree, degrees.get(site, 0))
+    return Flow(degrees, selects)
+
+
+def _product(given: Sequence[Flow], selects: str | None) -> Flow:
+    """Degrees add up."""
+    degrees: dict[str, int] = {}
+    for x in given:
+        for site, degree in x.degrees.items():
+            degrees[site] = min(HIGHER, degree + degrees.get(site, 0))
+    return Flow(degrees, selects)
+
+
+def _higher(given: Sequence[Flow]) -> Flow:
+    return Flow({site: HIGHER for x in given for site in x.degrees})
