@@ -18,6 +18,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike
 from bayes_mdp.mdp.typing import ArrayLike, RealScalar
@@ -75,6 +76,19 @@ class PolicyComparison(eqx.Module):
     ) -> dict[str, Float[np.ndarray, " num_draws"]]:
         """wtp * effect - cost of every policy, name -> draws in common. Arguments and errors: as in `PolicyValue`."""
         return {name: value.net_benefit(wtp, effect, cost) for name, value in self.values.items()}
+
+    def strategy_draws(self) -> StrategyDraws:
+        """The outcomes of all policies, for `cost_effectiveness`, `acceptability` and the value of information.
+
+        Raises:
+            ValueError: no outcomes were asked for.
+        """
+        values = list(self.values.values())
+        outcomes = tuple(values[0].outcomes)
+        if not outcomes:
+            raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
+        draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
+        return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
 
     def to_dataset(self) -> "xr.Dataset":
         """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""

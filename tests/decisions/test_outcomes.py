@@ -2,6 +2,7 @@
 """Outcomes beside the value of a policy: recursions in numpy of the very same draws, and a published model of HIV."""
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -169,6 +170,9 @@ def test_policies_side_by_side():
         np.testing.assert_array_equal(benefit, 3.0 * parts["effect"].draws - parts["cost"].draws)
         np.testing.assert_allclose(benefit, alone.net_benefit(3.0), rtol=1e-12)
         np.testing.assert_array_equal(found.net_benefit(0, "cost", "effect")[name], -parts["effect"].draws)
+    draws = found.strategy_draws()
+    assert (draws.strategies, draws.outcomes) == (("first", "by step"), ("cost", "effect"))
+    np.testing.assert_array_equal(draws.net_benefit(3.0), np.stack(list(found.net_benefit(3.0).values()), -1))
     table = found.to_dataset()
     assert table["outcomes"].dims == ("policy", "outcome", "draw") and table["value"].dims == ("policy", "draw")
     cost = table["outcomes"].sel(policy="by step", outcome="cost")
@@ -194,6 +198,9 @@ def test_what_has_no_net_benefit():
     plain = policy_value(KEY, belief, np.zeros(S, int), Episodic(2), num_draws=2)
     with pytest.raises(ValueError, match="there are no outcomes, expected policy_value"):
         plain.net_benefit(1.0)
+    without = compare_policies(KEY, belief, {"a": np.zeros(S, int)}, Episodic(2), num_draws=2)
+    with pytest.raises(ValueError, match="there are no outcomes, expected compare_policies"):
+        without.strategy_draws()
 
 
 @pytest.mark.parametrize(
@@ -298,8 +305,8 @@ def test_the_published_costs_and_life_years(durations):
         assert found["cost"].mean == pytest.approx(cost, abs=6e-8)
         assert found["effect"].mean == pytest.approx(effect, abs=6e-8)
         assert found["cost"].sd < 1e-9
-    ratio = np.diff([[durations.values[n].outcomes[x].mean for n in "02"] for x in ("cost", "effect")])
-    assert (ratio[0] / ratio[1]).item() == pytest.approx(6275.95560, abs=6e-6)
+    two = replace(durations, values={name: durations.values[name] for name in "02"})
+    assert bm.cost_effectiveness(two.strategy_draws()).icer("2") == pytest.approx(6275.95560, abs=6e-6)
 
 
 @pytest.mark.parametrize(
