@@ -113,6 +113,7 @@ def check_outcomes(outcomes: object) -> None:
     if not outcomes:
         raise ValueError("outcomes is empty, expected at least one outcome by its name, or None")
     for name, outcome in outcomes.items():
+        check_type("a name of outcomes", name, str, "text")
         check_type(f"outcomes[{name!r}]", outcome, Outcome, "an Outcome")
 
 
@@ -135,7 +136,7 @@ def read_outcomes(
         what = f"outcomes[{name!r}]"
         own = _objective(what, outcome, objective)
         steps = objective.horizon if isinstance(objective, Episodic) else None
-        found[str(name)] = _pair_reward(what, outcome, shape[-2:], ends, steps, float(step_discount(own))), own
+        found[name] = _pair_reward(what, outcome, shape[-2:], ends, steps, float(step_discount(own))), own
     return found
 
 

@@ -280,6 +280,7 @@ def describe_outcomes(value: PolicyValue) -> list[str]:
             f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.sd / len(outcome.draws) ** 0.5:.2g}), "
             f"sd {outcome.sd:.3g}, 95 % interval [{low:.6g}, {high:.6g}]"
         )
+        lines.extend(f"{name}: {line}" for line in describe_gap(outcome))
     return lines
 
 
@@ -296,7 +297,7 @@ def describe_basis(basis: ValueBasis | None) -> list[str]:
     return lines
 
 
-def describe_gap(value: PolicyValue) -> list[str]:
+def describe_gap(value: PolicyValue | OutcomeValue) -> list[str]:
     """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
     shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
     return [f"numerical error: up to {value.gap:.2g}"] if shows else []

@@ -15,7 +15,7 @@ from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, c
 from bayes_mdp.experiments.sweep_run import run_episodes
 from bayes_mdp.mdp import Agent, Environment, Objective, SimulatedEnvironment
 from bayes_mdp.mdp.files import check_file
-from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
+from bayes_mdp.mdp.objectives import check_objective
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -110,7 +110,6 @@ def run(  # noqa: PLR0913 - the parts of an experiment
         check_file(f"{path}.partial")
     check_agent(agent)
     check_objective(objective)
-    require_undiscounted(objective, "runs of agents")
     if case.in_episodes:
         result = run_episodes(case, path)
     else:

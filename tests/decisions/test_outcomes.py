@@ -186,6 +186,14 @@ def test_policies_side_by_side():
     assert "outcomes" not in plain.to_dataset() and plain.to_dataset()["value"].dims == ("draw",)
 
 
+def test_a_numerical_error_that_shows_is_printed():
+    parts = {"draws": np.ones(2), "mean": 1.0, "sd": 0.1, "interval": (1.0, 1.0)}
+    value = policy_value(KEY, posterior(), np.zeros(S, int), Episodic(2), num_draws=2)
+    for gap, shown in ((0.05, True), (1e-9, False)):
+        both = replace(value, outcomes={"cost": OutcomeValue(gap=gap, **parts)})
+        assert ("cost: numerical error: up to 0.05" in str(both)) is shown
+
+
 def test_what_has_no_net_benefit():
     belief, outcomes = posterior(), {"cost": Outcome(np.ones(S)), "life years": Outcome(np.ones(S))}
     value = policy_value(KEY, belief, np.zeros(S, int), Episodic(2), outcomes=outcomes, num_draws=2)
@@ -226,6 +234,7 @@ def test_what_is_no_outcome(arguments, error, message):
     ("outcomes", "objective", "error", "message"),
     [
         (3, Episodic(H), TypeError, "outcomes is 3, expected name -> Outcome"),
+        ({1: Outcome(np.zeros(S))}, Episodic(H), TypeError, "a name of outcomes is 1, expected text"),
         ({}, Episodic(H), ValueError, "outcomes is empty, expected at least one outcome by its name, or None"),
         ({"x": np.zeros(S)}, Episodic(H), TypeError, r"outcomes\['x'\] is .*, expected an Outcome"),
         (

@@ -312,7 +312,6 @@ def test_a_problem_has_no_discounted_episodes():
         Problem(SPACE, Episodic(4, 0.9))
 
 
-MAIL: Any = bm.envs.mail_robot()
 DISCOUNTED = r"objective is Episodic\(horizon=2, discount=0.9\), expected Episodic\(2\): {} take no discount"
 
 
@@ -321,7 +320,6 @@ DISCOUNTED = r"objective is Episodic\(horizon=2, discount=0.9\), expected Episod
     [
         ("runs of agents", lambda o: run(bm.agents.PSRL(), bandit_with_two_rooms(), objective=o, **PLAYED)),
         ("runs of agents", lambda o: run(bm.agents.PSRL(), "FrozenLake-v1", objective=o, **PLAYED)),
-        ("runs of agents", lambda o: run(bm.agents.SarsaLambda(), MAIL, objective=o, **PLAYED)),
         ("runs of agents", lambda o: compare(["psrl"], ["chain"], objective=o, length=3, key=KEY, num_seeds=2)),
         ("runs of agents", lambda o: bm.experiments.Task(bandit_with_two_rooms(), o, 3)),
         ("runs of agents", lambda o: sweep(["psrl"], ["chain"], objective=o, num_episodes=3, key=KEY)),
