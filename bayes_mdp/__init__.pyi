@@ -52,8 +52,12 @@ from .experiments import compare as compare
 from .experiments import describe_compare as describe_compare
 from .experiments import load_result as load_result
 from .experiments import load_sweep as load_sweep
+from .experiments import plot_acceptability as plot_acceptability
+from .experiments import plot_cohort as plot_cohort
 from .experiments import plot_compare as plot_compare
+from .experiments import plot_cost_effectiveness as plot_cost_effectiveness
 from .experiments import plot_env as plot_env
+from .experiments import plot_expected_loss as plot_expected_loss
 from .experiments import plot_posterior as plot_posterior
 from .experiments import plot_regret as plot_regret
 from .experiments import plot_trajectory as plot_trajectory

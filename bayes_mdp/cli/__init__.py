@@ -1,5 +1,5 @@
-"""The command `bayes-mdp`: demo, fit, decide, update, behaviour, explain, calibrate, run, compare, sweep, status,
-results, train, evaluate, list.
+"""The command `bayes-mdp`: demo, fit, decide, evaluate-decision, update, behaviour, explain, calibrate, run, compare,
+sweep, status, results, train, evaluate, list.
 
 Wrong input: one sentence on stderr, code 2.
 """
@@ -75,7 +75,20 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The argument parser, help with defaults."""
-    from bayes_mdp.cli import behaviour, calibrate, compare, decide, explain, fit, listing, run, sweep, train, update
+    from bayes_mdp.cli import (
+        behaviour,
+        calibrate,
+        compare,
+        decide,
+        evaluate_decision,
+        explain,
+        fit,
+        listing,
+        run,
+        sweep,
+        train,
+        update,
+    )
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
@@ -83,6 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_demo(commands)
     fit.add_fit(commands)
     decide.add_decide(commands)
+    evaluate_decision.add_evaluate_decision(commands)
     update.add_update(commands)
     behaviour.add_behaviour(commands)
     explain.add_explain(commands)

@@ -7,6 +7,12 @@ from bayes_mdp.experiments.comparison.compare_problems import Task
 from bayes_mdp.experiments.comparison.compare_report import describe_compare, plot_compare
 from bayes_mdp.experiments.comparison.leaderboard import interquartile_mean, leaderboard
 from bayes_mdp.experiments.plots.behaviour_plots import plot_learning_curve, plot_shrinkage
+from bayes_mdp.experiments.plots.decision_plots import (
+    plot_acceptability,
+    plot_cohort,
+    plot_cost_effectiveness,
+    plot_expected_loss,
+)
 from bayes_mdp.experiments.plots.plot_environment import plot_env, plot_trajectory
 from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret, plot_values
 from bayes_mdp.experiments.results import load_result, save_result
@@ -28,8 +34,12 @@ __all__ = [
     "leaderboard",
     "load_result",
     "load_sweep",
+    "plot_acceptability",
+    "plot_cohort",
     "plot_compare",
+    "plot_cost_effectiveness",
     "plot_env",
+    "plot_expected_loss",
     "plot_learning_curve",
     "plot_posterior",
     "plot_regret",

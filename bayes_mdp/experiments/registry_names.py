@@ -4,7 +4,11 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import equinox as eqx
 
@@ -33,16 +37,55 @@ def find_prior(name: str) -> Prior:
             return PRIORS[name]()
         except TypeError as error:
             raise ValueError(f"prior is {name!r}, which needs arguments: expected MODULE:FUNCTION ({error})") from error
-    module_name, _, function_name = name.partition(":")
+    return import_function("prior", name, "a function space -> MDPSpec")
+
+
+def find_program(name: str) -> Callable[[], Any]:
+    """The decision model of "FILE.py:FUNCTION" or "MODULE:FUNCTION" (also of this folder).
+
+    Raises:
+        ValueError: no such file, module or function.
+    """
+    return import_function("model", name, "a function without arguments that returns strategy -> outcomes")
+
+
+def import_function(argument: str, name: str, what: str) -> Callable[..., Any]:
+    """The function of "MODULE:FUNCTION" or "FILE.py:FUNCTION", whose code is run.
+
+    Args:
+        argument: whose value it is, for messages.
+        name: where the function is.
+        what: it should be, for messages.
+
+    Raises:
+        ValueError: it cannot be imported, or is no function.
+    """
+    module_name, _, function_name = name.rpartition(":")
+    expected = "FILE.py:FUNCTION or MODULE:FUNCTION that can be imported"
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        prior: Prior = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"prior is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
-    if not callable(prior):
-        raise ValueError(f"prior is {name!r}, a {type(prior).__name__}, expected a function space -> MDPSpec")
-    return prior
+        is_file = module_name.endswith(".py")
+        module = _module_of(module_name) if is_file else import_module(module_name or ".")
+        function = getattr(module, function_name)
+    except (ImportError, AttributeError, OSError, TypeError, ValueError, SyntaxError) as error:
+        raise ValueError(f"{argument} is {name!r}, expected {expected} ({error})") from error
+    if not callable(function):
+        raise ValueError(f"{argument} is {name!r}, a {type(function).__name__}, expected {what}")
+    return function
+
+
+def _module_of(path: str) -> ModuleType:
+    """A file as a module of its own name; what it imports from its folder is found."""
+    place = Path(path).resolve()
+    spec = spec_from_file_location(place.stem, place)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    if str(place.parent) not in sys.path:
+        sys.path.insert(0, str(place.parent))
+    spec.loader.exec_module(module)
+    return module
 
 
 def find_agent(name: str, replan: str | None = None) -> Agent:

@@ -26,8 +26,9 @@ TRAIN_FORMAT = "bayes_mdp train 1"
 EVALUATION_FORMAT = "bayes_mdp evaluation 1"
 SCORECARD_FORMAT = "bayes_mdp scorecard 1"
 SWEEP_FORMAT = "bayes_mdp sweep 1"
+DECISION_FORMAT = "bayes_mdp decision 1"
 _FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT, SCORECARD_FORMAT)
-_FORMATS += (SWEEP_FORMAT,)
+_FORMATS += (SWEEP_FORMAT, DECISION_FORMAT)
 
 
 def to_dataset(
@@ -92,7 +93,7 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 
 
 def load_result(path: str | Path) -> "xr.Dataset":
-    """Read a result of `run`, `compare`, `sweep`, `train`, `evaluate_agent`, a reproduction or a scorecard.
+    """Read a result of `run`, `compare`, `sweep`, `train`, `evaluate_agent`, a reproduction, a scorecard, a decision.
 
     It is as it was written.
 

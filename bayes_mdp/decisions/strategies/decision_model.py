@@ -24,7 +24,7 @@ from bayes_mdp.decisions.strategies.model_trace import ModelTrace, Program, clos
 from bayes_mdp.decisions.strategies.outcome_flow import HIGHER, output_flows, site_flow
 from bayes_mdp.decisions.strategies.site_law import SiteLaw
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
-from bayes_mdp.mdp.typing import AnyArray
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import (
     check_callable,
     check_count,
@@ -148,7 +148,7 @@ class DecisionModel:
             )
         return found
 
-    def at(self, values: Mapping[str, Float[AnyArray, "..."]] | None = None) -> StrategyDraws:
+    def at(self, values: Mapping[str, ArrayLike] | None = None) -> StrategyDraws:
         """Outcomes at one value of each site (a base case), as one draw.
 
         Args:

@@ -1,5 +1,7 @@
 """Posteriors that are called exact against quadrature over the program's density, and what must not be called so."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,8 @@ from numpyro.infer.util import log_density
 
 from bayes_mdp.decisions.strategies.model_trace import closed_form_law, trace_model
 from bayes_mdp.models.isolate import isolated
+
+sample: Any = numpyro.sample  # its annotation knows no operators
 
 
 def middles(low, high, number=40_000):
@@ -67,10 +71,10 @@ CASES = [(family, name) for family, each in DATA.items() for name in each]
 
 def one_site(family, names):
     def program():
-        x = numpyro.sample("x", PRIORS[family][0]())
+        x = sample("x", PRIORS[family][0]())
         for name in names:
             law, seen, _ = DATA[family][name]
-            numpyro.sample(f"data {name}", law(x), obs=seen)
+            sample(f"data {name}", law(x), obs=seen)
         return {"a": x}
 
     return program
@@ -121,10 +125,10 @@ def test_rows_by_any_selection_of_whole_rows():
     counts = np.array([[5, 1, 0], [2, 2, 9]])
 
     def program():
-        rows = numpyro.sample("x", dist.Dirichlet(np.full((2, 3), 0.5)))
-        numpyro.sample("all", dist.Multinomial(counts.sum(-1), rows), obs=counts)
-        numpyro.sample("second", dist.Multinomial(4, rows[1]), obs=np.array([0, 3, 1]))
-        numpyro.sample("drawn", dist.Categorical(rows[np.array([1, 0, 1])]), obs=np.array([2, 0, 2]))
+        rows = sample("x", dist.Dirichlet(np.full((2, 3), 0.5)))
+        sample("all", dist.Multinomial(counts.sum(-1), rows), obs=counts)
+        sample("second", dist.Multinomial(4, rows[1]), obs=np.array([0, 3, 1]))
+        sample("drawn", dist.Categorical(rows[np.array([1, 0, 1])]), obs=np.array([2, 0, 2]))
         return {"a": rows[0, 0]}
 
     law = closed_form_law(trace_model(isolated(program)), "x")
@@ -136,8 +140,8 @@ def test_rows_by_any_selection_of_whole_rows():
 @pytest.mark.parametrize("turn", [lambda r: r[..., ::-1], lambda r: r.T, lambda r: jnp.sqrt(r) / jnp.sqrt(r).sum(-1)])
 def test_rows_in_another_order_have_no_closed_form(turn):
     def program():
-        rows = numpyro.sample("x", dist.Dirichlet(np.full((2, 2), 0.5)))
-        numpyro.sample("y", dist.Multinomial(np.array([3, 3]), turn(rows)), obs=np.array([[1, 2], [3, 0]]))
+        rows = sample("x", dist.Dirichlet(np.full((2, 2), 0.5)))
+        sample("y", dist.Multinomial(np.array([3, 3]), turn(rows)), obs=np.array([[1, 2], [3, 0]]))
         return {"a": rows[0, 0]}
 
     assert closed_form_law(trace_model(isolated(program)), "x") is None
@@ -150,46 +154,46 @@ def blocks(program):
 
 def test_dependent_sites_are_one_block():
     def hierarchy():
-        top = numpyro.sample("top", dist.Normal(0.0, 1.0))
-        low = numpyro.sample("low", dist.Normal(top, 1.0))
-        free = numpyro.sample("free", dist.Normal(0.0, 1.0))
-        numpyro.sample("y", dist.Normal(low, 1.0), obs=0.3)
+        top = sample("top", dist.Normal(0.0, 1.0))
+        low = sample("low", dist.Normal(top, 1.0))
+        free = sample("free", dist.Normal(0.0, 1.0))
+        sample("y", dist.Normal(low, 1.0), obs=0.3)
         return {"a": low + free}
 
     assert blocks(hierarchy) == ([("top", "low"), ("free",)], {"top": False, "low": False, "free": True})
 
     def common_data():
-        a, b = numpyro.sample("a", dist.Normal(0.0, 1.0)), numpyro.sample("b", dist.Normal(0.0, 1.0))
-        numpyro.sample("y", dist.Normal(a + b, 1.0), obs=0.3)
+        a, b = sample("a", dist.Normal(0.0, 1.0)), sample("b", dist.Normal(0.0, 1.0))
+        sample("y", dist.Normal(a + b, 1.0), obs=0.3)
         return {"a": a}
 
     assert blocks(common_data) == ([("a", "b")], {"a": False, "b": False})
 
     def other_in_the_scale():
-        a, b = numpyro.sample("a", dist.Normal(0.0, 1.0)), numpyro.sample("b", dist.Gamma(2.0, 1.0))
-        numpyro.sample("y", dist.Normal(a, b), obs=0.3)
+        a, b = sample("a", dist.Normal(0.0, 1.0)), sample("b", dist.Gamma(2.0, 1.0))
+        sample("y", dist.Normal(a, b), obs=0.3)
         return {"a": a}
 
     assert blocks(other_in_the_scale) == ([("a", "b")], {"a": False, "b": False})
 
     def factor():
-        a, b = numpyro.sample("a", dist.Normal(0.0, 1.0)), numpyro.sample("b", dist.Normal(0.0, 1.0))
+        a, b = sample("a", dist.Normal(0.0, 1.0)), sample("b", dist.Normal(0.0, 1.0))
         numpyro.factor("f", -((a - b) ** 2))
         return {"a": a}
 
     assert blocks(factor) == ([("a", "b")], {"a": False, "b": False})
 
     def number_of_trials():
-        p = numpyro.sample("p", dist.Beta(1.0, 1.0))
-        numpyro.sample("y", dist.Binomial(jnp.where(p > 0.5, 10, 5), p), obs=3)
+        p = sample("p", dist.Beta(1.0, 1.0))
+        sample("y", dist.Binomial(jnp.where(p > 0.5, 10, 5), p), obs=3)
         return {"a": p}
 
     assert blocks(number_of_trials) == ([("p",)], {"p": False})
 
     def masked():
-        p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+        p = sample("p", dist.Beta(1.0, 1.0))
         with handlers.mask(mask=np.array([True, False])):
-            numpyro.sample("y", dist.Binomial(10, jnp.stack([p, p])), obs=np.array([3, 9]))
+            sample("y", dist.Binomial(10, jnp.stack([p, p])), obs=np.array([3, 9]))
         return {"a": p}
 
     assert blocks(masked) == ([("p",)], {"p": False})
@@ -198,9 +202,9 @@ def test_dependent_sites_are_one_block():
 def test_plates_and_events():
     def program():
         with numpyro.plate("sites", 3):
-            p = numpyro.sample("p", dist.Beta(1.0, 2.0))
-            numpyro.sample("y", dist.Binomial(10, p), obs=np.array([1, 5, 9]))
-        m = numpyro.sample("m", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+            p = sample("p", dist.Beta(1.0, 2.0))
+            sample("y", dist.Binomial(10, p), obs=np.array([1, 5, 9]))
+        m = sample("m", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
         return {"a": p.sum() + m.sum()}
 
     trace = trace_model(isolated(program))
@@ -212,7 +216,7 @@ def test_plates_and_events():
 
 
 def sample_x():
-    return numpyro.sample("x", dist.Beta(1.0, 1.0))
+    return sample("x", dist.Beta(1.0, 1.0))
 
 
 def two(first, second):
@@ -225,13 +229,13 @@ def two(first, second):
 
 def scaled():
     with handlers.scale(scale=2.0):
-        numpyro.sample("x", dist.Beta(1.0, 1.0))
+        sample("x", dist.Beta(1.0, 1.0))
     return {"a": 1.0}
 
 
 def subsampled():
     with numpyro.plate("n", 10, subsample_size=2):
-        numpyro.sample("x", dist.Beta(1.0, 1.0))
+        sample("x", dist.Beta(1.0, 1.0))
     return {"a": 1.0}
 
 
@@ -240,7 +244,7 @@ def branching():
 
 
 def impossible():
-    numpyro.sample("y", dist.Binomial(3, sample_x()), obs=7)
+    sample("y", dist.Binomial(3, sample_x()), obs=7)
     return {"a": 1.0}
 
 
@@ -261,7 +265,7 @@ def impossible():
         (scaled, ValueError, "'x' is scaled"),
         (subsampled, ValueError, "'n' is subsampled"),
         (lambda: {"a": numpyro.param("p", 1.0)}, ValueError, "'p' is a param"),
-        (lambda: {"a": numpyro.sample("n", dist.Poisson(2.0)) * 1.0}, ValueError, "'n' is discrete"),
+        (lambda: {"a": sample("n", dist.Poisson(2.0)) * 1.0}, ValueError, "'n' is discrete"),
     ],
 )
 def test_programs_that_are_refused(program, error, says):

@@ -1,0 +1,136 @@
+"""Figures of strategies: cost-effectiveness plane, acceptability, expected loss, cohort traces."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayes_mdp.decisions import StrategyDraws
+from bayes_mdp.experiments.plots.result_plots import place
+from bayes_mdp.mdp.validation import check_dataset, check_name, check_number, check_type
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_POINTS = 2000
+"""Draws that a plane shows."""
+
+
+def plot_cost_effectiveness(
+    draws: StrategyDraws, *, reference: str | None = None, wtp: float | None = None, axes: "Axes | None" = None
+) -> "Figure":
+    """The cost-effectiveness plane: cost and effect of each draw, and their means.
+
+    Args:
+        draws: of costs and effects.
+        reference: strategy from which the others are measured; None: plain costs and effects.
+        wtp: willingness to pay, drawn as a line through the reference; None: no line.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        TypeError: no draws of strategies. ValueError: other outcomes; no such strategy.
+    """
+    check_type("draws", draws, StrategyDraws, "draws of strategies")
+    cost, effect = draws.outcome("cost"), draws.outcome("effect")
+    if reference is not None:
+        check_name("reference", reference, draws.strategies)
+        at = [draws.strategies.index(reference)]
+        cost, effect = cost - cost[:, at], effect - effect[:, at]
+    figure, where = place(axes)
+    for i, name in enumerate(draws.strategies):
+        if name == reference:
+            continue
+        where.scatter(effect[:MOST_POINTS, i], cost[:MOST_POINTS, i], s=6, alpha=0.25, linewidths=0, color=f"C{i}")
+        where.scatter(effect[:, i].mean(), cost[:, i].mean(), s=50, color=f"C{i}", edgecolor="black", label=name)
+    if reference is not None:
+        where.axhline(0, color="grey", linewidth=0.8)
+        where.axvline(0, color="grey", linewidth=0.8)
+    if wtp is not None:
+        check_number("wtp", wtp, lambda x: x >= 0, "a number of at least 0")
+        limits = where.get_xlim(), where.get_ylim()
+        middle = (0.0, 0.0) if reference is not None else (float(effect[:, 0].mean()), float(cost[:, 0].mean()))
+        where.axline(middle, slope=wtp, color="black", linestyle="--", linewidth=1, label=f"willingness to pay {wtp:g}")
+        where.set_xlim(*limits[0])
+        where.set_ylim(*limits[1])
+    more = "" if reference is None else f" more than {reference}"
+    where.set_xlabel(f"effect{more}")
+    where.set_ylabel(f"cost{more}")
+    where.legend()
+    return figure
+
+
+def plot_acceptability(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "Figure":
+    """Acceptability curves by willingness to pay, and the frontier: the curve of the strategy with the best mean.
+
+    Args:
+        table: what `acceptability` returned.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        TypeError, ValueError: no such table.
+    """
+    check_dataset("table", table, "prob_best", "frontier")
+    figure, where = place(axes)
+    for name in table["strategy"].values:
+        where.plot(table["wtp"], table["prob_best"].sel(strategy=name), label=str(name))
+    where.plot(table["wtp"], table["frontier"], color="black", linestyle=":", linewidth=2.5, label="frontier")
+    where.set_xlabel("willingness to pay")
+    where.set_ylabel("probability of being the best")
+    where.set_ylim(-0.02, 1.02)
+    where.legend()
+    return figure
+
+
+def plot_expected_loss(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "Figure":
+    """Expected loss of each strategy by willingness to pay; the lowest curve is the EVPI.
+
+    Args:
+        table, axes: as in `plot_acceptability`.
+
+    Raises:
+        TypeError, ValueError: no such table.
+    """
+    check_dataset("table", table, "expected_loss", "evpi")
+    figure, where = place(axes)
+    for name in table["strategy"].values:
+        where.plot(table["wtp"], table["expected_loss"].sel(strategy=name), label=str(name))
+    where.plot(table["wtp"], table["evpi"], color="black", linestyle=":", linewidth=2.5, label="EVPI")
+    where.set_xlabel("willingness to pay")
+    where.set_ylabel("expected loss")
+    # The losses of the worst strategies would hide the others.
+    top = float(np.quantile(table["expected_loss"].min("strategy"), 1.0))
+    where.set_ylim(0, 5 * top if top > 0 else None)
+    where.legend()
+    return figure
+
+
+def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes | None" = None) -> "Figure":
+    """Where the cohort is after each cycle: a line for each state, a style for each strategy.
+
+    Args:
+        table: what `trace_dataset` returned.
+        strategy: one strategy; None: all.
+        axes: where to draw; None: in a figure of its own.
+
+    Raises:
+        TypeError, ValueError: no such table or strategy.
+    """
+    check_dataset("table", table, "occupancy")
+    names = [str(name) for name in table["strategy"].values]
+    if strategy is not None:
+        check_name("strategy", strategy, names)
+        names = [strategy]
+    figure, where = place(axes)
+    styles = ("-", "--", ":", "-.")
+    for i, name in enumerate(names):
+        for k, state in enumerate(table["state"].values):
+            label = str(state) if i == 0 else None
+            line = table["occupancy"].sel(strategy=name, state=state)
+            where.plot(table["cycle"], line, color=f"C{k}", linestyle=styles[i % len(styles)], label=label)
+    for i, name in enumerate(names) if len(names) > 1 else ():
+        where.plot([], [], color="black", linestyle=styles[i % len(styles)], label=name)
+    where.set_xlabel("cycle")
+    where.set_ylabel("share of the cohort")
+    where.legend()
+    return figure
