@@ -241,7 +241,9 @@ def _action_values(
 
     def branch_value(branch: Branch) -> float | Float[np.ndarray, " N"]:
         """The expected reward of an outcome and the value of the next hyper-state."""
-        next_values = [problem.discount * value(branch.next_state, add) for add in problem.increments(step, branch)]
+        next_values = [value(branch.next_state, add) for add in problem.increments(step, branch)]
+        if problem.discount != 1:
+            next_values = [problem.discount * values for values in next_values]
         if branch.reward_counter < 0:
             return branch.reward + next_values[0] if next_values else branch.reward
         # A Bernoulli reward: its probability is paid / (paid + failed), and the counts after 0 and after 1 may differ.

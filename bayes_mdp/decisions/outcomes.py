@@ -27,7 +27,7 @@ class Outcome:
         discount: of the next step, in (0, 1]; None: that of the objective.
         half_cycle: count a step by the mean of the rewards of the states at its start and at its end, each discounted
             to its own time (the trapezoidal rule): sum_t discount^t w_t reward(s_t) with w_0 = w_H = 1/2 and 1 between.
-            The end is worth nothing. For rewards [S].
+            The end is worth nothing. For rewards [S] (Briggs, Claxton and Sculpher 2006, chapter 2).
 
     Raises:
         ValueError: a discount outside (0, 1], a reward that is not finite or has no axis, or more than four; a reward
@@ -60,7 +60,7 @@ class OutcomeValue(eqx.Module):
         draws: Float64[num_draws], in each draw of the MDP (`AverageReward`: per step).
         mean, sd: of the draws.
         interval: the central 95 % of the draws.
-        gap: the largest bound on a draw's numerical error.
+        gap: the largest bound on a draw's numerical error, for the expected rewards of pairs as they were computed.
     """
 
     draws: Float[np.ndarray, " num_draws"]
