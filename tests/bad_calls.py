@@ -978,6 +978,19 @@ CALLS = [
         {"posterior": "posterior"},
     ),
     Call(
+        "next_experiment",
+        _JUDGE,
+        {
+            **{argument: bad for argument, bad in _BAD_JUDGE.items() if argument != "num_draws"},
+            "candidates": [3, "x", [], [0], [(0,)], [(0, 9)], [(9, 0)], [("x", 0)], [(0, True)], [(0, 0.5)]],
+            "n": COUNT,
+            "cost": [*POSITIVE, [1.0], [1.0, -1.0]],
+            "initial": [[1.0], "first"],
+            "num_data_sets": DRAWS,
+        },
+        {"posterior": "next_experiment", "num_data_sets": "num_data_sets|n is"},
+    ),
+    Call(
         "split_return_variance",
         {**_JUDGE, "policy": value([0, 1])},
         {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
@@ -1678,7 +1691,7 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal FoldedLog Training mdp.Source "
+    "a record that the library fills": "BayesOptimal FoldedLog NextExperiment Training mdp.Source "
     "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "

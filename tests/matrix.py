@@ -203,6 +203,7 @@ FUNCTIONS: dict[str, Function] = {
     "expected_value_of_perfect_information": Function(
         lambda p: bm.expected_value_of_perfect_information(KEY, p, OBJECTIVE, **_DRAWN).value
     ),
+    "next_experiment": Function(lambda p: bm.next_experiment(KEY, p, OBJECTIVE, num_data_sets=DRAWS).value),
     "split_return_variance": Function(
         lambda p: bm.split_return_variance(KEY, p, POLICY, OBJECTIVE, **_DRAWN).epistemic
     ),

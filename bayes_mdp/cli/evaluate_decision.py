@@ -46,7 +46,10 @@ def add_evaluate_decision(commands: Commands) -> None:
         "May be given several times",
     )
     parser.add_argument("--draws", type=count, default=10_000, help="draws of the belief")
-    parser.add_argument("--inner", type=count, default=256, help="inner points of nested values")
+    parser.add_argument(
+        "--points", type=count, help="outer points of these values (default: 65,536, or 4,096)"
+    )
+    parser.add_argument("--inner", type=count, help="inner points of nested ones (default: 64)")
     parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write draws (NetCDF) and figures there")
 
@@ -130,13 +133,13 @@ def _print_information(
 ) -> None:
     import bayes_mdp as bm
 
-    sizes = {"num_draws": max(arguments.draws, 2)}
+    points, inner = arguments.points, arguments.inner
     if groups or studies or wtp is None:
-        print(bm.evpi(key, model, wtp, **sizes))
+        print(bm.evpi(key, model, wtp, num_draws=points))
     for names in groups:
-        print(bm.evppi(key, model, names, wtp, num_inner=arguments.inner, **sizes))
+        print(bm.evppi(key, model, names, wtp, num_draws=points, num_inner=inner))
     for study in studies:
-        print(bm.evsi(key, model, study, wtp, num_inner=arguments.inner, **sizes))
+        print(bm.evsi(key, model, study, wtp, num_draws=points, num_inner=inner))
 
 
 def _write(

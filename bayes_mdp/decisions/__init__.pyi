@@ -15,6 +15,8 @@ from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .information.information_value import InformationValue as InformationValue
+from .information.next_experiment import NextExperiment as NextExperiment
+from .information.next_experiment import next_experiment as next_experiment
 from .information.perfect_knowledge import evpi as evpi
 from .information.perfect_knowledge import evppi as evppi
 from .information.sample_information import SamplingBenefit as SamplingBenefit

@@ -28,17 +28,22 @@ from bayes_mdp.decisions.information.information_value import Standing
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
 from bayes_mdp.decisions.strategies.site_law import SiteLaw, StudiedSite
+from bayes_mdp.mdp.validation import check_count
 
 MOST_DATA_SETS = 200_000
 """Data sets that are summed over one by one."""
 REPLICATES = 16
 """Independent scrambles of the Sobol points."""
-BATCH = 1 << 20
+BATCH = 1 << 16
 """Points (outer times inner) that are held at once."""
+PLAIN_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 12, 64
+"""Outer points without and with inner ones, and these."""
 LEVELS = range(5, 14)
 """Powers of two of the nodes that quadrature tries."""
 PRECISE = 1e-9
 """Relative change at which quadrature stops."""
+ROUNDING = 1e-12
+"""Of the largest net benefit: what rounding makes of no gain."""
 DECIDED = 6.0
 """Standard errors between the best two means at which the best strategy counts as known (false alarm 1e-9)."""
 
@@ -116,17 +121,30 @@ class Problem:
         return np.broadcast_to(found, (number, found.shape[1])) if len(found) != number else found
 
 
+def check_sizes(num_draws: int | None, num_inner: int | None) -> None:
+    """Numbers of points, or None for the default.
+
+    Raises:
+        ValueError: fewer than two. TypeError: no integer.
+    """
+    for name, number in (("num_draws", num_draws), ("num_inner", num_inner)):
+        if number is not None:
+            check_count(name, number, 2)
+
+
 def expected_gain(
-    key_rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, num_draws: int, num_inner: int
+    key_rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, num_draws: int | None, num_inner: int | None
 ) -> Gain:
     """See the module.
 
     Args:
         key_rng, key: random numbers of the Sobol points, and of sites without a closed form.
         problem: the model with what is learned.
-        num_draws: outer points in all replicates together.
-        num_inner: inner points for each outer one, where some are needed.
+        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, or `NESTED_POINTS` with inner ones.
+        num_inner: inner points for each outer one, where some are needed; None: `INNER_POINTS`.
     """
+    num_draws = num_draws or (NESTED_POINTS if problem.nested else PLAIN_POINTS)
+    num_inner = num_inner or INNER_POINTS
     if len(problem.model.strategies) == 1:
         return Gain(0.0, 0.0, 0.0, 0, "exact", "there is one strategy")
     if not (problem.perfect or problem.means or problem.data or problem.drawn_outside):
@@ -345,6 +363,10 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
     value, error = float(final.mean()), float(final.std(ddof=1) / np.sqrt(REPLICATES))
     how = f"{REPLICATES * outer} scrambled Sobol points"
+    if np.max(np.abs(gain)) <= ROUNDING * np.max(np.abs(mean)):
+        # Not proven to be nothing: the points may have missed where another strategy is best.
+        reason = f"{how}, in none of which another strategy is better"
+        return Gain(0.0, 0.0, 0.0, best, "estimate", reason + decided)
     if problem.nested:
         lift = float((gain[:, 0] - final).mean())
         reason = f"{how}, {inner} inner ones each; a bias of {lift:.2g} (order 1/inner) was removed by half samples"

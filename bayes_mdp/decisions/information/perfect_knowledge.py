@@ -13,15 +13,16 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, expected_gain
+from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, check_sizes, expected_gain
 from bayes_mdp.decisions.information.information_value import InformationValue
 from bayes_mdp.decisions.information.regression import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, net_benefit_weights, only_value
-from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, did_you_mean
+from bayes_mdp.mdp.validation import check_key, check_name, check_type, did_you_mean
 
 Method = Literal["auto", "regression"]
+REGRESSION_DRAWS = 1 << 14
 
 
 def evpi(
@@ -29,7 +30,7 @@ def evpi(
     belief: DecisionModel | StrategyDraws | PolicyComparison,
     wtp: float | None = None,
     *,
-    num_draws: int = 1 << 16,
+    num_draws: int | None = None,
 ) -> InformationValue:
     """The expected value of perfect information: no study can be worth more.
 
@@ -38,15 +39,15 @@ def evpi(
         belief: a decision model; draws of strategies; or policies in common draws (`compare_policies`), whose net
             benefit is their value.
         wtp: willingness to pay for a unit of effect, where there are costs and effects.
-        num_draws: of a decision model; others have their own.
+        num_draws: of a decision model (None: 65,536); others have their own.
 
     Raises:
         ValueError: see `net_benefit_weights`. TypeError: another belief.
     """
     check_key("key", key)
-    check_count("num_draws", num_draws, 2)
+    check_sizes(num_draws, None)
     if isinstance(belief, DecisionModel):
-        return _of_model(key, belief, frozenset(belief.sites), "everything", "EVPI", wtp, (num_draws, 2))
+        return _of_model(key, belief, frozenset(belief.sites), "everything", "EVPI", wtp, (num_draws, None))
     draws = as_draws(belief)
     benefit = draws.net_benefit(wtp)
     best = int(np.argmax(benefit.mean(0)))
@@ -79,8 +80,8 @@ def evppi(
     wtp: float | None = None,
     *,
     method: Method = "auto",
-    num_draws: int = 1 << 14,
-    num_inner: int = 256,
+    num_draws: int | None = None,
+    num_inner: int | None = None,
 ) -> InformationValue:
     """The expected value of perfect information about some sites.
 
@@ -94,16 +95,15 @@ def evppi(
         sites: names; all elements of a site are learned.
         wtp: willingness to pay, as in `evpi`.
         method: "regression" always regresses.
-        num_draws: outer points, or draws of a regression.
-        num_inner: inner points for each outer one, where some are needed.
+        num_draws: outer points (None: 65,536, or 4,096 with inner ones), or draws of a regression (None: 16,384).
+        num_inner: inner points for each outer one, where some are needed (None: 64).
 
     Raises:
         ValueError: a site that there is not, with the nearest; see `net_benefit_weights`. TypeError: another belief.
             ImportError: a regression is needed and scikit-learn is not installed.
     """
     check_key("key", key)
-    check_count("num_draws", num_draws, 2)
-    check_count("num_inner", num_inner, 2)
+    check_sizes(num_draws, num_inner)
     check_name("method", method, get_args(Method))
     names = (sites,) if isinstance(sites, str) else tuple(sites)
     about = ", ".join(names) or "nothing"
@@ -111,8 +111,9 @@ def evppi(
         belief.check_sites("sites", names)
         if method == "auto" and _is_of_blocks(belief, frozenset(names)):
             return _of_model(key, belief, frozenset(names), about, "EVPPI", wtp, (num_draws, num_inner))
-        have = len(next(iter(belief.chains.values()))) if belief.chains else num_draws
-        draws = belief.sample(key, min(num_draws, have))
+        number = REGRESSION_DRAWS if num_draws is None else num_draws
+        have = len(next(iter(belief.chains.values()))) if belief.chains else number
+        draws = belief.sample(key, min(number, have))
     else:
         draws = as_draws(belief)
         for name in names:
@@ -158,7 +159,7 @@ def _of_model(
     about: str,
     kind: Literal["EVPI", "EVPPI"],
     wtp: float | None,
-    sizes: tuple[int, int],
+    sizes: tuple[int | None, int | None],
 ) -> InformationValue:
     weights = net_benefit_weights(model.outcomes, wtp)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())

@@ -16,7 +16,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 from tqdm import tqdm
 
-from bayes_mdp.decisions.information.expected_gain import Learned, Problem, expected_gain
+from bayes_mdp.decisions.information.expected_gain import Learned, Problem, check_sizes, expected_gain
 from bayes_mdp.decisions.information.information_value import InformationValue
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
@@ -30,8 +30,8 @@ def evsi(
     study: Study,
     wtp: float | None = None,
     *,
-    num_draws: int = 1 << 14,
-    num_inner: int = 256,
+    num_draws: int | None = None,
+    num_inner: int | None = None,
 ) -> InformationValue:
     """The expected value of sample information: E_data max_d E[NB_d | data] - max_d E NB_d.
 
@@ -40,8 +40,8 @@ def evsi(
         model: the belief.
         study: what would be observed.
         wtp: willingness to pay, as in `evpi`.
-        num_draws: simulated data sets.
-        num_inner: inner points for each, where net benefits have to be averaged.
+        num_draws: simulated data sets (None: 65,536, or 4,096 with inner points).
+        num_inner: inner points for each, where net benefits have to be averaged (None: 64).
 
     Raises:
         ValueError, TypeError: as `Study.sites_of` and `net_benefit_weights`.
@@ -49,8 +49,7 @@ def evsi(
     check_key("key", key)
     check_type("model", model, DecisionModel, "a decision model")
     check_type("study", study, Study, "a Study")
-    check_count("num_draws", num_draws, 2)
-    check_count("num_inner", num_inner, 2)
+    check_sizes(num_draws, num_inner)
     weights = net_benefit_weights(model.outcomes, wtp)
     learned = Learned(studied=study.sites_of(model))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
@@ -115,8 +114,8 @@ def net_benefit_of_sampling(
     population: float,
     fixed_cost: float = 0.0,
     cost_per_size: float = 0.0,
-    num_draws: int = 1 << 14,
-    num_inner: int = 256,
+    num_draws: int | None = None,
+    num_inner: int | None = None,
 ) -> SamplingBenefit:
     """Expected net benefit of sampling: population * EVSI(n) - fixed cost - n * cost, for studies of several sizes.
 
