@@ -450,7 +450,11 @@ CALLS = [
     Call(
         "Discounted", {"discount": value(0.9)}, {"discount": [*DISCOUNT, [0.9], np.array(["x"]), np.array([0.5, 2.0])]}
     ),
-    Call("Episodic", {"horizon": value(3)}, {"horizon": COUNT}),
+    Call(
+        "Episodic",
+        {"horizon": value(3)},
+        {"horizon": COUNT, "discount": [0.0, 1.5, -1, NAN, INF, True, "3", None, [0.9], 1j]},
+    ),
     Call(
         "Environment",
         {"mdp": mdp, "reward_law": lambda: target("mdp.NormalReward")(np.zeros((2, 2)))},
@@ -902,9 +906,23 @@ CALLS = [
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
     ),
     Call(
+        "Outcome",
+        {"reward": value([0.0, 1.0])},
+        {
+            "reward": [None, "x", 1.0, RAGGED, [NAN, 1.0], [1j], np.zeros((1,) * 5)],
+            "discount": [0.0, 1.5, -1, NAN, INF, True, "3", [0.9], 1j],
+            "half_cycle": BOOL,
+        },
+    ),
+    Call(
         "policy_value",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]], "initial": [[1.0], [NAN, 1.0], "first"]},
+        {
+            **_BAD_JUDGE,
+            "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]],
+            "initial": [[1.0], [NAN, 1.0], "first"],
+            "outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}, lambda: {"cost": target("Outcome")([1.0] * 7)}],
+        },
         {"posterior": "policy_value"},
     ),
     Call(
@@ -916,6 +934,7 @@ CALLS = [
             "initial": [[1.0]],
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "held_out": BOOL,
+            "outcomes": [3, {}, {"cost": None}],
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
@@ -1797,6 +1816,7 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
+    "decisions.OutcomeValue "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
@@ -1953,6 +1973,8 @@ LINES = [
     ["run", "psrl", "racetrack:nosuch", "--steps", "3"],
     ["run", "psrl", "NoSuch-v1", "--steps", "3"],
     ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--horizon", "3"],
+    ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--first-exit"],
+    ["run", "psrl", "chain", "--episodes", "3", "--discount", "0.9", "--horizon", "3"],
     ["fit"],
     ["fit", "nosuch.csv", *_FIT[2:]],
     ["fit", "log.csv"],
