@@ -215,9 +215,8 @@ def number_for(rival: Callable[[Case, int, int], float], case: Case, budget: flo
 
 def main(repeats: int) -> None:
     """A table."""
-    print(
-        f"{'':34} {'value':>10} {'how':>9} {'ms':>7} {'error':>9}   rival at 1, 10, 100 times the CPU time: draws, error"
-    )
+    heads = f"{'value':>10} {'how':>9} {'ms':>7} {'error':>9}"
+    print(f"{'':34} {heads}   rivals in 1, 10, 100 times the time: draws, error")
     for case in CASES:
         model = bm.decision_model(case.program)
         truth = ours(case, model, 10_000, 1 << 22)

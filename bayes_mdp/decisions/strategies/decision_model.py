@@ -32,6 +32,7 @@ from bayes_mdp.mdp.validation import (
     check_key,
     check_names,
     check_shape,
+    described,
     did_you_mean,
 )
 from bayes_mdp.models.isolate import Isolated, isolated
