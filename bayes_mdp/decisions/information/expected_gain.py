@@ -371,7 +371,7 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
     value, error = float(final.mean()), float(final.std(ddof=1) / np.sqrt(REPLICATES))
     how = f"{REPLICATES * outer} scrambled Sobol points"
-    if np.max(np.abs(gain)) <= ROUNDING * np.max(np.abs(mean)):
+    if np.max(np.abs(gain[:, 0])) <= ROUNDING * np.max(np.abs(mean)):
         # Not proven to be nothing: the points may have missed where another strategy is best.
         reason = f"{how}, in none of which another strategy is better"
         return Gain(0.0, 0.0, 0.0, best, "estimate", reason + decided)

@@ -100,7 +100,8 @@ class SamplingBenefit:
                 f"{row['population_evsi']:>14.6g} {row['cost']:>14.6g} {row['enbs']:>14.6g}"
             )
         best = self.best_size
-        lines.append(f"  best of these: {best:g}" if best else "  none of these pays")
+        largest = ", the largest: larger ones may pay more" if best == float(self.table["size"].max()) else ""
+        lines.append(f"  best of these: {best:g}{largest}" if best else "  none of these pays")
         return "\n".join(lines)
 
 
