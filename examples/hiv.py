@@ -1,4 +1,4 @@
-"""Is lamivudine beside zidovudine worth its price? The HIV model of Chancellor and others, and what more data would pay.
+"""Is lamivudine beside zidovudine worth its price? The HIV model of Chancellor, and what are more data worth?
 
     python examples/hiv.py [folder for figures]
 

@@ -2,8 +2,9 @@
 
     python examples/sick_sicker.py [folder for figures]
 
-States: H (healthy), S1 (sick), S2 (sicker), D (dead); yearly cycles from age 25 to 100. Treatment A lifts the quality of
-life in S1, treatment B slows the way from S1 to S2; both are paid in S1 and S2, where nobody can tell who is in which.
+States: H (healthy), S1 (sick), S2 (sicker), D (dead); yearly cycles from age 25 to 100. Treatment A lifts the
+quality of life in S1, treatment B slows the way from S1 to S2; both are paid in S1 and S2, where nobody can
+tell who is in which.
 `sick_sicker` has mortality that does not depend on age; `sick_sicker_by_age` takes it from the life table of the United
 States in 2015 and adds what it costs to fall sick and to die. Dollars and QALYs are discounted by 3 %.
 

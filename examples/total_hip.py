@@ -37,7 +37,7 @@ COVARIANCE[np.triu_indices(5, 1)] = [
     0.000184,
 ]
 COVARIANCE = COVARIANCE + COVARIANCE.T
-DEATHS = ([1.51, 3.93, 10.9, 31.6, 80.1, 187.9] if MALE else [0.99, 2.6, 6.7, 19.3, 53.5, 154.8])  # of 1,000 a year
+DEATHS = [1.51, 3.93, 10.9, 31.6, 80.1, 187.9] if MALE else [0.99, 2.6, 6.7, 19.3, 53.5, 154.8]  # of 1,000 a year
 MORTALITY = np.array(DEATHS)[np.minimum((AGE + np.arange(1, YEARS + 1) - 35) // 10, 5)] / 1000
 UTILITY, UTILITY_SE = np.array([0.85, 0.30, 0.75]), np.array([0.03, 0.03, 0.04])  # success, revision, revised
 REVISION, REVISION_SE = 5294.0, 1487.0
