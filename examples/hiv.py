@@ -93,12 +93,10 @@ ROWS, COSTS = tuple(SEEN), ("direct", "community")
 
 def traces() -> dict[str, np.ndarray]:
     """Where the cohort is in the base case, by strategy."""
-    mono = np.zeros((4, 4))
-    for i, name in enumerate(SEEN):
-        mono[i, i:] = BASE[name]
-    mono[-1, -1] = 1
-    log_rr = jnp.asarray(BASE["log_rr"])
-    return {n: np.asarray(by_year(jnp.asarray(mono), log_rr, years)[0]) for n, years in (("mono", 0), ("comb", 2))}
+    with jax.enable_x64(True):
+        rows = [np.concatenate([np.zeros(4 - len(BASE[name])), BASE[name]]) for name in SEEN]
+        mono, log_rr = jnp.array([*rows, np.eye(4)[-1]]), jnp.asarray(BASE["log_rr"])
+        return {name: np.asarray(by_year(mono, log_rr, years)[0]) for name, years in (("mono", 0), ("comb", 2))}
 
 
 def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
@@ -137,9 +135,9 @@ def main(folder: Path | None = None) -> None:
         print(bm.evppi(jax.random.key(1), model, sites, 6000, num_draws=1 << 12, num_inner=128))
     print(bm.evpi(jax.random.key(1), model, 6000))
     print(bm.evpi(jax.random.key(1), bm.decision_model(hiv_durations), 6000, num_draws=1 << 13), "\n")
-    print("Trials by their number of events; a patient costs £2,000, and one in five has an event")
+    print("Trials by their number of events, if 2,000 people a year fall ill for ten years and an event costs £2,000")
     population = bm.decisions.discounted_population(2000, 10, 0.06)
-    settings = {"population": population, "fixed_cost": 1e5, "cost_per_size": 1e4, "num_draws": 1 << 11}
+    settings = {"population": population, "fixed_cost": 1e5, "cost_per_size": 2000, "num_draws": 1 << 11}
     sizes = (25, 50, 100, 200, 400, 1600)
     print(bm.net_benefit_of_sampling(jax.random.key(2), model, TRIAL, sizes, 6000, num_inner=64, **settings))
     if folder is not None:

@@ -1,10 +1,9 @@
-"""The Sick-Sicker model: four strategies, eighteen uncertain numbers, and which of them are worth a study.
+"""The Sick-Sicker model: four strategies, sixteen uncertain numbers, and which of them are worth a study.
 
     python examples/sick_sicker.py [folder for figures]
 
-States: H (healthy), S1 (sick), S2 (sicker), D (dead); yearly cycles from age 25 to 100. Treatment A lifts the
-quality of life in S1, treatment B slows the way from S1 to S2; both are paid in S1 and S2, where nobody can
-tell who is in which.
+States: H (healthy), S1 (sick), S2 (sicker), D (dead); yearly cycles from age 25 to 100. Treatment A lifts the quality
+of life in S1, treatment B slows the way from S1 to S2; both are paid in S1 and S2, as nobody can tell who is in which.
 `sick_sicker` has mortality that does not depend on age; `sick_sicker_by_age` takes it from the life table of the United
 States in 2015 and adds what it costs to fall sick and to die. Dollars and QALYs are discounted by 3 %.
 
@@ -31,86 +30,71 @@ import bayes_mdp as bm
 STATES = ("H", "S1", "S2", "D")
 STRATEGIES = {"SoC": (False, False), "A": (True, False), "B": (False, True), "AB": (True, True)}  # which treatments
 YEARS = 75
-TABLE = np.loadtxt(Path(__file__).with_name("lifetable_2015.csv"), delimiter=",", skiprows=3)  # age, rate
-DISCOUNT = 1.03 ** -np.arange(YEARS + 1)
-WITHIN_CYCLE = np.where(np.arange(YEARS + 1) % 2, 2 / 3, 4 / 3)
-WITHIN_CYCLE[[0, -1]] = 1 / 3
-"""As in the tutorials: not Simpson's rule, which has 4/3 in odd years and needs an even number of them."""
-RATES: dict[str, Any] = {"r_HS1": (30.0, 200.0), "r_S1H": (60.0, 120.0), "r_S1S2": (84.0, 800.0)}  # a year; shape, rate
-DEATH = {"r_HD": (20.0, 10_000.0)}
-RATIOS = {"hr_S1": (3.0, 0.01), "hr_S2": (10.0, 0.02), "hr_trtB": (0.6, 0.02)}  # of rates; median, sd of the logarithm
+MORTALITY = np.loadtxt(Path(__file__).with_name("lifetable_2015.csv"), delimiter=",", skiprows=3)[:, 1]  # rates
+# Within a cycle as in the tutorials; no Simpson's rule, which has 4/3 in odd years and needs an even number of them.
+WEIGHTS = 1.03 ** -np.arange(YEARS + 1) * np.where(np.arange(YEARS + 1) % 2, 2 / 3, 4 / 3)
+WEIGHTS[[0, -1]] /= [4, 2]
+# A site each. Rates a year: shape and rate of a gamma law. Ratios of rates: median, sd of the logarithm.
+RATES, DEATH = {"r_HS1": (30.0, 200.0), "r_S1H": (60.0, 120.0), "r_S1S2": (84.0, 800.0)}, {"r_HD": (20.0, 10_000.0)}
+RATIOS = {"hr_S1": (3.0, 0.01), "hr_S2": (10.0, 0.02), "hr_trtB": (0.6, 0.02)}
+# Costs: shape and scale of a gamma law. Utilities: a beta law. Of falling sick (H to S1) and of dying, once: the same.
 COSTS = {"c_H": (100, 20), "c_S1": (177.8, 22.5), "c_S2": (225, 66.7), "c_trtA": (73.5, 163.3), "c_trtB": (86.2, 150.8)}
 UTILITIES = {"u_H": (200.0, 3.0), "u_S1": (130.0, 45.0), "u_S2": (230.0, 230.0), "u_trtA": (300.0, 15.0)}
-EVENT_COSTS = {"c_HS1": (25, 40), "c_death": (100, 20)}  # once; shape, scale, as of all costs
-EVENT_LOSS = {"du_HS1": (11.0, 1088.0)}
+EVENT_COSTS, EVENT_LOSS = {"c_falling_sick": (25, 40), "c_dying": (100, 20)}, {"u_falling_sick": (11.0, 1088.0)}
+FALLING_SICK, DYING = np.outer([1.0, 0, 0, 0], [0, 1, 0, 0]), np.outer([1.0, 1, 1, 0], [0, 0, 0, 1])  # moves
 
 
-def matrices(site: dict[str, Any], deaths: Array, treated: bool) -> Float[Array, "75 4 4"]:
-    """The matrix of each year.
-
-    Args:
-        site: the rates and their ratios.
-        deaths: [75], rate of the healthy to die.
-        treated: with B.
-    """
-    sick, well = -jnp.expm1(-site["r_HS1"]), -jnp.expm1(-site["r_S1H"])
-    sicker = -jnp.expm1(-site["r_S1S2"] * (site["hr_trtB"] if treated else 1.0))
-    alive = jnp.exp(-deaths[:, None] * jnp.stack([jnp.ones(()), site["hr_S1"], site["hr_S2"]]))
-    zero = jnp.zeros(())
-    of_alive = jnp.stack(  # where the living go; exits from S1 are subtracted from staying there
-        [
-            jnp.stack([1 - sick, sick, zero]),
-            jnp.stack([well, 1 - well - sicker, sicker]),
-            jnp.stack([zero, zero, zero + 1]),
-        ]
-    )
-    living = jnp.concatenate([alive[..., None] * of_alive, 1 - alive[..., None]], axis=-1)
-    return jnp.concatenate([living, jnp.broadcast_to(np.eye(4)[-1], (YEARS, 1, 4))], axis=1)
-
-
-def sample(sites: dict[str, Any], law: Any) -> dict[str, Array]:
-    """One site each."""
+def sample(kind: str, sites: dict[str, Any]) -> dict[str, Array]:
+    """Draw sites of one kind."""
+    law: Any = {
+        "rate": dist.Gamma,
+        "ratio": lambda median, sd: dist.LogNormal(np.log(median), sd),
+        "cost": lambda shape, scale: dist.Gamma(shape, 1 / scale),
+        "utility": dist.Beta,
+    }[kind]
     return {name: numpyro.sample(name, law(*parameters)) for name, parameters in sites.items()}
 
 
-def gamma_by_scale(shape: float, scale: float) -> dist.Gamma:
-    """Mean shape times scale."""
-    return dist.Gamma(shape, 1 / scale)
+def matrices(site: dict[str, Array], deaths: Array, treated: bool) -> Float[Array, "75 4 4"]:
+    """The matrix of each year, from the rate of the healthy to die in it; `treated` with B."""
+    to_sicker = site["r_S1S2"] * (site["hr_trtB"] if treated else 1.0)
+    sick, well, sicker = (-jnp.expm1(-rate) for rate in (site["r_HS1"], site["r_S1H"], to_sicker))
+    moves = jnp.array([[1 - sick, sick, 0], [well, 1 - well - sicker, sicker], [0, 0, 1]])  # of those who live
+    die = -jnp.expm1(-deaths[:, None] * jnp.array([1.0, site["hr_S1"], site["hr_S2"]]))[..., None]
+    living = jnp.concatenate([(1 - die) * moves, die], axis=-1)
+    return jnp.concatenate([living, jnp.broadcast_to(np.eye(4)[3:], (YEARS, 1, 4))], axis=1)
 
 
-def model(by_age: bool) -> dict[str, dict[str, Float[Array, ""]]]:
+def outcomes(by_age: bool) -> dict[str, dict[str, Float[Array, ""]]]:
     """Costs and QALYs of the four strategies."""
-    site = sample(RATES if by_age else RATES | DEATH, dist.Gamma)
-    site |= sample(RATIOS, lambda median, sd: dist.LogNormal(np.log(median), sd))
-    site |= sample(COSTS | EVENT_COSTS if by_age else COSTS, gamma_by_scale)
-    site |= sample(UTILITIES | EVENT_LOSS if by_age else UTILITIES, dist.Beta)
-    deaths = jnp.asarray(TABLE[:, 1]) if by_age else jnp.broadcast_to(site["r_HD"], (YEARS,))
-    to_sick, to_dead = np.zeros((4, 4)), np.zeros((4, 4))
-    to_sick[0, 1] = to_dead[:3, 3] = 1
-    cost_of_moves = site["c_HS1"] * to_sick + site["c_death"] * to_dead if by_age else np.zeros((4, 4))
-    loss_of_moves = -site["du_HS1"] * to_sick if by_age else np.zeros((4, 4))
+    site = sample("rate", RATES if by_age else RATES | DEATH) | sample("ratio", RATIOS)
+    site |= sample("cost", COSTS) | sample("utility", UTILITIES)
+    event = sample("cost", EVENT_COSTS) | sample("utility", EVENT_LOSS) if by_age else {}
+    deaths = jnp.asarray(MORTALITY) if by_age else jnp.broadcast_to(site["r_HD"], (YEARS,))
     ways = {treated: matrices(site, deaths, treated) for treated in (False, True)}
     traces = {treated: bm.cohort_trace(way, np.eye(4)[0]) for treated, way in ways.items()}
-    outcomes, zero = {}, jnp.zeros(())
+    paid = event["c_falling_sick"] * FALLING_SICK + event["c_dying"] * DYING if by_age else np.zeros((4, 4))
+    lost = event["u_falling_sick"] * FALLING_SICK if by_age else np.zeros((4, 4))
+    found = {}
     for name, (a, b) in STRATEGIES.items():
         drugs = a * site["c_trtA"] + b * site["c_trtB"]
-        cost = jnp.stack([site["c_H"], site["c_S1"] + drugs, site["c_S2"] + drugs, zero])
-        utility = jnp.stack([site["u_H"], site["u_trtA" if a else "u_S1"], site["u_S2"], zero])
-        outcomes[name] = {
-            outcome: bm.cohort_total(traces[b], each, DISCOUNT * WITHIN_CYCLE, per_transition=move, transition=ways[b])
-            for outcome, each, move in (("cost", cost, cost_of_moves), ("effect", utility, loss_of_moves))
+        cost = jnp.array([site["c_H"], site["c_S1"] + drugs, site["c_S2"] + drugs, 0])
+        utility = jnp.array([site["u_H"], site["u_trtA" if a else "u_S1"], site["u_S2"], 0])
+        found[name] = {
+            "cost": bm.cohort_total(traces[b], cost, WEIGHTS, per_transition=paid, transition=ways[b]),
+            "effect": bm.cohort_total(traces[b], utility, WEIGHTS, per_transition=-lost, transition=ways[b]),
         }
-    return outcomes
+    return found
 
 
 def sick_sicker() -> dict[str, dict[str, Float[Array, ""]]]:
     """The decision model with one mortality for all ages."""
-    return model(by_age=False)
+    return outcomes(by_age=False)
 
 
 def sick_sicker_by_age() -> dict[str, dict[str, Float[Array, ""]]]:
-    """The decision model with the mortality of the life table, and with costs of events."""
-    return model(by_age=True)
+    """The decision model with the mortality of the life table, and with costs of falling sick and of dying."""
+    return outcomes(by_age=True)
 
 
 BASE: dict[str, Any] = {
@@ -119,7 +103,11 @@ BASE: dict[str, Any] = {
     **{"u_H": 1.0, "u_S1": 0.75, "u_S2": 0.5, "u_trtA": 0.95},
 }
 """The base case. It is not the prior mean: that of `u_H` is .985."""
-BASE_BY_AGE = {n: x for n, x in BASE.items() if n != "r_HD"} | {"c_HS1": 1000.0, "c_death": 2000.0, "du_HS1": 0.01}
+BASE_BY_AGE = {n: x for n, x in BASE.items() if n != "r_HD"} | {
+    "c_falling_sick": 1000.0,
+    "c_dying": 2000.0,
+    "u_falling_sick": 0.01,
+}
 PUBLISHED = {"SoC": (151_580, 20.711), "A": (284_805, 21.499), "B": (259_100, 22.184), "AB": (378_875, 23.137)}
 PUBLISHED_BY_AGE = {"SoC": (116_374, 18.879), "A": (218_789, 19.636), "B": (202_536, 20.199), "AB": (296_300, 21.097)}
 PUBLISHED_ICERS, PUBLISHED_ICERS_BY_AGE = {"B": 72_988, "AB": 125_764}, {"B": 65_288, "AB": 104_461}
@@ -130,7 +118,7 @@ PUBLISHED_EVPI_BY_AGE = 7836
 def traces(by_age: bool) -> dict[str, np.ndarray]:
     """Where the cohort is in the base case, without and with treatment B."""
     with jax.enable_x64(True):
-        deaths = jnp.asarray(TABLE[:, 1]) if by_age else jnp.full(YEARS, BASE["r_HD"])
+        deaths = jnp.asarray(MORTALITY) if by_age else jnp.full(YEARS, BASE["r_HD"])
         site = {name: jnp.asarray(x) for name, x in BASE.items()}
         ways = {name: matrices(site, deaths, treated) for name, treated in (("SoC, A", False), ("B, AB", True))}
         return {name: np.asarray(bm.cohort_trace(way, np.eye(4)[0])) for name, way in ways.items()}

@@ -46,13 +46,8 @@ MONEY, HEALTH = bm.cycle_weights(YEARS, 0.06), bm.cycle_weights(YEARS, 0.015)
 
 
 def matrices(hazard: Array, shape: Array, operative: Array, later: Array, again: Array) -> Float[Array, "60 5 5"]:
-    """The matrix of each year.
-
-    Args:
-        hazard, shape: of the first revision: its cumulative hazard after t years is hazard t^shape.
-        operative, later: probability to die from the first operation, from a revision.
-        again: probability of another revision in a year.
-    """
+    """The matrix of each year. The first revision has the cumulative hazard `hazard` t^shape after t years; `operative`
+    and `later`: deaths from the first operation and from a revision; `again`: another revision in a year."""
     year, death = np.arange(YEARS + 1.0), MORTALITY
     fail = -jnp.expm1(-hazard * jnp.diff(year**shape))
     none, one = np.zeros(YEARS), np.ones(YEARS)

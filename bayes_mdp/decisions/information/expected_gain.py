@@ -354,7 +354,8 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
     inner = max(inner, outer) if problem.affine else inner
     single = _single(problem) if problem.affine else None
     work = (1 + _learned_size(problem)) * inner if problem.affine else outer * inner
-    tops, means = [], []  # per replicate: [whole, half, half] of E max, and the mean of each strategy
+    # Per replicate: [whole, half, half] of E max; the mean of each strategy over the outer points; the best such mean.
+    tops, means, centres = [], [], []
     with tqdm(
         total=REPLICATES * work, unit=" net benefits", unit_scale=True, delay=2, leave=False, disable=None
     ) as bar:
@@ -364,9 +365,10 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
             if problem.affine:
                 plane = _plane(problem, _inner_values(problem, z, key, replicate, inner), inner)
                 bar.update(work)
+                centres.append(plane.middle)
                 if single is not None:
                     tops.append(expected_maximum_of_lines(single, plane.start, plane.slopes[:, 0]))
-                    means.append(plane.start[0] + plane.slopes[0, 0] * float(single.mean().reshape(())))
+                    means.append(plane.middle)
                     continue
                 benefit = plane.at(problem, _learned_values(problem, u))
             else:
@@ -377,8 +379,10 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
                 benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
             tops.append(benefit.max(-1).mean(1))
             means.append(benefit[0].mean(0))
+            if not problem.affine:
+                centres.append(means[-1])
     top, mean = np.array(tops), np.array(means)
-    best, decided = _best_and_sure(problem, mean)
+    best, decided = _best_and_sure(problem, np.array(centres))
     gain = top - mean[:, [best]]
     # Inner noise lifts the maximum by order 1/inner: 2 V(N) - V(N/2) takes that order away (halves of the same points).
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
@@ -477,10 +481,12 @@ class _Plane:
     Args:
         start: where all elements are 0.
         slopes: by element.
+        middle: over all inner points, where all elements are at their means.
     """
 
     start: Float[np.ndarray, "3 D"]
     slopes: Float[np.ndarray, "3 elements D"]
+    middle: Float[np.ndarray, " D"]
 
     def at(self, problem: Problem, values: Mapping[str, np.ndarray]) -> Float[np.ndarray, "3 number D"]:
         """At values [number, ...] of all that is learned."""
@@ -506,7 +512,7 @@ def _plane(problem: Problem, common: Mapping[str, np.ndarray], inner: int) -> _P
     here = averages(mean)
     moved = [averages(mean + step[i] * np.eye(len(mean))[i]) for i in range(len(mean))]
     slopes = np.stack([(there - here) / h for there, h in zip(moved, step, strict=True)], axis=1)
-    return _Plane(here - mean @ slopes, slopes)
+    return _Plane(here - mean @ slopes, slopes, here[0])
 
 
 def _single(problem: Problem) -> SiteLaw | None:
