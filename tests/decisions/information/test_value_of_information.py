@@ -200,7 +200,7 @@ MEAN_EXP, MEAN_SQUARE = (4 / 5) ** 8, (8 / 16 + 2**2) / 20  # E exp(-r), E r^2 /
 
 
 def test_averages_that_are_affine():
-    """One number: closed form of lines. More: points. Both against sums over quantiles, to 9 errors: false alarm 1e-7."""
+    """One number: closed form. More: points. Both against sums over quantiles to 9 errors: false alarm 1e-7."""
     belief = bm.decision_model(prices)
     q = (np.arange(20_000) + 0.5) / 20_000
     a, c = stats.norm(1, 0.5).ppf(q), stats.gamma(4, scale=0.2).ppf(q)
