@@ -126,7 +126,7 @@ def test_the_value_of_parameters(hiv, model):
     costs = bm.evppi(KEY, model, hiv.COSTS, 6000, num_draws=1 << 12)
     assert costs.standing == "estimate" and "whose slopes are averages" in costs.reason
     assert abs(costs.value - 471) < 5 * costs.standard_error + 0.01 * 471
-    settings = {"num_draws": 1 << 9, "num_inner": 32}
+    settings: Any = {"num_draws": 1 << 9, "num_inner": 32}
     rows = bm.evppi(KEY, model, hiv.ROWS, 6000, **settings)
     assert rows.value < 1e-9
     risk = bm.evppi(KEY, model, "log_rr", 6000, **settings)

@@ -112,6 +112,7 @@ def test_each_site_enters_as_it_does(sick, model):
     assert set(degrees) == set(model.sites) and model.jointly_affine(affine) and model.exact
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("wtp", EVPI)
 def test_perfect_information(model, wtp):
     found = bm.evpi(KEY, model, wtp, num_draws=1 << 12)
@@ -127,10 +128,10 @@ def test_the_published_value_of_perfect_information(sick, by_age):
     assert abs(found.value - sick.PUBLISHED_EVPI_BY_AGE) < 4 * 360
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("wtp", "site"), SINGLE)
 def test_the_value_of_a_cost_or_a_utility(model, wtp, site):
-    found = bm.evppi(KEY, model, site, wtp, num_draws=1 << 13)
+    found = bm.evppi(KEY, model, site, wtp, num_draws=1 << 11)
     assert near(found, *SINGLE[wtp, site])
     assert found.standing == "estimate" and found.reason.startswith("closed form of lines")
 
@@ -139,18 +140,18 @@ def test_the_value_of_a_cost_or_a_utility(model, wtp, site):
 @pytest.mark.parametrize("wtp", [120_000, 75_000, 100_000])
 def test_the_value_of_groups(sick, model, wtp):
     """Costs and utilities: points whose slopes are averages. Rates: the others are at their means, unbiased points."""
-    both = bm.evppi(KEY, model, ("u_S1", "u_trtA"), wtp, num_draws=1 << 12)
+    both = bm.evppi(KEY, model, ("u_S1", "u_trtA"), wtp, num_draws=1 << 11)
     assert near(both, *BOTH[wtp]) and "whose slopes are averages" in both.reason
-    affine = bm.evppi(KEY, model, (*sick.COSTS, *sick.UTILITIES), wtp, num_draws=1 << 12)
+    affine = bm.evppi(KEY, model, (*sick.COSTS, *sick.UTILITIES), wtp, num_draws=1 << 11)
     assert near(affine, *AFFINE[wtp]) and "whose slopes are averages" in affine.reason
-    rates = bm.evppi(KEY, model, (*sick.RATES, *sick.DEATH, *sick.RATIOS), wtp, num_draws=1 << 12)
+    rates = bm.evppi(KEY, model, (*sick.RATES, *sick.DEATH, *sick.RATIOS), wtp, num_draws=1 << 11)
     assert near(rates, *RATES[wtp]) and "inner" not in rates.reason
     assert both.value < affine.value < EVPI[wtp][0] and rates.value < EVPI[wtp][0]
 
 
 def test_a_study_is_worth_less_than_knowledge(model):
     """Of the utility in S1, by people who say whether they are well: posterior means are all that matters."""
-    values = [bm.evsi(KEY, model, bm.Study({"u_S1": n}), 120_000, num_draws=1 << 10) for n in (10, 100)]
+    values = [bm.evsi(KEY, model, bm.Study({"u_S1": n}), 120_000, num_draws=1 << 9) for n in (10, 100)]
     assert all("whose slopes are averages" in found.reason for found in values)
     few, many = (found.value for found in values)
     assert 0 < few < many < SINGLE[120_000, "u_S1"][0] - 10 * values[1].standard_error

@@ -191,8 +191,9 @@ def test_nested_estimates_by_quadrature():
 
 def prices():
     """Affine in a, b and c together, and not of degree one in r, which is not learned."""
-    r, a = numpyro.sample("r", dist.Gamma(8.0, 4.0)), numpyro.sample("a", dist.Normal(1.0, 0.5))
-    b, c = numpyro.sample("b", dist.Normal(np.zeros(2), 0.4)), numpyro.sample("c", dist.Gamma(4.0, 5.0))
+    sample: Any = numpyro.sample
+    r, a = sample("r", dist.Gamma(8.0, 4.0)), sample("a", dist.Normal(1.0, 0.5))
+    b, c = sample("b", dist.Normal(np.zeros(2), 0.4)), sample("c", dist.Gamma(4.0, 5.0))
     return {"first": a * jnp.exp(-r) - 0.1, "second": b[0] * r**2 / 20, "third": c * jnp.exp(-r) - 0.06, "none": 0.0}
 
 
