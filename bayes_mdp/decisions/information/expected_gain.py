@@ -39,8 +39,8 @@ REPLICATES = 16
 """Independent scrambles of the Sobol points."""
 BATCH = 1 << 16
 """Points (outer times inner) that are held at once."""
-PLAIN_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 12, 64
-"""Outer points without and with inner ones, and these."""
+PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
+"""Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""
 LEVELS = range(5, 14)
 """Powers of two of the nodes that quadrature tries."""
 PRECISE = 1e-9
@@ -151,10 +151,11 @@ def expected_gain(
     Args:
         key_rng, key: random numbers of the Sobol points, and of sites without a closed form.
         problem: the model with what is learned.
-        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, or `NESTED_POINTS` with inner ones.
+        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, `SLOPE_POINTS` or
+            `NESTED_POINTS`.
         num_inner: inner points for each outer one, where some are needed; None: `INNER_POINTS`.
     """
-    num_draws = num_draws or (NESTED_POINTS if problem.nested else PLAIN_POINTS)
+    num_draws = num_draws or (PLAIN_POINTS if not problem.nested else SLOPE_POINTS if problem.affine else NESTED_POINTS)
     num_inner = num_inner or INNER_POINTS
     if len(problem.model.strategies) == 1:
         return Gain(0.0, 0.0, 0.0, 0, "exact", "there is one strategy")
