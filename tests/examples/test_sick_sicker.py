@@ -1,7 +1,7 @@
 """Sick-Sicker: both published tables to every digit, the published EVPI, and values of information to 5 errors.
 
-The values of information are those of a NumPy program that shares no code with the package, with its Monte Carlo errors
-(values of single rates: sums over 60 nodes, good to about 2 %). Keys are fixed. Bounds are 5 standard errors of both: a
+The values of information are those of NumPy programs that share no code with the package, with their Monte Carlo errors.
+Keys are fixed. Bounds are 5 standard errors of both: a
 false alarm of 6e-7 where that program's error dominates, of 2e-4 (t with 15 degrees of freedom) where ours does.
 """
 
@@ -39,14 +39,15 @@ SINGLE = {
 BOTH = {75_000: (341.7, 2.3), 100_000: (1010.7, 12.1), 120_000: (7942.9, 37.7)}  # u_S1 and u_trtA
 RATES = {75_000: (3811.6, 17.6), 100_000: (21.5, 1.2), 120_000: (3158.8, 14.5)}  # all of them
 AFFINE = {75_000: (5300.3, 24.9), 100_000: (2166.4, 19.5), 120_000: (9660.6, 44.7)}  # costs and utilities
+# By another NumPy program: 100 values of the rate, the others in 10,000 common draws, several times.
 SINGLE_RATES = {
-    (75_000, "r_HD"): 1865.2,
-    (75_000, "r_HS1"): 1736.0,
-    (75_000, "r_S1H"): 1438.6,
-    (75_000, "hr_trtB"): 1585.5,
-    (120_000, "r_HD"): 1507.7,
-    (120_000, "r_S1S2"): 2573.1,
-    (120_000, "hr_trtB"): 299.1,
+    (75_000, "r_HD"): (1789.0, 10.9),
+    (75_000, "r_HS1"): (1829.1, 24.9),
+    (75_000, "r_S1H"): (1425.2, 12.9),
+    (75_000, "hr_trtB"): (1543.5, 11.2),
+    (120_000, "r_HD"): (1623.7, 10.0),
+    (120_000, "r_S1S2"): (2615.2, 8.4),
+    (120_000, "hr_trtB"): (421.9, 6.9),
 }
 
 
@@ -68,8 +69,9 @@ def by_age(sick):
     return bm.decision_model(sick.sick_sicker_by_age)
 
 
-def near(found, wanted, error, share=0.0):
-    return abs(found.value - wanted) < 5 * np.hypot(found.standard_error, error) + share * wanted + 0.05
+def near(found, wanted, error):
+    """Numbers are printed to a tenth."""
+    return abs(found.value - wanted) < 5 * np.hypot(found.standard_error, error) + 0.05
 
 
 @pytest.mark.parametrize("which", ["one mortality", "by age"])
@@ -117,7 +119,7 @@ def test_each_site_enters_as_it_does(sick, model):
 def test_perfect_information(model, wtp):
     found = bm.evpi(KEY, model, wtp, num_draws=1 << 12)
     assert near(found, *EVPI[wtp]) and found.standing in ("unbiased", "estimate")
-    # Which strategy is best is decided by the draws at 100,000 alone: the error of the means is in this bound.
+    # At 75,000 and 120,000 two means are so near that few draws leave open which is the best.
     assert found.best in {75_000: ("SoC", "B"), 100_000: ("B",), 120_000: ("B", "AB")}[wtp]
 
 
@@ -161,7 +163,7 @@ def test_a_study_is_worth_less_than_knowledge(model):
 @pytest.mark.parametrize(("wtp", "site"), SINGLE_RATES)
 def test_the_value_of_a_rate(model, wtp, site):
     found = bm.evppi(KEY, model, site, wtp, num_draws=1 << 10, num_inner=128)
-    assert near(found, SINGLE_RATES[wtp, site], 0.0, share=0.04) and "inner ones each" in found.reason
+    assert near(found, *SINGLE_RATES[wtp, site]) and "inner ones each" in found.reason
 
 
 @pytest.mark.slow
