@@ -237,3 +237,23 @@ def test_fit_takes_shards_and_update_learns_the_next_one(capsys, log, tmp_path):
     assert halved.visit_counts().sum() == 50
     refused(capsys, "--check is given with 2 logs", "fit", *parts[:2], *COLUMNS, "--check")
     refused(capsys, "part0.csv has the content of part0.csv", "fit", parts[0], parts[0], *COLUMNS)
+
+
+def test_a_horizon_and_a_discount_are_a_discounted_episode(capsys, log):
+    arguments = ("fit", log, *COLUMNS, "--horizon", 5, "--draws", 50)
+    code, out, _ = run(capsys, *arguments, "--discount", 0.9)
+    assert code == 0 and "episodes of 5 steps, discount 0.9" in out
+    code, out, _ = run(capsys, *arguments, "--discount", 1)
+    assert code == 0 and "episodes of 5 steps\n" in out
+    refused(capsys, "discount is 1.5, expected a number above 0 and at most 1", *arguments, "--discount", 1.5)
+    for other in ("horizon", "discount"):
+        refused(
+            capsys,
+            f"--first-exit is given with --{other}, expected one objective",
+            *("fit", log, *COLUMNS, f"--{other}", 1, "--first-exit"),
+        )
+    refused(
+        capsys,
+        "objective is Episodic(horizon=3, discount=0.9), expected Episodic(3): runs of agents take no discount",
+        *("run", "psrl", "chain", "--horizon", 3, "--discount", 0.9, "--episodes", 2),
+    )

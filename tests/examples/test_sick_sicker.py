@@ -1,8 +1,8 @@
 """Sick-Sicker: both published tables to every digit, the published EVPI, and values of information to 5 errors.
 
 The values of information are those of NumPy programs that share no code with the package, with their Monte Carlo
-errors. Keys are fixed. Bounds are 5 standard errors of both: a false alarm of 6e-7 where that program's error dominates,
-of 2e-4 (t with 15 degrees of freedom) where ours does.
+errors. Keys are fixed. Bounds are 5 standard errors of both: a false alarm of 6e-7 where that program's error
+dominates, of 2e-4 (t with 15 degrees of freedom) where ours does.
 """
 
 import importlib.util

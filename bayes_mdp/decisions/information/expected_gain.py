@@ -31,6 +31,7 @@ from bayes_mdp.decisions.information.information_value import Standing
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
 from bayes_mdp.decisions.strategies.site_law import SiteLaw, StudiedSite
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_count
 
 MOST_DATA_SETS = 200_000
@@ -41,6 +42,8 @@ BATCH = 1 << 16
 """Points (outer times inner) that are held at once."""
 PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
 """Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""
+COPIES = 4
+"""Of all points, in memory at the peak."""
 LEVELS = range(5, 14)
 """Powers of two of the nodes that quadrature tries."""
 PRECISE = 1e-9
@@ -136,11 +139,12 @@ def check_sizes(num_draws: int | None, num_inner: int | None) -> None:
     """Numbers of points, or None for the default.
 
     Raises:
-        ValueError: fewer than two. TypeError: no integer.
+        ValueError: fewer than two, or more than fit in memory. TypeError: no integer.
     """
     for name, number in (("num_draws", num_draws), ("num_inner", num_inner)):
         if number is not None:
             check_count(name, number, 2)
+            check_memory(f"{name} is {number}", 8.0 * COPIES * number, "fewer points take less")
 
 
 def expected_gain(
@@ -355,6 +359,10 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
     inner = max(inner, outer) if problem.affine else inner
     single = _single(problem) if problem.affine else None
     work = (1 + _learned_size(problem)) * inner if problem.affine else outer * inner
+    strategies = len(problem.model.strategies)
+    rows, columns = (outer, _outer_size(problem)), (inner, _inner_size(problem) + strategies)
+    needed = 8.0 * COPIES * (rows[0] * (rows[1] + 3 * strategies) + columns[0] * columns[1])
+    check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", needed, "fewer points take less")
     # Per replicate: [whole, half, half] of E max; the mean of each strategy over the outer points; the best such mean.
     tops, means, centres = [], [], []
     with tqdm(

@@ -15,11 +15,11 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, check_sizes, expected_gain
 from bayes_mdp.decisions.information.information_value import InformationValue
-from bayes_mdp.decisions.information.regression import regression_value
+from bayes_mdp.decisions.information.regression_evppi import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, net_benefit_weights, only_value
-from bayes_mdp.mdp.validation import check_key, check_name, check_type, did_you_mean
+from bayes_mdp.mdp.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
 
 Method = Literal["auto", "regression"]
 REGRESSION_DRAWS = 1 << 14
@@ -106,7 +106,9 @@ def evppi(
     check_key("key", key)
     check_sizes(num_draws, num_inner)
     check_name("method", method, get_args(Method))
-    names = (sites,) if isinstance(sites, str) else tuple(sites)
+    names = as_names((sites,) if isinstance(sites, str) else sites)
+    check_names("sites", names)
+    names = tuple(map(str, names))
     about = ", ".join(names) or "nothing"
     if isinstance(belief, DecisionModel):
         belief.check_sites("sites", names)

@@ -426,7 +426,7 @@ def test_wrong_input(model):
         (lambda: arms.select([]), "strategies is empty"),
         (lambda: arms.at({"t1": [1.0, 2.0]}), r"values\['t1'\] has shape \(2,\)"),
         (lambda: arms.at({"t": 1.0}), "values has 't'"),
-        (lambda: bm.net_benefit_of_sampling(KEY, one, bm.Study({"p": 1}), [], population=1), "sizes is empty"),
+        (lambda: bm.net_benefit_of_sampling(KEY, one, bm.Study({"p": 1}), [], population=1), "sizes is"),
         (lambda: bm.net_benefit_of_sampling(KEY, one, bm.Study({"p": 1}), [0], population=1), r"sizes\[0\] is 0"),
         (
             lambda: bm.decision_model(lambda: {"a": 1 / sample("x", dist.Normal(0.0, 1.0))}).at({"x": 0.0}),
