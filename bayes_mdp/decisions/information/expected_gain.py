@@ -7,9 +7,11 @@ Each site is in one of four states after the information has come:
 - *data*: its law has been updated by data of a study, and net benefits are averaged over it;
 - *nothing*: it keeps its law. Of degree one, it is at its mean; else net benefits are averaged over its law.
 
-"Averaged" is by inner points that are common to all outer ones, so that their errors cancel in differences. Where no
-inner points are needed the answer is an integral over the outer laws alone, and small ones are computed in closed form
-or by sums and quadrature. All others are over scrambled Sobol points, in independent replicates that give the error.
+"Averaged" is by inner points that are common to all outer ones, so that their errors cancel in differences. Averages
+that are affine in all that is learned are a value and slopes: these alone are averaged, not one number for each outer
+point, and with one number that is learned the rest is a closed form. Where no inner points are needed the answer is an
+integral over the outer laws alone, and small ones are computed in closed form or by sums and quadrature. All others are
+over scrambled Sobol points, in independent replicates that give the error.
 
 Sources: Raiffa and Schlaifer (1961), *Applied Statistical Decision Theory*; Madan et al. (2014), *Strategies for
 efficient computation of the expected value of partial perfect information*; Owen (1997), *Scrambled net variance*.
@@ -18,6 +20,7 @@ efficient computation of the expected value of partial perfect information*; Owe
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
@@ -37,8 +40,8 @@ REPLICATES = 16
 """Independent scrambles of the Sobol points."""
 BATCH = 1 << 16
 """Points (outer times inner) that are held at once."""
-PLAIN_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 12, 64
-"""Outer points without and with inner ones, and these."""
+PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
+"""Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""
 COPIES = 4
 """Of all points, in memory at the peak."""
 LEVELS = range(5, 14)
@@ -107,6 +110,14 @@ class Problem:
         """Whether net benefits have to be averaged for each outer point."""
         return bool(self.data or self.averaged or self.drawn_inside)
 
+    @cached_property
+    def affine(self) -> bool:
+        """Whether averaged net benefits are affine in all that is learned."""
+        if not self.nested or self.data or self.drawn_outside:
+            return False
+        learned = (*self.perfect, *self.means)
+        return all(self.degrees[n] < HIGHER for n in learned) and self.model.jointly_affine(learned)
+
     @property
     def best_is_known(self) -> bool:
         """Whether mean net benefits are net benefits at means."""
@@ -144,10 +155,11 @@ def expected_gain(
     Args:
         key_rng, key: random numbers of the Sobol points, and of sites without a closed form.
         problem: the model with what is learned.
-        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, or `NESTED_POINTS` with inner ones.
+        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, `SLOPE_POINTS` or
+            `NESTED_POINTS`.
         num_inner: inner points for each outer one, where some are needed; None: `INNER_POINTS`.
     """
-    num_draws = num_draws or (NESTED_POINTS if problem.nested else PLAIN_POINTS)
+    num_draws = num_draws or (PLAIN_POINTS if not problem.nested else SLOPE_POINTS if problem.affine else NESTED_POINTS)
     num_inner = num_inner or INNER_POINTS
     if len(problem.model.strategies) == 1:
         return Gain(0.0, 0.0, 0.0, 0, "exact", "there is one strategy")
@@ -344,28 +356,42 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
     """Scrambled Sobol points, outer and inner, in replicates."""
     outer = 1 << max(int(np.ceil(np.log2(max(num_draws / REPLICATES, 2)))), 1)
     inner = 1 << max(int(np.ceil(np.log2(max(num_inner, 2)))), 1) if problem.nested else 1
+    inner = max(inner, outer) if problem.affine else inner
+    single = _single(problem) if problem.affine else None
+    work = (1 + _learned_size(problem)) * inner if problem.affine else outer * inner
     strategies = len(problem.model.strategies)
     rows, columns = (outer, _outer_size(problem)), (inner, _inner_size(problem) + strategies)
     needed = 8.0 * COPIES * (rows[0] * (rows[1] + 3 * strategies) + columns[0] * columns[1])
     check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", needed, "fewer points take less")
-    tops, means = [], []  # per replicate: [whole, half, half] of E max, and the mean of each strategy
-    unit = " net benefits"
-    with tqdm(total=REPLICATES * outer * inner, unit=unit, unit_scale=True, delay=2, leave=False, disable=None) as bar:
+    # Per replicate: [whole, half, half] of E max; the mean of each strategy over the outer points; the best such mean.
+    tops, means, centres = [], [], []
+    with tqdm(
+        total=REPLICATES * work, unit=" net benefits", unit_scale=True, delay=2, leave=False, disable=None
+    ) as bar:
         for replicate in range(REPLICATES):
             u = _points(rng, _outer_size(problem), outer)
             z = _points(rng, _inner_size(problem), inner)
-            top, mean = np.zeros((3, 1)), np.zeros(len(problem.model.strategies))
-            best_by = []
-            for rows in _batches(outer, inner):
-                benefit = _averaged(problem, u, z, rows, key, (replicate, outer))
-                best_by.append(benefit)
-                bar.update(len(rows) * inner)
-            stacked = np.concatenate(best_by, axis=1)  # [whole, half, half][outer][strategies]
-            top, mean = stacked.max(-1).mean(1), stacked[0].mean(0)
-            tops.append(top)
-            means.append(mean)
+            if problem.affine:
+                plane = _plane(problem, _inner_values(problem, z, key, replicate, inner), inner)
+                bar.update(work)
+                centres.append(plane.middle)
+                if single is not None:
+                    tops.append(expected_maximum_of_lines(single, plane.start, plane.slopes[:, 0]))
+                    means.append(plane.middle)
+                    continue
+                benefit = plane.at(problem, _learned_values(problem, u))
+            else:
+                parts = []
+                for rows in _batches(outer, inner):
+                    parts.append(_averaged(problem, u, z, rows, key, (replicate, outer)))
+                    bar.update(len(rows) * inner)
+                benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
+            tops.append(benefit.max(-1).mean(1))
+            means.append(benefit[0].mean(0))
+            if not problem.affine:
+                centres.append(means[-1])
     top, mean = np.array(tops), np.array(means)
-    best, decided = _best_and_sure(problem, mean)
+    best, decided = _best_and_sure(problem, np.array(centres))
     gain = top - mean[:, [best]]
     # Inner noise lifts the maximum by order 1/inner: 2 V(N) - V(N/2) takes that order away (halves of the same points).
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
@@ -377,7 +403,11 @@ def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, nu
         return Gain(0.0, 0.0, 0.0, best, "estimate", reason + decided)
     if problem.nested:
         lift = float((gain[:, 0] - final).mean())
-        reason = f"{how}, {inner} inner ones each; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
+        how = f"{how}, {inner} inner ones each"
+        if problem.affine:
+            outside = "closed form of lines" if single is not None else f"{REPLICATES * outer} scrambled Sobol points"
+            how = f"{outside}, whose slopes are averages over {REPLICATES * inner} inner points"
+        reason = f"{how}; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
         return Gain(max(value, 0.0), error, 0.0, best, "estimate", reason + decided)
     exactly = problem.model.exact or not problem.model.chains
     if not exactly:
@@ -414,13 +444,8 @@ def _averaged(
     """Net benefits of some outer points, averaged over the inner ones: over all, over either half."""
     replicate, outer = draw
     number, inner = len(rows), len(z)
-    given, column = {}, 0
-    for name, law in problem.perfect.items():
-        given[name] = law.quantiles(u[rows, column : column + law.size])
-        column += law.size
-    for name, studied in problem.means.items():
-        given[name] = studied.simulated(u[rows, column : column + studied.n_uniforms]).mean()
-        column += studied.n_uniforms
+    given = _learned_values(problem, u[rows])
+    column = sum(law.size for law in problem.perfect.values()) + sum(s.n_uniforms for s in problem.means.values())
     after = {}
     for name, studied in problem.data.items():
         after[name] = studied.simulated(u[rows, column : column + studied.n_uniforms])
@@ -444,6 +469,72 @@ def _averaged(
     half = inner // 2
     first, second = benefit[:, :half].mean(1), benefit[:, half:].mean(1)
     return np.stack([(first + second) / 2, first, second])
+
+
+def _learned_values(problem: Problem, u: Float[np.ndarray, "number dims"]) -> dict[str, np.ndarray]:
+    """Values of sites that are known, and posterior means that are, at outer points."""
+    given, column = {}, 0
+    for name, law in problem.perfect.items():
+        given[name] = law.quantiles(u[:, column : column + law.size])
+        column += law.size
+    for name, studied in problem.means.items():
+        given[name] = studied.simulated(u[:, column : column + studied.n_uniforms]).mean()
+        column += studied.n_uniforms
+    return given
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """Averaged net benefits as affine functions of the elements of what is learned: over all inner points, either half.
+
+    Args:
+        start: where all elements are 0.
+        slopes: by element.
+        middle: over all inner points, where all elements are at their means.
+    """
+
+    start: Float[np.ndarray, "3 D"]
+    slopes: Float[np.ndarray, "3 elements D"]
+    middle: Float[np.ndarray, " D"]
+
+    def at(self, problem: Problem, values: Mapping[str, np.ndarray]) -> Float[np.ndarray, "3 number D"]:
+        """At values [number, ...] of all that is learned."""
+        number = len(next(iter(values.values())))
+        x = np.concatenate([values[n].reshape(number, -1) for n in (*problem.perfect, *problem.means)], axis=1)
+        return self.start[:, None] + x @ self.slopes
+
+
+def _plane(problem: Problem, common: Mapping[str, np.ndarray], inner: int) -> _Plane:
+    """By a step in each element from the means; exact but for the average over inner points."""
+    laws = {**problem.perfect, **{name: studied.law for name, studied in problem.means.items()}}
+    mean = np.concatenate([law.mean().ravel() for law in laws.values()])
+    step = np.where(mean == 0, 1.0, np.abs(mean))
+    cuts = np.cumsum([law.size for law in laws.values()])[:-1]
+
+    def averages(point: Float[np.ndarray, " elements"]) -> Float[np.ndarray, "3 D"]:
+        parts = zip(laws.items(), np.split(point, cuts), strict=True)
+        values = {name: np.broadcast_to(part.reshape(law.shape), (inner, *law.shape)) for (name, law), part in parts}
+        benefit = problem.net_benefits({**common, **values}, inner)
+        first, second = benefit[: inner // 2].mean(0), benefit[inner // 2 :].mean(0)
+        return np.stack([(first + second) / 2, first, second])
+
+    here = averages(mean)
+    moved = [averages(mean + step[i] * np.eye(len(mean))[i]) for i in range(len(mean))]
+    slopes = np.stack([(there - here) / h for there, h in zip(moved, step, strict=True)], axis=1)
+    return _Plane(here - mean @ slopes, slopes, here[0])
+
+
+def _single(problem: Problem) -> SiteLaw | None:
+    """The law of what is learned, if that is one number with a law of closed form."""
+    laws = [*problem.perfect.values(), *(studied.mean_law() for studied in problem.means.values())]
+    (first, *more) = laws
+    if more or first is None or first.size != 1 or first.family in ("Dirichlet", "MultivariateNormal"):
+        return None
+    return first if first.family != "Normal" or np.all(first.parameters["scale"] > 0) else None
+
+
+def _learned_size(problem: Problem) -> int:
+    return sum(law.size for law in problem.perfect.values()) + sum(s.law.size for s in problem.means.values())
 
 
 def _inner_values(

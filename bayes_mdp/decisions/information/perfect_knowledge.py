@@ -95,7 +95,8 @@ def evppi(
         sites: names; all elements of a site are learned.
         wtp: willingness to pay, as in `evpi`.
         method: "regression" always regresses.
-        num_draws: outer points (None: 65,536, or 4,096 with inner ones), or draws of a regression (None: 16,384).
+        num_draws: outer points (None: 65,536; 16,384 where slopes are averaged; 4,096 with inner points for each), or
+            draws of a regression (None: 16,384).
         num_inner: inner points for each outer one, where some are needed (None: 64).
 
     Raises:

@@ -40,7 +40,8 @@ def evsi(
         model: the belief.
         study: what would be observed.
         wtp: willingness to pay, as in `evpi`.
-        num_draws: simulated data sets (None: 65,536, or 4,096 with inner points).
+        num_draws: simulated data sets (None: 65,536; 16,384 where slopes are averaged; 4,096 with inner points for
+            each).
         num_inner: inner points for each, where net benefits have to be averaged (None: 64).
 
     Raises:

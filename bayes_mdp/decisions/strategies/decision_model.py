@@ -157,7 +157,7 @@ class DecisionModel:
         """Outcomes at one value of each site (a base case), as one draw.
 
         Args:
-            values: site -> value; other sites are at their posterior mean.
+            values: site -> value, a number or an array; other sites are at their posterior mean.
 
         Raises:
             ValueError: a site that the program does not have; another shape; a value that is not finite.
