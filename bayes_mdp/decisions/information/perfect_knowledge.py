@@ -13,8 +13,10 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
+from bayes_mdp.decisions.information.gain_by_points import DECIDED
 from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
 from bayes_mdp.decisions.information.regression_evppi import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
@@ -166,7 +168,7 @@ def _of_model(
 ) -> InformationValue:
     weights = net_benefit_weights(model.outcomes, wtp)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, Problem(model, weights, Learned(perfect=names)), *sizes)
+    gain = expected_gain(rng, key, LearningProblem(model, weights, Learned(perfect=names)), *sizes)
     return InformationValue(
         kind,
         about,

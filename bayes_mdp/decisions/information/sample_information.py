@@ -16,8 +16,9 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 from tqdm import tqdm
 
-from bayes_mdp.decisions.information.expected_gain import Learned, Problem, check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
 from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
@@ -54,7 +55,7 @@ def evsi(
     weights = net_benefit_weights(model.outcomes, wtp)
     learned = Learned(studied=study.sites_of(model))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, Problem(model, weights, learned), num_draws, num_inner)
+    gain = expected_gain(rng, key, LearningProblem(model, weights, learned), num_draws, num_inner)
     best = model.strategies[gain.best]
     return InformationValue(
         "EVSI",
