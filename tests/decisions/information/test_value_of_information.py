@@ -415,7 +415,7 @@ def test_wrong_input(model):
             "sites has 'rate of P', expected sites of the program: 't1', 't2'",
         ),
         (lambda: bm.evppi(KEY, bm.decision_model(curved_names), ["rate_HD"]), "did you mean 'rate_hd'"),
-        (lambda: bm.evpi(KEY, arms, 1000.0), "wtp is 1000 without effects"),
+        (lambda: bm.evpi(KEY, arms, 1000.0), "wtp is 1000.0 without effects"),
         (lambda: bm.evsi(KEY, arms, bm.Study({"t1": 3})), r"sd\['t1'\] is missing, expected the sd of one measurement"),
         (lambda: bm.evsi(KEY, one, bm.Study({"p": 3}, {"p": 1.0})), r"sd\['p'\] is 1.0, expected none"),
         (lambda: bm.evsi(KEY, one, bm.Study({"p": 2.5})), r"observations\['p'\] is 2.5, expected an integer"),
