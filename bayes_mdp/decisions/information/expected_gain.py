@@ -43,7 +43,7 @@ def check_sizes(num_draws: int | None, num_inner: int | None) -> None:
 
 
 def expected_gain(
-    key_rng: np.random.Generator,
+    rng: np.random.Generator,
     key: PRNGKeyArray,
     problem: LearningProblem,
     num_draws: int | None,
