@@ -13,10 +13,14 @@ from bayes_mdp.decisions.strategies.site_law import SiteLaw
 
 MOST_DATA_SETS = 200_000
 """Data sets that are summed over one by one."""
+MOST_WITH_QUADRATURE = 256
+"""The same, with a quadrature for each."""
 LEVELS = range(5, 14)
 """Powers of two of the nodes that quadrature tries."""
 PRECISE = 1e-9
 """Relative change at which quadrature stops."""
+CALLED_EXACT = 1e-6
+"""Relative change up to which its result is called exact."""
 
 
 def closed_form_gain(problem: LearningProblem) -> Gain | None:
@@ -52,7 +56,7 @@ def closed_form_gain(problem: LearningProblem) -> Gain | None:
     lines = [name for name in continuous if problem.degrees[name] < HIGHER]
     line = lines[-1] if lines else None
     others = [name for name in continuous if name != line]
-    if len(others) > 1:
+    if len(others) > 1 or (others and enumerated > MOST_WITH_QUADRATURE):
         return None
     return _by_sums(
         problem, atoms, {n: continuous[n] for n in others}, None if line is None else (line, continuous[line])
@@ -121,7 +125,8 @@ def _by_sums(
         if level > LEVELS[2] and change <= PRECISE * max(gain, 1e-300):
             break
     reason = ", ".join(filter(None, [what, f"quadrature over {name}", line and "closed form of lines"]))
-    return Gain(max(gain, 0.0), 0.0, float(change), best, "exact", f"{reason}; two rules differ by {change:.2g}")
+    standing = "exact" if change <= CALLED_EXACT * gain else "estimate"
+    return Gain(max(gain, 0.0), 0.0, float(change), best, standing, f"{reason}; two rules differ by {change:.2g}")
 
 
 def _mean_gain(

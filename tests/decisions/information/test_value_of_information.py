@@ -439,3 +439,35 @@ def test_wrong_input(model):
     for bad in (lambda: bm.Study({}), lambda: bm.evpi(KEY, wrong), lambda: bm.evsi(KEY, arms, wrong)):
         with pytest.raises(TypeError):
             bad()
+
+
+def test_a_curved_number_is_integrated_and_says_how_well():
+    """One site of higher degree: a quadrature with kinks, against a sum over 10^6 quantiles."""
+
+    def program():
+        r = sample("r", dist.Gamma(3.0, 2.0))
+        return {"a": jnp.exp(-r), "b": 0.3 * r, "c": 0.4}
+
+    found = bm.evpi(KEY, bm.decision_model(program))
+    r = stats.gamma(3, scale=0.5).ppf((np.arange(10**6) + 0.5) / 10**6)
+    benefit = np.stack([np.exp(-r), 0.3 * r, np.full(10**6, 0.4)], axis=1)
+    wanted = benefit.max(1).mean() - benefit.mean(0).max()
+    assert found.value == pytest.approx(wanted, rel=1e-5)
+    assert found.standing in ("exact", "estimate") and found.standard_error == 0
+    assert abs(found.value - wanted) <= found.numerical_error + 1e-5 * wanted
+    assert (found.standing == "exact") == (found.numerical_error <= 1e-6 * found.value)
+
+
+def test_many_data_sets_beside_a_quadrature_are_points():
+    """200,000 data sets times 8,192 nodes are not tried."""
+
+    def program():
+        p, q = sample("p", dist.Beta(2.0, 2.0)), sample("q", dist.Beta(2.0, 2.0))
+        x, y = sample("x", dist.Normal(0.4, 0.2)), sample("y", dist.Normal(0.5, 0.2))
+        return {"a": p * x, "b": q * y, "c": 0.25}
+
+    belief = bm.decision_model(program)
+    study = bm.Study({"p": 100, "q": 100, "x": 4, "y": 4}, {"x": 1.0, "y": 1.0})
+    found = bm.evsi(KEY, belief, study, num_draws=1 << 12)
+    assert found.standing == "unbiased" and "Sobol" in found.reason
+    assert found.value <= bm.evpi(KEY, belief, num_draws=1 << 12).value
