@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -26,69 +27,108 @@ DECIDED = 6.0
 """Standard errors between the best two means at which the best strategy counts as known (false alarm 1e-9)."""
 
 
+class _Sizes(NamedTuple):
+    """Points of a replicate.
+
+    Args:
+        outer, inner: how many.
+        single: the law of what is learned, where net benefits are affine in it and it is one number: no outer points.
+    """
+
+    outer: int
+    inner: int
+    single: SiteLaw | None
+
+
+class _Replicate(NamedTuple):
+    """What one scramble of the points gives.
+
+    Args:
+        top: E max_d over all inner points, over either half.
+        mean: of each strategy, over the same outer points as `top`.
+        centre: of each strategy, as precisely as the replicate knows it.
+    """
+
+    top: Float[np.ndarray, "3"]
+    mean: Float[np.ndarray, " D"]
+    centre: Float[np.ndarray, " D"]
+
+
 def gain_by_points(
     rng: np.random.Generator, key: PRNGKeyArray, problem: LearningProblem, num_draws: int, num_inner: int
 ) -> Gain:
-    """Scrambled Sobol points, outer and inner, in replicates."""
-    outer = 1 << max(int(np.ceil(np.log2(max(num_draws / REPLICATES, 2)))), 1)
-    inner = 1 << max(int(np.ceil(np.log2(max(num_inner, 2)))), 1) if problem.nested else 1
-    inner = max(inner, outer) if problem.affine else inner
-    single = _single(problem) if problem.affine else None
-    work = (1 + _learned_size(problem)) * inner if problem.affine else outer * inner
+    """Scrambled Sobol points, outer and inner, in replicates.
+
+    Raises:
+        ValueError: the points do not fit in memory.
+    """
+    sizes = _sizes(problem, num_draws, num_inner)
     strategies = len(problem.model.strategies)
-    rows, columns = (outer, _outer_size(problem)), (inner, _inner_size(problem) + strategies)
-    needed = 8.0 * COPIES * (rows[0] * (rows[1] + 3 * strategies) + columns[0] * columns[1])
-    check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", needed, "fewer points take less")
-    # Per replicate: [whole, half, half] of E max; the mean of each strategy over the outer points; the best such mean.
-    tops, means, centres = [], [], []
-    with tqdm(
-        total=REPLICATES * work, unit=" net benefits", unit_scale=True, delay=2, leave=False, disable=None
-    ) as bar:
-        for replicate in range(REPLICATES):
-            u = _points(rng, _outer_size(problem), outer)
-            z = _points(rng, _inner_size(problem), inner)
-            if problem.affine:
-                plane = _plane(problem, _inner_values(problem, z, key, replicate, inner), inner)
-                bar.update(work)
-                centres.append(plane.middle)
-                if single is not None:
-                    tops.append(expected_maximum_of_lines(single, plane.start, plane.slopes[:, 0]))
-                    means.append(plane.middle)
-                    continue
-                benefit = plane.at(problem, _learned_values(problem, u))
-            else:
-                parts = []
-                for rows in _batches(outer, inner):
-                    parts.append(_averaged(problem, u, z, rows, key, (replicate, outer)))
-                    bar.update(len(rows) * inner)
-                benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
-            tops.append(benefit.max(-1).mean(1))
-            means.append(benefit[0].mean(0))
-            if not problem.affine:
-                centres.append(means[-1])
-    top, mean = np.array(tops), np.array(means)
-    best, decided = _best_and_sure(problem, np.array(centres))
+    numbers = sizes.outer * (_outer_size(problem) + 3 * strategies) + sizes.inner * (_inner_size(problem) + strategies)
+    check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", 8.0 * COPIES * numbers, "fewer points take less")
+    work = sizes.inner * (1 + _learned_size(problem) if problem.affine else sizes.outer)
+    settings = {"unit": " net benefits", "unit_scale": True, "delay": 2, "leave": False, "disable": None}
+    found = []
+    with tqdm(total=REPLICATES * work, **settings) as bar:
+        for number in range(REPLICATES):
+            found.append(_replicate(rng, jax.random.fold_in(key, number), problem, sizes, bar))
+    top, mean, centre = (np.array(x) for x in zip(*found, strict=True))
+    best, open_ = _best_and_sure(problem, centre)
     gain = top - mean[:, [best]]
     # Inner noise lifts the maximum by order 1/inner: 2 V(N) - V(N/2) takes that order away (halves of the same points).
     final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
     value, error = float(final.mean()), float(final.std(ddof=1) / np.sqrt(REPLICATES))
-    how = f"{REPLICATES * outer} scrambled Sobol points"
+    how = _described(problem, sizes)
     if np.max(np.abs(gain[:, 0])) <= ROUNDING * np.max(np.abs(mean)):
         # Not proven to be nothing: the points may have missed where another strategy is best.
-        reason = f"{how}, in none of which another strategy is better"
-        return Gain(0.0, 0.0, 0.0, best, "estimate", reason + decided)
+        return Gain(0.0, 0.0, 0.0, best, "estimate", f"{how}: another strategy is nowhere better" + open_)
     if problem.nested:
         lift = float((gain[:, 0] - final).mean())
-        how = f"{how}, {inner} inner ones each"
-        if problem.affine:
-            outside = "closed form of lines" if single is not None else f"{REPLICATES * outer} scrambled Sobol points"
-            how = f"{outside}, whose slopes are averages over {REPLICATES * inner} inner points"
-        reason = f"{how}; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
-        return Gain(max(value, 0.0), error, 0.0, best, "estimate", reason + decided)
-    exactly = problem.model.exact or not problem.model.chains
-    if not exactly:
-        return Gain(max(value, 0.0), error, 0.0, best, "estimate", f"{how}; sites by NUTS" + decided)
-    return Gain(max(value, 0.0), error, 0.0, best, "estimate" if decided else "unbiased", how + decided)
+        how += f"; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
+    elif problem.model.chains:
+        how += "; sites by NUTS"
+    unbiased = not (problem.nested or problem.model.chains or open_)
+    return Gain(max(value, 0.0), error, 0.0, best, "unbiased" if unbiased else "estimate", how + open_)
+
+
+def _sizes(problem: LearningProblem, num_draws: int, num_inner: int) -> _Sizes:
+    """Powers of two, for which Sobol points are balanced."""
+    outer = 1 << max(int(np.ceil(np.log2(max(num_draws / REPLICATES, 2)))), 1)
+    if not problem.nested:
+        return _Sizes(outer, 1, None)
+    inner = 1 << max(int(np.ceil(np.log2(num_inner))), 1)
+    return _Sizes(outer, max(inner, outer), _single(problem)) if problem.affine else _Sizes(outer, inner, None)
+
+
+def _described(problem: LearningProblem, sizes: _Sizes) -> str:
+    points = f"{REPLICATES * sizes.outer} scrambled Sobol points"
+    if not problem.nested:
+        return points
+    if not problem.affine:
+        return f"{points}, {sizes.inner} inner ones each"
+    outside = points if sizes.single is None else "closed form of lines"
+    return f"{outside}, whose slopes are averages over {REPLICATES * sizes.inner} inner points"
+
+
+def _replicate(
+    rng: np.random.Generator, key: PRNGKeyArray, problem: LearningProblem, sizes: _Sizes, bar: "tqdm[NoReturn]"
+) -> _Replicate:
+    u, z = _points(rng, _outer_size(problem), sizes.outer), _points(rng, _inner_size(problem), sizes.inner)
+    if problem.affine:
+        plane = _plane(problem, _inner_values(problem, z, key, sizes.inner), sizes.inner)
+        bar.update(sizes.inner * (1 + _learned_size(problem)))
+        if sizes.single is not None:
+            lines = expected_maximum_of_lines(sizes.single, plane.start, plane.slopes[:, 0])
+            return _Replicate(lines, plane.middle, plane.middle)
+        benefit = plane.at(problem, _learned_values(problem, u))
+        return _Replicate(benefit.max(-1).mean(1), benefit[0].mean(0), plane.middle)
+    parts = []
+    for rows in _batches(sizes):
+        parts.append(_averaged(problem, u, z, rows, key))
+        bar.update(len(rows) * sizes.inner)
+    benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
+    mean = benefit[0].mean(0)
+    return _Replicate(benefit.max(-1).mean(1), mean, mean)
 
 
 def _best_and_sure(problem: LearningProblem, means: Float[np.ndarray, "replicates D"]) -> tuple[int, str]:
@@ -103,10 +143,11 @@ def _best_and_sure(problem: LearningProblem, means: Float[np.ndarray, "replicate
     return best, f"; which strategy is best now is not decided by them: it may be too low by {float(error.max()):.2g}"
 
 
-def _batches(outer: int, inner: int) -> Iterator[np.ndarray]:
-    step = max(BATCH // inner, 1)
-    for start in range(0, outer, step):
-        yield np.arange(start, min(start + step, outer))
+def _batches(sizes: _Sizes) -> Iterator[np.ndarray]:
+    """Outer points that are held at once with their inner ones."""
+    step = max(BATCH // sizes.inner, 1)
+    for start in range(0, sizes.outer, step):
+        yield np.arange(start, min(start + step, sizes.outer))
 
 
 def _averaged(
@@ -115,10 +156,8 @@ def _averaged(
     z: Float[np.ndarray, "inner inner_dims"],
     rows: np.ndarray,
     key: PRNGKeyArray,
-    draw: tuple[int, int],
 ) -> Float[np.ndarray, "3 rows D"]:
     """Net benefits of some outer points, averaged over the inner ones: over all, over either half."""
-    replicate, outer = draw
     number, inner = len(rows), len(z)
     given = _learned_values(problem, u[rows])
     column = sum(law.size for law in problem.perfect.values()) + sum(s.n_uniforms for s in problem.means.values())
@@ -127,7 +166,7 @@ def _averaged(
         after[name] = studied.simulated(u[rows, column : column + studied.n_uniforms])
         column += studied.n_uniforms
     if problem.drawn_outside:
-        sites = problem.model.sample_sites(_fold(key, replicate), outer)
+        sites = problem.model.sample_sites(key, len(u))
         given |= {name: sites[name][rows] for name in problem.drawn}
     if not problem.nested:
         return problem.net_benefits(given, number)[None].repeat(3, axis=0)
@@ -139,7 +178,7 @@ def _averaged(
         uniforms = np.tile(z[:, column : column + law.size], (number, 1))
         pairs[name] = SiteLaw(law.family, rows_of, law.shape).quantiles(uniforms)
         column += law.size
-    common = _inner_values(problem, z, key, replicate, inner)
+    common = _inner_values(problem, z, key, inner)
     pairs |= {n: np.tile(x, (number, *[1] * (x.ndim - 1))) for n, x in common.items()}
     benefit = problem.net_benefits(pairs, number * inner).reshape(number, inner, -1)
     half = inner // 2
@@ -214,7 +253,7 @@ def _learned_size(problem: LearningProblem) -> int:
 
 
 def _inner_values(
-    problem: LearningProblem, z: Float[np.ndarray, "inner inner_dims"], key: PRNGKeyArray, replicate: int, inner: int
+    problem: LearningProblem, z: Float[np.ndarray, "inner inner_dims"], key: PRNGKeyArray, inner: int
 ) -> dict[str, np.ndarray]:
     """Values of the sites of which nothing is learned, at the inner points."""
     column = sum(studied.law.size for studied in problem.data.values())
@@ -223,7 +262,7 @@ def _inner_values(
         values[name] = law.quantiles(z[:, column : column + law.size])
         column += law.size
     if problem.drawn_inside:
-        sites = problem.model.sample_sites(_fold(key, replicate), inner)
+        sites = problem.model.sample_sites(key, inner)
         values |= {name: sites[name] for name in problem.drawn}
     return values
 
@@ -244,10 +283,6 @@ def _points(rng: np.random.Generator, dims: int, number: int) -> Float[np.ndarra
     return engine.random(number)
 
 
-def _fold(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
-    return jax.random.fold_in(key, number)
-
-
 def best_of_means(
     rng: np.random.Generator, key: PRNGKeyArray, problem: LearningProblem, num_draws: int, num_inner: int
 ) -> tuple[int, str]:
@@ -255,5 +290,5 @@ def best_of_means(
     if not problem.nested:
         return int(np.argmax(problem.net_benefits({}, 1)[0])), ""
     number = max(num_inner, min(num_draws, BATCH))
-    inner = _inner_values(problem, _points(rng, _inner_size(problem), number), key, 0, number)
+    inner = _inner_values(problem, _points(rng, _inner_size(problem), number), key, number)
     return int(np.argmax(problem.net_benefits(inner, number).mean(0))), " (the best strategy by draws)"

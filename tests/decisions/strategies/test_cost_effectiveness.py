@@ -83,7 +83,7 @@ def test_ties_share_a_draw():
         (lambda d: d.outcome("effects"), "outcome is 'effects', expected one of cost, effect; did you mean 'effect'"),
         (
             lambda d: StrategyDraws(("a",), ("value",), np.ones((4, 1, 1))).net_benefit(3.0),
-            "wtp is 3.0 without effects",
+            "wtp is 3.0 without",
         ),
         (
             lambda d: StrategyDraws(("a",), ("x", "y"), np.ones((4, 1, 2))).net_benefit(3.0),
