@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("agents", "calibration/criticism", "inference/pooled", "inference/value", "planning")
+FOLDERS = (
+    "agents",
+    "calibration/criticism",
+    "decisions/choosing",
+    "decisions/information",
+    "inference/conjugate",
+    "inference/pooled",
+    "inference/value",
+    "planning",
+)
 """Below `tests`. Outcomes do not depend on other libraries there: one version of Python is enough."""
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from bayes_mdp.decisions.strategies.outcome_flow import HIGHER, output_flows, site_flow
 
-pytestmark = pytest.mark.numerics
 SIZE = 3
 KNOWN = np.array([0.5, -1.5, 2.0])
 
