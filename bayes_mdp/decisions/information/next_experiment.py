@@ -22,7 +22,7 @@ from bayes_mdp.decisions.information.pair_data import (
     simulated_data,
     size_of_data,
 )
-from bayes_mdp.decisions.information.policy_study import PolicyStudy, read_studies, study_gains
+from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_studies, read_studies, study_gains
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_start, to_float64
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
@@ -192,7 +192,7 @@ def next_experiment(
     if isinstance(candidates, Mapping):
         if n != 1:
             raise ValueError(f"n is {n}, expected 1 where candidates are studies (each has its own num_episodes)")
-        asked = _Studies({str(name): study for name, study in candidates.items()})
+        asked = _Studies(check_studies(candidates))
     else:
         unknown = unknown_pairs(belief)
         asked = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
@@ -339,7 +339,9 @@ def _read_candidates(
     index = []
     for i, pair in enumerate(candidates):
         if isinstance(pair, str) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != len(axes):
-            raise TypeError(f"candidates[{i}] is {pair!r}, expected ({', '.join(axes)})")
+            hint = "; studies are given by name, {name: PolicyStudy(...)}" if isinstance(pair, PolicyStudy) else ""
+            shown = "a PolicyStudy" if hint else repr(pair)
+            raise TypeError(f"candidates[{i}] is {shown}, expected ({', '.join(axes)}){hint}")
         where = tuple(_place(i, axis, names[axis], x) for axis, x in zip(axes, pair, strict=True))
         if space.legal is not None and not space.legal[where[-2:]]:
             raise ValueError(

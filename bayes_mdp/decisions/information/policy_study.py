@@ -14,12 +14,19 @@ from bayes_mdp.decisions.information.gain_over_plan import best_value, counter, 
 from bayes_mdp.decisions.information.updatable import Updatable, laws_tell
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import MDP, Episodic, Objective, PolicyLike, SparseMDP, Transitions
+from bayes_mdp.mdp import MDP, Episodic, Objective, Policy, PolicyLike, SparseMDP, Transitions
 from bayes_mdp.mdp.typing import AnyArray
-from bayes_mdp.mdp.validation import check_count, described
+from bayes_mdp.mdp.validation import as_array, check_count, described
 from bayes_mdp.planning import Solution
 
 Tree = TypeVar("Tree")
+
+
+def _readable(policy: object) -> PolicyLike:
+    """A policy object as it is, anything else as an array."""
+    if isinstance(policy, Policy | jax.Array):
+        return policy
+    return as_array("policy", policy, "a Policy, integers (actions) or floats (probabilities)")
 
 
 class PolicyStudy(eqx.Module):
@@ -32,10 +39,11 @@ class PolicyStudy(eqx.Module):
             (FirstExit: episodes stop there if they have not ended).
 
     Raises:
-        ValueError, TypeError: a number below 1 or none. (The policy is read by `next_experiment`.)
+        ValueError, TypeError: a number below 1 or none; a policy that is no array (its shape and its values are looked
+            into by `next_experiment`).
     """
 
-    policy: PolicyLike
+    policy: PolicyLike = eqx.field(converter=_readable)
     num_episodes: int = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True, default=None)
 
@@ -58,20 +66,32 @@ class Design(eqx.Module):
     max_steps: Int[AnyArray, ""]
 
 
+def check_studies(candidates: Mapping[str, PolicyStudy]) -> dict[str, PolicyStudy]:
+    """The studies by their names.
+
+    Raises:
+        ValueError: there is none. TypeError: a candidate of another kind.
+    """
+    if not candidates:
+        raise ValueError("candidates is empty, expected at least one study by its name")
+    for name, study in candidates.items():
+        if not isinstance(study, PolicyStudy):
+            raise TypeError(
+                f"candidates[{name!r}] is {described(study)}, expected a PolicyStudy (all candidates are of one kind)"
+            )
+    return {str(name): study for name, study in candidates.items()}
+
+
 def read_studies(studies: Mapping[str, PolicyStudy], mean: MDP | SparseMDP, objective: Objective) -> dict[str, Design]:
     """The studies as arrays.
 
     Raises:
-        ValueError, TypeError: one sentence: no study, a policy that does not fit, no `max_steps` where it is needed, or
-            one beyond the horizon.
+        ValueError, TypeError: one sentence: a policy that does not fit, no `max_steps` where it is needed, or one
+            beyond the horizon.
     """
-    if not studies:
-        raise ValueError("candidates is empty, expected at least one study by its name")
     designs = {}
     for name, study in studies.items():
         where = f"candidates[{name!r}]"
-        if not isinstance(study, PolicyStudy):
-            raise TypeError(f"{where} is {described(study)}, expected a PolicyStudy (all candidates are of one kind)")
         probs = read_action_probs(where, study.policy, mean, objective)
         steps = _steps(where, study, objective)
         designs[name] = Design(probs, jnp.asarray(study.num_episodes), jnp.asarray(steps))
