@@ -19,6 +19,8 @@ from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import as_array, check_count, described
 from bayes_mdp.planning import Solution
 
+MOST_TRANSITIONS = 10**9  # of one study: more would take days
+
 Tree = TypeVar("Tree")
 
 
@@ -94,6 +96,11 @@ def read_studies(studies: Mapping[str, PolicyStudy], mean: MDP | SparseMDP, obje
         where = f"candidates[{name!r}]"
         probs = read_action_probs(where, study.policy, mean, objective)
         steps = _steps(where, study, objective)
+        if study.num_episodes * steps > MOST_TRANSITIONS:
+            raise ValueError(
+                f"{where} has {study.num_episodes} episodes of up to {steps} steps, expected at most "
+                f"{MOST_TRANSITIONS:,} transitions in all: they are simulated one after the other"
+            )
         designs[name] = Design(probs, jnp.asarray(study.num_episodes), jnp.asarray(steps))
     return designs
 

@@ -218,6 +218,11 @@ def test_a_mixture(key):
         (lambda: {"a": PolicyStudy(FIRST, 0)}, ValueError, "num_episodes is 0, expected an integer of at least 1"),
         (lambda: {"a": PolicyStudy(FIRST, 2.5)}, TypeError, "num_episodes is 2.5"),
         (lambda: {"a": PolicyStudy(FIRST, 1, 0)}, ValueError, "max_steps is 0, expected an integer of at least 1"),
+        (
+            lambda: {"a": PolicyStudy(FIRST, 10**30)},
+            ValueError,
+            r"\['a'\] has 10{30} episodes of up to 1 steps, expected",
+        ),
         (lambda: {}, ValueError, "candidates is empty, expected at least one study"),
         (lambda: {"a": PolicyStudy(np.zeros(2, int), 1)}, ValueError, r"candidates\['a'\]: policy has shape \(2,\)"),
         (lambda: {"a": PolicyStudy(np.array([2]), 1)}, ValueError, r"candidates\['a'\]: policy"),
