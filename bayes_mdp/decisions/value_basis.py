@@ -154,7 +154,8 @@ def _basis(
     weakest = tuple(
         (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
     )
-    informative = None if weight is None else float(part[~weight.is_empty].sum())
+    known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
+    informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
     return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other, informative)
 
 

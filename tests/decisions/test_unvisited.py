@@ -177,6 +177,13 @@ def test_where_the_weight_is_not_known_it_is_as_before():
     assert str(Unvisited.of(visits, np.array([[0.25, 0.75]]), names, prior=unknown)) == str(plain)
 
 
+def test_of_a_prior_whose_weight_is_not_known_no_kind_is_named():
+    rewards = reward_cells(NormalGammaBelief(*(np.full(8, x) for x in (0.0, 50.0, 0.7, 1.0))), (4, 2))
+    found = basis_of(belief(np.tile(LITERATURE, (4, 2, 1)), rewards))
+    assert found.informative is None and found.prior_kind == "" and "informative" not in str(found)
+    assert str(found.unvisited).startswith("1 of its time in pairs never tried: ")
+
+
 def test_weights_in_words():
     assert describe_weight(np.array([1.0, 1.0])) == "1 transition"
     assert describe_weight(np.array([0.25, 4.0])) == "0.25 to 4 transitions"
