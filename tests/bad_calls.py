@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 
@@ -290,6 +291,40 @@ _TRANSITIONS = {
 _STATISTIC = ["abc", None, RAGGED, np.zeros(3), [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
 _JUDGE = {"key": key, "posterior": posterior, "objective": discounted}
 _BAD_JUDGE = {"key": TYPED_KEY, "posterior": POSTERIOR, "objective": OBJECTIVE, "num_draws": DRAWS}
+
+
+def _strategies() -> dict[str, Any]:
+    """Two of unknown success."""
+    p, q = numpyro.sample("p", dist.Beta(1.0, 2.0)), numpyro.sample("q", dist.Beta(2.0, 2.0))
+    return {"a": p, "b": q}
+
+
+@lru_cache
+def _belief() -> Any:
+    """Of these."""
+    return bm.decision_model(_strategies)
+
+
+def _study() -> Any:
+    """Of one of them."""
+    return bm.Study({"p": 2})
+
+
+def _costed() -> Any:
+    """Draws of costs and effects."""
+    return bm.decisions.StrategyDraws(("a", "b"), ("cost", "effect"), np.arange(12.0).reshape(3, 2, 2))
+
+
+_VALUED = {"key": key, "belief": _belief}
+_STUDIED = {"key": key, "model": _belief, "study": _study}
+_BAD_STUDIED: dict[str, list[Any]] = {
+    "key": TYPED_KEY,
+    "model": POSTERIOR,
+    "study": [3, None, "x", {"p": 3}],
+    "wtp": [3.0, "x"],
+    "num_draws": optional(DRAWS),
+    "num_inner": optional(DRAWS),
+}
 _POLICY = [
     "greedy",
     None,
@@ -420,7 +455,11 @@ CALLS = [
     Call(
         "Discounted", {"discount": value(0.9)}, {"discount": [*DISCOUNT, [0.9], np.array(["x"]), np.array([0.5, 2.0])]}
     ),
-    Call("Episodic", {"horizon": value(3)}, {"horizon": COUNT}),
+    Call(
+        "Episodic",
+        {"horizon": value(3)},
+        {"horizon": COUNT, "discount": [0.0, 1.5, -1, NAN, INF, True, "3", None, [0.9], 1j]},
+    ),
     Call(
         "Environment",
         {"mdp": mdp, "reward_law": lambda: target("mdp.NormalReward")(np.zeros((2, 2)))},
@@ -872,9 +911,23 @@ CALLS = [
         {"posterior": "policy_value|posterior", "policies": "polic|a:"},
     ),
     Call(
+        "Outcome",
+        {"reward": value([0.0, 1.0])},
+        {
+            "reward": [None, "x", 1.0, RAGGED, [NAN, 1.0], [1j], np.zeros((1,) * 5)],
+            "discount": [0.0, 1.5, -1, NAN, INF, True, "3", [0.9], 1j],
+            "half_cycle": BOOL,
+        },
+    ),
+    Call(
         "policy_value",
         {**_JUDGE, "policy": value([0, 1])},
-        {**_BAD_JUDGE, "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]], "initial": [[1.0], [NAN, 1.0], "first"]},
+        {
+            **_BAD_JUDGE,
+            "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0]],
+            "initial": [[1.0], [NAN, 1.0], "first"],
+            "outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}, lambda: {"cost": target("Outcome")([1.0] * 7)}],
+        },
         {"posterior": "policy_value"},
     ),
     Call(
@@ -886,6 +939,7 @@ CALLS = [
             "initial": [[1.0]],
             "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
             "held_out": BOOL,
+            "outcomes": [3, {}, {"cost": None}],
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
@@ -957,6 +1011,84 @@ CALLS = [
         },
     ),
     Call("probability_optimal", _JUDGE, _BAD_JUDGE, {"posterior": "probability_optimal"}),
+    Call("decision_model", {"program": value(_strategies)}, {"program": [3, None, "hiv", dict, list]}),
+    Call(
+        "Study", {"observations": value({"p": 3})}, {"observations": [3, None, {}, {"p": -1}, {"p": NAN}, {"p": "x"}]}
+    ),
+    Call("evpi", _VALUED, {"key": TYPED_KEY, "belief": POSTERIOR, "wtp": [3.0, "x"], "num_draws": optional(DRAWS)}),
+    Call(
+        "evppi",
+        {**_VALUED, "sites": value(["p", "q"])},
+        {
+            "key": TYPED_KEY,
+            "belief": POSTERIOR,
+            "sites": [["r"], "r", 3, None, [3]],
+            "wtp": [3.0, "x"],
+            "method": WORD,
+            "num_draws": optional(DRAWS),
+            "num_inner": optional(DRAWS),
+        },
+    ),
+    Call("evsi", _STUDIED, _BAD_STUDIED),
+    Call(
+        "net_benefit_of_sampling",
+        {**_STUDIED, "sizes": value([1, 2]), "population": value(10.0)},
+        {
+            **_BAD_STUDIED,
+            "sizes": [[], [0], [-1.0], [NAN], ["x"], 3],
+            "population": NOT_NEGATIVE,
+            "fixed_cost": NUMBER,
+            "cost_per_size": NUMBER,
+        },
+    ),
+    Call(
+        "decisions.discounted_population",
+        {"incidence": value(3.0), "years": value(2)},
+        {"incidence": NOT_NEGATIVE, "years": COUNT, "rate": [-1.0, *NUMBER]},
+    ),
+    Call("cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR}),
+    Call(
+        "acceptability",
+        {"draws": _costed, "wtp": value([1.0, 2.0])},
+        {"draws": POSTERIOR, "wtp": [[], -1.0, [1.0, NAN], "x", None, RAGGED]},
+    ),
+    Call(
+        "decisions.StrategyDraws",
+        {"strategies": value(("a",)), "outcomes": value(("value",)), "values": value(np.ones((3, 1, 1)))},
+        {
+            "strategies": [3, ["a"], ("a", "a"), ("a", "b")],
+            "outcomes": [3, ("x", "y")],
+            "values": [np.ones((3, 1)), np.full((3, 1, 1), NAN), "x", None, 3.0],
+            "sites": [{"p": np.ones(2)}],
+        },
+        {"strategies": "strategies|values", "outcomes": "outcomes|values"},
+    ),
+    Call(
+        "cohort_trace",
+        {"transition": value(np.eye(2)), "initial": value([1.0, 0.0]), "n_cycles": value(3)},
+        {"transition": [np.ones(2), np.ones((2, 3))], "initial": [[1.0], 1.0], "n_cycles": [-1, 2.5, "3", None]},
+    ),
+    Call(
+        "cycle_weights",
+        {"n_cycles": value(4)},
+        {"n_cycles": COUNT, "rate": [-1.0, NAN, "x"], "counting": WORD},
+    ),
+    Call(
+        "cohort_total",
+        {"trace": value(np.ones((3, 2))), "per_state": value([1.0, 2.0]), "weights": value(np.ones(3))},
+        {"per_state": [[1.0], np.ones((2, 2))], "weights": [np.ones(2), 1.0], "per_transition": [np.eye(2)]},
+        {"per_transition": "transition"},
+    ),
+    Call(
+        "decisions.trace_dataset",
+        {"traces": value({"a": np.ones((3, 2))}), "states": value(("x", "y"))},
+        {"traces": [{}, {"a": np.ones(3)}], "states": [("x", "x"), 3, ("x",)]},
+        {"states": "states|traces"},
+    ),
+    Call("plot_cost_effectiveness", {"draws": _costed}, {"draws": POSTERIOR, "reference": ["c"], "wtp": [-1.0, NAN]}),
+    Call("plot_acceptability", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call("plot_expected_loss", {"table": value(None)}, {"table": [3, None, "x", {}]}),
+    Call("plot_cohort", {"table": value(None)}, {"table": [3, None, "x", {}]}),
     Call(
         "expected_value_of_perfect_information",
         _JUDGE,
@@ -1701,6 +1833,7 @@ EXEMPT = {
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
     "a record that the library fills": "BayesOptimal FoldedLog NextExperiment Training mdp.Source mdp.PriorWeight "
+    "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
     "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
@@ -1711,6 +1844,7 @@ EXEMPT = {
     "decisions.PolicyChoice decisions.AnchoredValue inference.PooledPosterior "
     "decisions.Verdict calibration.Criticism recommend.Decision "
     "decisions.PerfectInformation decisions.PolicyComparison decisions.PolicyValue decisions.ReturnSplit "
+    "decisions.OutcomeValue "
     "calibration.SBC calibration.DrawnBehaviour calibration.Check calibration.Diagnosis calibration.Loo "
     "calibration.LooPit "
     "calibration.PredictiveCheck calibration.PriorSensitivity calibration.ChoiceCheck behaviour.BehaviourPosterior",
@@ -1766,6 +1900,20 @@ COMMANDS: list[tuple[list[str], dict[str, list[str]]]] = [
             "--figure": [_NO_FOLDER],
             "--state": ["s"],
             "--log": ["log.csv"],
+        },
+    ),
+    (
+        ["evaluate-decision", "strategies.py:strategies"],
+        {
+            "--strategies": ["a,c", "", "a,a"],
+            "--wtp": ["x", "-1", "5:1", "1:2:3", "nan", "", "3"],
+            "--sites": ["r", "", "p;r"],
+            "--study": ["p", "p=x", "r=3", "p=-1", "p=3/1", "p=2.5", ""],
+            "--draws": _BAD_COUNT,
+            "--points": _BAD_COUNT,
+            "--inner": _BAD_COUNT,
+            "--seed": _BAD_SEED,
+            "--out": ["strategies.py"],
         },
     ),
     (
@@ -1853,6 +2001,8 @@ LINES = [
     ["run", "psrl", "racetrack:nosuch", "--steps", "3"],
     ["run", "psrl", "NoSuch-v1", "--steps", "3"],
     ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--horizon", "3"],
+    ["run", "psrl", "chain", "--steps", "3", "--discount", "0.9", "--first-exit"],
+    ["run", "psrl", "chain", "--episodes", "3", "--discount", "0.9", "--horizon", "3"],
     ["fit"],
     ["fit", "nosuch.csv", *_FIT[2:]],
     ["fit", "log.csv"],

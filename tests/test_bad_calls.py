@@ -19,6 +19,16 @@ PROGRAMS = {"reproductions": main_of_reproductions, "validation": main_of_valida
 BY_NAME = {name: list(calls) for name, calls in groupby(bad_calls.bad_calls(), key=lambda call: call.name)}
 
 
+STRATEGIES = """import numpyro
+import numpyro.distributions as dist
+
+
+def strategies():
+    p, q = numpyro.sample("p", dist.Beta(1.0, 2.0)), numpyro.sample("q", dist.Beta(2.0, 2.0))
+    return {"a": p, "b": q}
+"""
+
+
 def fault(call: bad_calls.BadCall) -> str | None:
     """What is wrong with the answer to a bad call; None: nothing."""
     if callable(call.value) and getattr(call.value, "__module__", "") == bad_calls.__name__:
@@ -88,6 +98,7 @@ def files(folder: Path) -> None:
     (folder / "log.csv").write_text("s,a,s2\n0,0,1\n1,1,0\n")
     (folder / "twice.csv").write_text("s,s,a,s2\n0,0,0,1\n")
     (folder / "empty.csv").write_text("")
+    (folder / "strategies.py").write_text(STRATEGIES)
     for ending in ("gz", "zip", "xz", "bz2", "csv", "parquet"):
         (folder / f"junk.{ending}").write_bytes(b"\x00\xff no table \n\x80")
 

@@ -237,3 +237,69 @@ def test_fit_takes_shards_and_update_learns_the_next_one(capsys, log, tmp_path):
     assert halved.visit_counts().sum() == 50
     refused(capsys, "--check is given with 2 logs", "fit", *parts[:2], *COLUMNS, "--check")
     refused(capsys, "part0.csv has the content of part0.csv", "fit", parts[0], parts[0], *COLUMNS)
+
+
+def test_a_horizon_and_a_discount_are_a_discounted_episode(capsys, log):
+    arguments = ("fit", log, *COLUMNS, "--horizon", 5, "--draws", 50)
+    code, out, _ = run(capsys, *arguments, "--discount", 0.9)
+    assert code == 0 and "episodes of 5 steps, discount 0.9" in out
+    code, out, _ = run(capsys, *arguments, "--discount", 1)
+    assert code == 0 and "episodes of 5 steps\n" in out
+    refused(capsys, "discount is 1.5, expected a number above 0 and at most 1", *arguments, "--discount", 1.5)
+    for other in ("horizon", "discount"):
+        refused(
+            capsys,
+            f"--first-exit is given with --{other}, expected one objective",
+            *("fit", log, *COLUMNS, f"--{other}", 1, "--first-exit"),
+        )
+    refused(
+        capsys,
+        "objective is Episodic(horizon=3, discount=0.9), expected Episodic(3): runs of agents take no discount",
+        *("run", "psrl", "chain", "--horizon", 3, "--discount", 0.9, "--episodes", 2),
+    )
+
+
+MODEL = """import numpyro
+import numpyro.distributions as dist
+
+
+def strategies():
+    p, q = numpyro.sample("p", dist.Beta(2.0, 3.0)), numpyro.sample("q", dist.Beta(5.0, 6.0))
+    one, two = {"cost": 0.0, "effect": p}, {"cost": 0.02 * q, "effect": q}
+    return {"one": one, "two": two, "worse": {"cost": 3.0, "effect": 0.0}}
+
+
+def values():
+    return {"one": numpyro.sample("p", dist.Beta(2.0, 3.0)), "none": 0.3}
+"""
+
+
+def test_evaluate_decision(tmp_path, capsys):
+    import bayes_mdp as bm
+
+    (tmp_path / "model.py").write_text(MODEL)
+    program, out = f"{tmp_path}/model.py:strategies", tmp_path / "out"
+    line = ["evaluate-decision", program, "--strategies", "one,two", "--wtp", "0:1000", "--draws", "500", "--out", out]
+    code, shown, _ = run(capsys, *line, "--sites", "p;q", "--study", "p=5,q=5")
+    assert code == 0
+    assert "p []: exact (Beta, no data)" in shown and "worse" not in shown
+    # At 1000 the costs hardly count: two beta arms, see tests/decisions/information.
+    assert "EVPPI of p, willingness to pay 1000: 59." in shown
+    assert "EVSI of 5 of p, 5 of q, willingness to pay 1000: 43." in shown
+    names = {path.name for path in out.iterdir()}
+    assert names == {"strategies.nc", "acceptability.png", "expected_loss.png", "plane.png"}
+    result = bm.load_result(out / "strategies.nc")
+    assert result["cost"].dims == ("draw", "strategy") and result.sizes["draw"] == 500
+    assert '"wtp": "0:1000"' in result.attrs["configuration"]
+
+
+def test_evaluate_decision_of_values(tmp_path, capsys, monkeypatch):
+    (tmp_path / "own_model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    code, shown, _ = run(capsys, "evaluate-decision", "own_model:values", "--draws", "500")
+    assert code == 0 and "P(best)" in shown and "EVPI of everything" in shown and "exact: closed form of lines" in shown
+    refused(capsys, "wtp is 5.0 without effects", "evaluate-decision", "own_model:values", "--wtp", "5")
+    refused(capsys, "wtp is None, expected the willing", "evaluate-decision", "own_model:strategies")
+    refused(capsys, "did you mean 'one'", "evaluate-decision", "own_model:values", "--strategies", "ones")
+    refused(capsys, "sites has 'q', expected sites", "evaluate-decision", "own_model:values", "--sites", "q")
+    refused(capsys, "expected FILE.py:FUNCTION or MODULE:FUNCTION", "evaluate-decision", "none.py:values")

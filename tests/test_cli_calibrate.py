@@ -54,6 +54,15 @@ def refused(capsys, sentence, *arguments):
     assert error.startswith("bayes-mdp: error: ") and error.count("\n") == 1, error
 
 
+def test_the_objective_is_passed_on(capsys, asked):
+    for given, objective in (
+        (("--horizon", 3), Episodic(3)),
+        (("--horizon", 3, "--discount", 0.5), Episodic(3, 0.5)),
+        (("--discount", 0.5), Discounted(0.5)),
+    ):
+        assert calibrate(capsys, *SIZES, *given)[0] == 0 and asked["objective"] == objective
+
+
 def test_the_verdict_is_printed_and_is_the_exit_code(capsys, asked, tmp_path):
     options = ("--simulations", 50, "--draws", 30, "--transitions", 20, "--method", "nuts", "--discount", 0.8)
     code, out, _ = calibrate(capsys, *SIZES, *options, "--figure", tmp_path / "check.png", "--ends")

@@ -48,3 +48,9 @@ def test_a_page_of_the_answer(capsys, log, tmp_path):
     code, out, _ = run(capsys, "decide", log, *COLUMNS, *PRIOR, "--draws", 100, "--no-checks", "--report", page)
     assert code == 0 and "keep the baseline" in out and "the checks of the belief were left out" in out
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_discounted_episode(capsys, log):
+    discounted = ("--prior", "dirichlet_bernoulli", "--discount", 0.5, "--horizon", 3)
+    code, out, _ = run(capsys, "decide", log, *COLUMNS, *discounted, "--draws", 100, "--no-checks")
+    assert code == 0 and "episodes of 3 steps, discount 0.5" in out

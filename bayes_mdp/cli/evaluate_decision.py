@@ -46,9 +46,7 @@ def add_evaluate_decision(commands: Commands) -> None:
         "May be given several times",
     )
     parser.add_argument("--draws", type=count, default=10_000, help="draws of the belief")
-    parser.add_argument(
-        "--points", type=count, help="outer points of these values (default: 65,536, or 4,096)"
-    )
+    parser.add_argument("--points", type=count, help="outer points of these values (default: 65,536, or 4,096)")
     parser.add_argument("--inner", type=count, help="inner points of nested ones (default: 64)")
     parser.add_argument("--seed", type=seed, default=0, help="seed of every random number")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write draws (NetCDF) and figures there")
@@ -58,10 +56,12 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
     import bayes_mdp as bm
+    from bayes_mdp.decisions.information.expected_gain import check_sizes
     from bayes_mdp.experiments.registry_names import find_program
     from bayes_mdp.mdp.files import new_folder
 
     key = jax.random.key(arguments.seed)
+    check_sizes(arguments.points, arguments.inner)
     wtp = _wtp(arguments.wtp)
     studies = [_study(text) for text in arguments.study]
     model = bm.decision_model(find_program(arguments.model), key=key)

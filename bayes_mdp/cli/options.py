@@ -76,24 +76,35 @@ def _integer(text: str, least: int, most: int) -> int:
 
 
 def add_objective(parser: argparse.ArgumentParser) -> None:
-    """--discount, --horizon or --first-exit."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--discount", type=float, help="evaluate by the discounted sum of rewards")
-    group.add_argument("--horizon", type=count, help="evaluate by the sum of rewards over episodes of so many steps")
-    group.add_argument(
+    """--discount, --horizon, both of them, or --first-exit."""
+    parser.add_argument("--discount", type=float, help="evaluate by the discounted sum of rewards")
+    parser.add_argument(
+        "--horizon",
+        type=count,
+        help="evaluate by the sum of rewards over episodes of so many steps (with --discount: the discounted sum)",
+    )
+    parser.add_argument(
         "--first-exit", action="store_true", help="evaluate by the undiscounted sum of rewards to the end"
     )
 
 
 def objective_of(arguments: argparse.Namespace) -> "Objective | None":
-    """The objective that was asked for; None: none was."""
+    """The objective that was asked for; None: none was.
+
+    Raises:
+        ValueError: two objectives; a discount outside its range.
+    """
     from bayes_mdp.mdp import Discounted, Episodic, FirstExit
 
+    discount, horizon = arguments.discount, arguments.horizon
     if arguments.first_exit:
+        other = next((name for name in ("discount", "horizon") if getattr(arguments, name) is not None), None)
+        if other is not None:
+            raise ValueError(f"--first-exit is given with --{other}, expected one objective")
         return FirstExit()
-    if arguments.discount is not None:
-        return Discounted(arguments.discount)
-    return None if arguments.horizon is None else Episodic(arguments.horizon)
+    if horizon is not None:
+        return Episodic(horizon, 1.0 if discount is None else discount)
+    return None if discount is None else Discounted(discount)
 
 
 def add_columns(parser: argparse.ArgumentParser, *, required: bool) -> None:

@@ -26,6 +26,8 @@ from .information.sample_information import evsi as evsi
 from .information.sample_information import net_benefit_of_sampling as net_benefit_of_sampling
 from .information.study import Study as Study
 from .optimal_action_probability import probability_optimal as probability_optimal
+from .outcomes import Outcome as Outcome
+from .outcomes import OutcomeValue as OutcomeValue
 from .perfect_information import PerfectInformation as PerfectInformation
 from .perfect_information import (
     expected_value_of_perfect_information as expected_value_of_perfect_information,

@@ -25,6 +25,7 @@ from bayes_mdp.decisions.hyperstates import (
     hyper_problem,
     search_key,
 )
+from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -52,6 +53,7 @@ class BayesOptimal(eqx.Module):
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
         space: sizes and names.
+        discount: of the objective.
     """
 
     value: float
@@ -62,6 +64,7 @@ class BayesOptimal(eqx.Module):
     initial: Float[np.ndarray, " S"]
     initial_given: bool
     space: StateActionSpace
+    discount: float = 1.0
 
     @overload
     def share(self, value: float) -> float: ...
@@ -82,9 +85,10 @@ class BayesOptimal(eqx.Module):
 
     def __str__(self) -> str:
         """A few lines for a person."""
+        episodes = describe_objective(Episodic(self.horizon, self.discount))
         return "\n".join(
             [
-                f"Bayes-optimal value, episodes of {self.horizon} steps: {self.value:.9g}",
+                f"Bayes-optimal value, {episodes}: {self.value:.9g}",
                 f"  {_describe_start(self)}",
                 *(f"  {line}" for line in _describe_actions(self)),
                 f"  {self.num_hyperstates} hyper-states (state and counts), solved exactly",
@@ -103,14 +107,14 @@ def bayes_optimal(
 ) -> BayesOptimal:
     """The Bayes-optimal value: the best expected reward of one episode, learning within it included. Host side.
 
-    V_t(s, counts) = max_a sum over outcomes o and rewards r of their predictive probability times (r + V_{t+1}(s',
-    counts after)); the value is zero after an end and after the last step. Exact up to rounding (float64). Rewards are
-    known or Bernoulli.
+    V_t(s, counts) = max_a sum over outcomes o and rewards r of their predictive probability times (r + discount
+    V_{t+1}(s', counts after)); the value is zero after an end and after the last step. Exact up to rounding (float64).
+    Rewards are known or Bernoulli.
 
     Args:
         prior: a NumPyro program with an exact posterior, or a `ConjugatePosterior` (with its data, if any).
         space: of a program; None with a posterior, which has one.
-        objective: `Episodic(horizon)`.
+        objective: `Episodic(horizon)`, with a discount or without.
         initial: distribution of the first state; None: uniform (see `initial_given`).
         max_hyperstates: refuse problems with more of them: a matter of time.
         max_bytes: refuse problems that take more memory, by a forecast from the first steps, before it is taken. A
@@ -124,14 +128,14 @@ def bayes_optimal(
     if space is not None:
         check_space(space)
         check_initial(initial, space.n_states)
-    horizon = _check_objective(objective)
+    horizon, discount = _check_objective(objective)
     check_count("max_hyperstates", max_hyperstates)
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
     posterior = _posterior(prior, space)
     _check_posterior(posterior, horizon)
     start = _start(initial, posterior.space.n_states)
-    problem = hyper_problem(posterior, horizon)
+    problem = hyper_problem(posterior, horizon, discount)
     with _counter("counting") as report:
         layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
     total = sum(len(codes) for layer in layers for codes in layer)
@@ -139,15 +143,15 @@ def bayes_optimal(
         q = _first_q(problem, layers, report)
     v = q.max(-1)
     value = float(np.where(start > 0, v, 0.0) @ start)
-    return BayesOptimal(value, v, q, total, horizon, start, initial is not None, posterior.space)
+    return BayesOptimal(value, v, q, total, horizon, start, initial is not None, posterior.space, discount)
 
 
-def _check_objective(objective: object) -> int:
+def _check_objective(objective: object) -> tuple[int, float]:
     if not isinstance(objective, Objective):
         raise TypeError(f"objective is {objective!r}, expected Episodic(horizon)")
     if not isinstance(objective, Episodic):
         raise ValueError(f"objective is {objective}, expected Episodic(horizon): without one, counts grow for ever")
-    return objective.horizon
+    return objective.horizon, objective.discount
 
 
 def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None) -> ConjugatePosterior:
@@ -238,6 +242,8 @@ def _action_values(
     def branch_value(branch: Branch) -> float | Float[np.ndarray, " N"]:
         """The expected reward of an outcome and the value of the next hyper-state."""
         next_values = [value(branch.next_state, add) for add in problem.increments(step, branch)]
+        if problem.discount != 1:
+            next_values = [problem.discount * values for values in next_values]
         if branch.reward_counter < 0:
             return branch.reward + next_values[0] if next_values else branch.reward
         # A Bernoulli reward: its probability is paid / (paid + failed), and the counts after 0 and after 1 may differ.

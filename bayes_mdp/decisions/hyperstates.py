@@ -111,6 +111,7 @@ class HyperProblem:
         reward: Float64[T S A O], known rewards.
         by_outcome: whether rewards depend on the outcome.
         num_rows, num_columns: M and K.
+        discount: of the next step.
     """
 
     horizon: int
@@ -124,6 +125,7 @@ class HyperProblem:
     by_outcome: bool
     num_rows: int
     num_columns: int
+    discount: float = 1.0
 
     @property
     def n_states(self) -> int:
@@ -170,7 +172,7 @@ class HyperProblem:
         return both if both[0] != both[1] else both[:1]
 
 
-def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
+def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float = 1.0) -> HyperProblem:
     """The episode of `horizon` steps under `posterior`, whose rewards are known or Bernoulli (not checked here)."""
     rows, rewards, space = posterior.transition_probs, posterior.reward_cells, posterior.space
     assert isinstance(rewards, RewardCells | KnownRewards)
@@ -197,6 +199,7 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int) -> HyperProblem:
         by_outcome=rewards.by_outcome,
         num_rows=base.shape[0],
         num_columns=base.shape[1],
+        discount=discount,
     )
 
 

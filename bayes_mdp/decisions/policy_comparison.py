@@ -1,24 +1,31 @@
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from bayes_mdp.decisions.outcomes import Outcome
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     describe_basis,
     describe_gap,
     describe_objective,
+    describe_outcomes,
     describe_start,
     policy_values,
     summarise_draws,
 )
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike
-from bayes_mdp.mdp.typing import ArrayLike
+from bayes_mdp.mdp.typing import ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_bool, described
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class PolicyDifference(eqx.Module):
@@ -64,6 +71,32 @@ class PolicyComparison(eqx.Module):
         draws = self.values[first].draws - self.values[second].draws
         return PolicyDifference(draws, *summarise_draws(draws), float(np.mean((draws > 0) + 0.5 * (draws == 0))))
 
+    def net_benefit(
+        self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
+    ) -> dict[str, Float[np.ndarray, " num_draws"]]:
+        """wtp * effect - cost of every policy, name -> draws in common. Arguments and errors: as in `PolicyValue`."""
+        return {name: value.net_benefit(wtp, effect, cost) for name, value in self.values.items()}
+
+    def strategy_draws(self) -> StrategyDraws:
+        """The outcomes of all policies, for `cost_effectiveness`, `acceptability` and the value of information.
+
+        Raises:
+            ValueError: no outcomes were asked for.
+        """
+        values = list(self.values.values())
+        outcomes = tuple(values[0].outcomes)
+        if not outcomes:
+            raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
+        draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
+        return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
+
+    def to_dataset(self) -> "xr.Dataset":
+        """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""
+        import xarray as xr
+
+        each = [value.to_dataset() for value in self.values.values()]
+        return xr.concat(each, xr.IndexVariable("policy", list(self.values)))
+
     def __str__(self) -> str:
         """The table, the differences to the best, what the answer rests on, and the verdict."""
         order = sorted(self.values, key=lambda name: -self.values[name].mean)
@@ -91,6 +124,8 @@ class PolicyComparison(eqx.Module):
                 + (f", P({best} better) {gain.prob_better:.3f}" if self.verdict.decided else "")
             )
         for name in order:
+            lines.extend(f"  {name}, {line}" for line in describe_outcomes(self.values[name]))
+        for name in order:
             notes = [*describe_basis(self.values[name].basis), *describe_gap(self.values[name])]
             lines.extend(f"  {name}: {note}" for note in notes)
         lines.extend(f"  {line}" for line in str(self.verdict).splitlines())
@@ -107,12 +142,13 @@ def compare_policies(
     num_draws: int = 2000,
     value_range: Range | None = None,
     held_out: bool = False,
+    outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyComparison:
     """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.
 
     Args:
-        key, posterior, objective, initial, num_draws: see `policy_value`; the draws are those of `policy_value` with
-            this key.
+        key, posterior, objective, initial, num_draws, outcomes: see `policy_value`; the draws are those of
+            `policy_value` with this key.
         policies: name -> policy.
         value_range: the lowest and the highest value that any policy can have, if known: the verdict abstains where a
             draw leaves it.
@@ -129,7 +165,7 @@ def compare_policies(
     policies = {str(name): policy for name, policy in policies.items()}
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
-    values = policy_values(key, posterior, policies, objective, initial, num_draws)
+    values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     best = draws == draws.max(-1, keepdims=True)
     shares = (best / best.sum(-1, keepdims=True)).mean(0)

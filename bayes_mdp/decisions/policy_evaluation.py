@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, UInt32
 
+from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, PairReward, check_outcomes, read_outcomes
 from bayes_mdp.decisions.policy_chains import CanSampleEntries, PolicyChains, evaluate_mean, policy_chains, solved
 from bayes_mdp.decisions.unvisited import Unvisited
 from bayes_mdp.decisions.value_basis import ValueBasis, value_bases
@@ -27,12 +28,24 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.mdp.validation import ROW_SUM_TOLERANCE, check_count, check_initial, check_key, first_index
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
+from bayes_mdp.mdp.validation import (
+    ROW_SUM_TOLERANCE,
+    check_count,
+    check_initial,
+    check_key,
+    check_name,
+    check_number,
+    first_index,
+)
 from bayes_mdp.planning import evaluate, policy_probs
 from bayes_mdp.planning.linear.systems import LISTED_DIRECT
+from bayes_mdp.planning.other_rewards import evaluate_reward
 from bayes_mdp.planning.outline import draw_shapes, outline
 from bayes_mdp.planning.solution import Solution
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
@@ -61,6 +74,7 @@ class PolicyValue(eqx.Module):
         initial_given: whether it was given; if not it is uniform.
         basis: what it rests on (data, prior, own choice); None where the posterior has no data counts, or no mean.
         objective: what was evaluated.
+        outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -72,6 +86,37 @@ class PolicyValue(eqx.Module):
     initial_given: bool
     basis: ValueBasis | None
     objective: Objective
+    outcomes: dict[str, OutcomeValue] = eqx.field(default_factory=dict)
+
+    def net_benefit(
+        self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
+    ) -> Float[np.ndarray, " num_draws"]:
+        """wtp * effect - cost in each draw.
+
+        Args:
+            wtp: willingness to pay: what a unit of the effect is worth, in units of the cost.
+            effect, cost: names of the outcomes.
+
+        Raises:
+            ValueError: `wtp` is negative or not finite; there is no such outcome. TypeError: `wtp` is no number.
+        """
+        expected = "a finite number, zero or greater"
+        check_number("wtp", wtp, lambda x: np.isfinite(x) & (x >= 0), expected)
+        if not self.outcomes:
+            raise ValueError("there are no outcomes, expected policy_value(..., outcomes=...) for a net benefit")
+        for argument, name in (("effect", effect), ("cost", cost)):
+            check_name(argument, name, self.outcomes)
+        return float(wtp) * self.outcomes[effect].draws - self.outcomes[cost].draws
+
+    def to_dataset(self) -> "xr.Dataset":
+        """`value` [draw] and, where outcomes were asked for, `outcomes` [outcome, draw], labelled by their names."""
+        import xarray as xr
+
+        found = xr.Dataset({"value": ("draw", self.draws)}, {"draw": np.arange(len(self.draws))})
+        if not self.outcomes:
+            return found
+        stacked = np.stack([outcome.draws for outcome in self.outcomes.values()])
+        return found.assign(outcomes=(("outcome", "draw"), stacked)).assign_coords(outcome=list(self.outcomes))
 
     @property
     def unvisited(self) -> Unvisited | None:
@@ -86,6 +131,7 @@ class PolicyValue(eqx.Module):
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
             f"  mean {self.mean:.6g} (Monte Carlo error {error:.2g}), sd {self.sd:.3g}, "
             f"95 % interval [{low:.6g}, {high:.6g}]",
+            *(f"  {line}" for line in describe_outcomes(self)),
             f"  {describe_start(self)}",
             *(f"  {line}" for line in describe_basis(self.basis)),
             *(f"  {line}" for line in describe_gap(self)),
@@ -101,6 +147,7 @@ def policy_value(
     *,
     initial: ArrayLike | None = None,
     num_draws: int = 2000,
+    outcomes: Mapping[str, Outcome] | None = None,
 ) -> PolicyValue:
     """The value of `policy` in `num_draws` draws of the posterior. Host-side: compiles itself, works in float64.
 
@@ -115,13 +162,15 @@ def policy_value(
         objective: Discounted, Episodic, AverageReward or FirstExit.
         initial: distribution of the first state; None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
+        outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance.
+            Draws are then whole MDPs, in double precision.
 
     Raises:
         ValueError, TypeError: one sentence on the argument that cannot be used; also a value that is infinite in some
             draw (FirstExit with a policy that need not end), a gain that depends on the start or draws that can end
             (AverageReward; see `restart_at_ends`).
     """
-    return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws)["policy"]
+    return policy_values(key, posterior, {"policy": policy}, objective, initial, num_draws, outcomes)["policy"]
 
 
 def policy_values(
@@ -131,11 +180,13 @@ def policy_values(
     objective: Objective,
     initial: ArrayLike | None,
     num_draws: int,
+    outcomes: Mapping[str, Outcome] | None = None,
 ) -> dict[str, PolicyValue]:
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
     check_key("key", key)
-    check_num_draws(num_draws, 16 * max(len(policies), 1))
+    check_outcomes(outcomes)
+    check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes or ())))
     check_objective(objective)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
@@ -146,7 +197,9 @@ def policy_values(
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
         can_end = shapes.end_probs is not None
-        chains = policy_chains(wide, probs, aim, ends=can_end)
+        others = read_outcomes(outcomes, shapes.reward.shape, can_end, objective)
+        # The rows of all outcomes are those of whole draws.
+        chains = None if others else policy_chains(wide, probs, aim, ends=can_end)
         if chains is None or not isinstance(wide, CanSampleEntries):
             chunks = in_chunks(keys, shapes, chains=len(policies))
             draws = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, aim, start), chunks)
@@ -169,10 +222,25 @@ def policy_values(
         if isinstance(objective, AverageReward):
             require_endless(ends)
         require_usable(values, gaps, excess, list(policies), objective)
+        beside: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for name, (reward, other) in others.items():
+            chunks = in_chunks(keys, shapes, chains=len(policies))
+            wanted = to_float64(other)
+            again = over_chunks(lambda chunk: _evaluate_draws(chunk, wide, probs, wanted, start, reward), chunks)  # noqa: B023
+            sums, errors, off, _ = (x.reshape(-1, x.shape[-1])[:num_draws] for x in again)
+            require_usable(sums, errors, off, [f"{policy}, outcome {name!r}" for policy in policies], other)
+            beside[name] = sums, errors
         bases = value_bases(wide, probs, aim, start)
+    along = [
+        {
+            name: OutcomeValue(sums[:, i], *summarise_draws(sums[:, i]), float(errors[:, i].max()))
+            for name, (sums, errors) in beside.items()
+        }
+        for i in range(len(policies))
+    ]
     return {
-        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective)
-        for name, draws, gap, basis in zip(policies, values.T, gaps.T, bases, strict=True)
+        name: PolicyValue(draws, *summarise_draws(draws), float(gap.max()), start, given, basis, objective, found)
+        for name, draws, gap, basis, found in zip(policies, values.T, gaps.T, bases, along, strict=True)
     }
 
 
@@ -191,7 +259,8 @@ def describe_objective(objective: Objective) -> str:
     if isinstance(objective, Discounted):
         return f"discount {float(objective.discount):g}"
     if isinstance(objective, Episodic):
-        return f"episodes of {objective.horizon} steps"
+        rate = "" if objective.discount == 1 else f", discount {objective.discount:g}"
+        return f"episodes of {objective.horizon} steps{rate}"
     return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
 
 
@@ -200,6 +269,19 @@ def describe_start(value: PolicyValue) -> str:
     if not value.initial_given:
         return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
+
+
+def describe_outcomes(value: PolicyValue) -> list[str]:
+    """A line for each outcome."""
+    lines = []
+    for name, outcome in value.outcomes.items():
+        low, high = outcome.interval
+        lines.append(
+            f"{name}: mean {outcome.mean:.6g} (Monte Carlo error {outcome.sd / len(outcome.draws) ** 0.5:.2g}), "
+            f"sd {outcome.sd:.3g}, 95 % interval [{low:.6g}, {high:.6g}]"
+        )
+        lines.extend(f"{name}: {line}" for line in describe_gap(outcome))
+    return lines
 
 
 def describe_basis(basis: ValueBasis | None) -> list[str]:
@@ -215,7 +297,7 @@ def describe_basis(basis: ValueBasis | None) -> list[str]:
     return lines
 
 
-def describe_gap(value: PolicyValue) -> list[str]:
+def describe_gap(value: PolicyValue | OutcomeValue) -> list[str]:
     """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
     shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
     return [f"numerical error: up to {value.gap:.2g}"] if shows else []
@@ -287,8 +369,9 @@ def _evaluate_draws(
     policies: Float[Array, "P *H S A"],
     objective: Objective,
     start: Float[AnyArray, " S"],
+    reward: PairReward | None = None,
 ) -> tuple[Float[Array, "C P"], Float[Array, "C P"], Float[Array, "C 1"], Float[Array, "C 1"]]:
-    """Values and error bounds of every policy in every draw.
+    """Values and error bounds of every policy in every draw, for its own rewards or other ones.
 
     Then, of the draw: how far its rows are from summing to one, and the largest probability of an end.
     """
@@ -296,7 +379,11 @@ def _evaluate_draws(
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         mdp = posterior.sample(key)
         # One batch: where a program holds several independent LU solves, XLA's thread pool on few cores can deadlock.
-        answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
+        if reward is None:
+            answers = jax.vmap(lambda policy: evaluate(mdp, policy, objective))(policies)
+        else:
+            paid = reward.expected(mdp)
+            answers = jax.vmap(lambda policy: evaluate_reward(mdp, paid, policy, objective))(policies)
         first = answers.v[:, 0] if answers.v.ndim == 3 else answers.v
         values = answers.gain if isinstance(objective, AverageReward) else first @ start
         return values, answers.gap, *row_faults(mdp)

@@ -31,8 +31,8 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.mixtures.mixture import Mixture
-from bayes_mdp.mdp import AverageReward, Discounted, Objective, PolicyLike, StateActionSpace
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp import AverageReward, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.planning import evaluate
@@ -175,7 +175,7 @@ def _split_draws(
 
 def next_values(values: Float[Array, "*H S"], space: StateActionSpace, objective: Objective) -> Float[AnyArray, "..."]:
     """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
-    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    discount = step_discount(objective)
     if values.ndim == 2:
         values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
     return discount * space.outcome_values(values)

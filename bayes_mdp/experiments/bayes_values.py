@@ -14,6 +14,7 @@ from bayes_mdp.experiments.intervals import half_width
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions, check_agent
 from bayes_mdp.mdp import Agent, Environment, Episodic, StateActionSpace
+from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_dataset, check_initial, check_key
@@ -66,6 +67,7 @@ def bayes_values(
         raise ValueError(f"agents is {agents!r}, expected at least one agent by its name")
     if not isinstance(objective, Episodic):
         raise ValueError(f"objective is {objective}, expected Episodic(horizon)")
+    require_undiscounted(objective, "runs of agents")
     check_key("key", key)
     check_count("num_seeds", num_seeds, 2)
     for name, agent in agents.items():
@@ -133,6 +135,8 @@ def _check_optimum(optimum: object, horizon: int, start: Float[np.ndarray, " S"]
         raise TypeError(f"optimum is a {type(optimum).__name__}, expected what bayes_optimal gave")
     if optimum.horizon != horizon:
         raise ValueError(f"optimum has a horizon of {optimum.horizon}, expected {horizon}, that of the objective")
+    if optimum.discount != 1:
+        raise ValueError(f"optimum has a discount of {optimum.discount:g}, expected 1, that of the objective")
     if optimum.initial.shape != start.shape or not np.allclose(optimum.initial, start, rtol=0, atol=1e-6):
         raise ValueError("optimum has another initial distribution, expected the one given here")
 

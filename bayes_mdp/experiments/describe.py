@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
-from bayes_mdp.mdp.identity import UnidentifiedError, identity, package_name
+from bayes_mdp.mdp.identity import UnidentifiedError, added_defaults, identity, package_name
 from bayes_mdp.mdp.typing import Json
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
@@ -43,7 +43,8 @@ def describe(value: object, name: str = "value") -> Json:
     if isinstance(value, (np.ndarray, jax.Array)):
         return _array(np.asarray(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
+        added = added_defaults(value)
+        names = [field.name for field in dataclasses.fields(value) if field.name not in added]
         fields = {field: describe(getattr(value, field), f"{name}.{field}") for field in names}
         return {"type": _name(type(value)), **fields, **_own(value, name)}
     if package_name(value) is not None:

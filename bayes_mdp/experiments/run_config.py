@@ -27,7 +27,7 @@ from bayes_mdp.mdp import (
     SimulatedEnvironment,
     StateActionSpace,
 )
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import (
@@ -288,6 +288,7 @@ def check_request(case: RunConfig) -> None:
     """
     check_agent(case.agent)
     check_objective(case.objective)
+    require_undiscounted(case.objective, "runs of agents")
     check_key("key", case.key)
     check_count("num_seeds", case.num_seeds)
     check_type("options", case.options, RunOptions, "RunOptions")

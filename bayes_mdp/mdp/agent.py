@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.data import Transitions
-from bayes_mdp.mdp.objectives import Objective, check_objective
+from bayes_mdp.mdp.objectives import Objective, check_objective, require_undiscounted
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.mdp.space import StateActionSpace, check_space
 from bayes_mdp.mdp.typing import AnyArray, BoolScalar, Scalar
@@ -16,7 +16,12 @@ from bayes_mdp.mdp.validation import check_initial
 
 
 class Problem(eqx.Module):
-    """What an agent is given: sizes, the objective, where episodes start (None: not given)."""
+    """What an agent is given: sizes, the objective, where episodes start (None: not given).
+
+    Raises:
+        TypeError: no space, no objective. ValueError: `Episodic` with a discount, which no agent plans for; an initial
+            distribution that is none.
+    """
 
     space: StateActionSpace
     objective: Objective
@@ -25,6 +30,7 @@ class Problem(eqx.Module):
     def __check_init__(self) -> None:
         check_space(self.space)
         check_objective(self.objective)
+        require_undiscounted(self.objective, "agents")
         check_initial(self.initial, self.space.n_states)
 
 

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from bayes_mdp.mdp.data import Log
 from bayes_mdp.mdp.log_split import episode_numbers
-from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, Objective
+from bayes_mdp.mdp.objectives import AverageReward, Episodic, Objective, step_discount
 
 LEAST_EPISODES = 20
 MOST_CUT = 0.05  # share of the episodes that may be cut before their end
@@ -29,7 +29,7 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
     whole = int(ended.sum())
     if whole < LEAST_EPISODES or whole < (1 - MOST_CUT) * count:
         return f"{whole} of {count} episodes are whole, at least {LEAST_EPISODES} and {1 - MOST_CUT:.0%} are needed"
-    rate = float(objective.discount) if isinstance(objective, Discounted) else 1.0
+    rate = float(step_discount(objective))
     weight = rate**step
     if isinstance(objective, Episodic):
         weight = weight * (step < objective.horizon)

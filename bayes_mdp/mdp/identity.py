@@ -8,6 +8,7 @@ does (a generator, an open file, a lock), it has no identity: it could be contin
 
 import builtins
 import copyreg
+import dataclasses
 import dis
 import functools
 import hashlib
@@ -27,6 +28,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+
+UNDESCRIBED_DEFAULT = "undescribed_default"
+"""Metadata of a dataclass field that was added later: its default is no part of what identifies a record, so that what
+was stored before is the same."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _CONTAINERS = (int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset)
@@ -448,7 +453,16 @@ def _state(value: object) -> dict[str, object]:
             if mangled not in ("__dict__", "__weakref__"):
                 held[mangled] = getattr(value, mangled, _MISSING)
     own = getattr(value, "__dict__", {})
-    return {**held, **{name: x for name, x in own.items() if not _is_cache(kind, name)}}
+    added = added_defaults(value)
+    return {**held, **{name: x for name, x in own.items() if name not in added and not _is_cache(kind, name)}}
+
+
+def added_defaults(record: object) -> list[str]:
+    """The fields of a dataclass that are `UNDESCRIBED_DEFAULT` and have their defaults."""
+    if not dataclasses.is_dataclass(record) or isinstance(record, type):
+        return []
+    added = [field for field in dataclasses.fields(record) if field.metadata.get(UNDESCRIBED_DEFAULT)]
+    return [field.name for field in added if getattr(record, field.name) == field.default]
 
 
 def _is_cache(kind: type, name: str) -> bool:

@@ -1,11 +1,24 @@
 """What a policy is judged by: the four objectives."""
 
+import math
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jax import Array
 
+from bayes_mdp.mdp.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.mdp.typing import RealLike
-from bayes_mdp.mdp.validation import as_int, as_real, check_count, check_type, described, is_concrete, require
+from bayes_mdp.mdp.validation import (
+    as_int,
+    as_real,
+    check_count,
+    check_number,
+    check_type,
+    described,
+    is_concrete,
+    require,
+)
 
 
 class Discounted(eqx.Module):
@@ -29,18 +42,42 @@ class Discounted(eqx.Module):
             require(~((discount >= 0) & (discount < 1)), "discount", discount, expected)
 
 
+_RATE = "a number above 0 and at most 1"
+
+
+def _as_rate(discount: object) -> Any:  # of a converter, as `as_int`
+    """A number as a Python float, which a static field can hold."""
+    if not is_concrete(discount):
+        raise TypeError(f"discount is traced, expected {_RATE}: it is static")
+    check_number("discount", discount, lambda x: (x > 0) & (x <= 1), _RATE)
+    return float(np.asarray(discount))
+
+
 class Episodic(eqx.Module):
-    """Expected undiscounted sum of the rewards of an episode of `horizon` steps (it may end earlier).
+    """Expected sum of `discount ** t * reward_t` over the steps t < horizon of an episode (it may end earlier).
+
+    Both fields are static: a vmap goes over neither, and there is no derivative by the discount. Agents, and what runs
+    them, take undiscounted episodes alone.
+
+    Args:
+        horizon: number of steps.
+        discount: in (0, 1]; 1, the default, is the undiscounted sum.
 
     Raises:
-        ValueError: `horizon` is below 1.
-        TypeError: `horizon` is no integer.
+        ValueError: `horizon` is below 1; `discount` is outside (0, 1] or not finite.
+        TypeError: `horizon` is no integer; `discount` is no number, or traced.
     """
 
     horizon: int = eqx.field(static=True, converter=as_int)
+    discount: float = eqx.field(static=True, default=1.0, converter=_as_rate, metadata={UNDESCRIBED_DEFAULT: True})
 
     def __check_init__(self) -> None:
         check_count("horizon", self.horizon)
+
+    def __repr__(self) -> str:
+        """The discount is left out where there is none."""
+        rate = "" if self.discount == 1 else f", discount={self.discount!r}"
+        return f"Episodic(horizon={self.horizon}{rate})"
 
 
 class AverageReward(eqx.Module):
@@ -52,6 +89,31 @@ class FirstExit(eqx.Module):
 
 
 Objective = Discounted | Episodic | AverageReward | FirstExit
+
+
+def step_discount(objective: Objective) -> RealLike:
+    """The factor of the value of the next step; 1 where nothing is discounted."""
+    return objective.discount if isinstance(objective, (Discounted, Episodic)) else 1.0
+
+
+def discounted_steps(objective: Episodic) -> float:
+    """sum_t discount^t over the steps of an episode: its value where every step pays 1."""
+    rate = objective.discount
+    return objective.horizon if rate == 1 else -math.expm1(objective.horizon * math.log(rate)) / (1 - rate)
+
+
+def require_undiscounted(objective: Objective, who: str) -> None:
+    """Refuse discounted episodes.
+
+    Args:
+        objective: of any kind.
+        who: cannot take them, for the message: "agents".
+
+    Raises:
+        ValueError: one sentence.
+    """
+    if isinstance(objective, Episodic) and objective.discount != 1:
+        raise ValueError(f"objective is {objective}, expected Episodic({objective.horizon}): {who} take no discount")
 
 
 def check_objective(objective: object) -> None:

@@ -107,16 +107,23 @@ def induce(
     choice: Max | Float[Array, "*P S A"] = HardMax(),
     *,
     reward: Float[Array, "H S A"] | None = None,
+    discount: float = 1.0,
 ) -> tuple[Float[Array, "H S A"], Float[Array, "H S"], Float[Array, ""]]:
     """q, v and a bound on their rounding error, of the maximum or of the probabilities of a policy.
 
-    `reward` replaces that of `mdp` where it alone depends on the step.
-    Errors of a step add up; a row that sums to one only within the tolerance of `MDP` inflates later ones.
+    `reward` replaces that of `mdp` where it alone depends on the step; `discount` is that of `Episodic`.
+
+    The bound: let e_t be what step t itself errs by, computed q_t against the exact sweep of the computed v_t+1, which
+    `Rounding` bounds (the product with the discount and the rounding of the discount included). The exact sweep carries
+    an error of v_t+1 on at most discount * (row sum) times, and neither maximum nor mean makes it larger, so that
+    |q_t - q*_t| <= e_t + discount (row sum) |v_t+1 - v*_t+1|: the bound is the largest over t of
+    sum_k discount^k e_t+k, times what rows that sum to one only within the tolerance of `MDP` can add.
     """
 
     def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         now = mdp.at(layer)
-        return action_values(now if reward is None else eqx.tree_at(lambda m: m.reward, now, reward[layer]), values)
+        now = now if reward is None else eqx.tree_at(lambda m: m.reward, now, reward[layer])
+        return action_values(now, values, discount)
 
     dtype = mdp.reward.dtype
     q = _recursion(backup, _value(choice), horizon, mdp.n_states, dtype)
@@ -131,5 +138,17 @@ def induce(
     if isinstance(choice, Max):
         errors = errors + choice.uncertainty(mdp.n_actions)
     growth = (1 + ROW_SUM_TOLERANCE.get(str(dtype), 1e-5) + rounding.factor) ** horizon
-    gap = jnp.sum(errors) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
+    gap = _carried(errors, discount) * growth * (1 + horizon * float(jnp.finfo(dtype).eps))
     return q, v, jnp.where(jnp.isfinite(gap), gap, jnp.inf)
+
+
+def _carried(errors: Float[Array, " H"], discount: float) -> Float[Array, ""]:
+    """The largest over t of sum_k discount^k errors_t+k, for errors that are not negative."""
+    if discount == 1:
+        return jnp.sum(errors)  # that of the first step
+
+    def step(later: Float[Array, ""], own: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        both = own + discount * later
+        return both, both
+
+    return jnp.max(jax.lax.scan(step, jnp.zeros((), errors.dtype), errors, reverse=True)[1])

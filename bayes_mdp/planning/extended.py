@@ -102,7 +102,7 @@ def solve_extended(
     _check(mdp, objective, tolerance)
     rounding = _rounding(mdp)
     if isinstance(objective, Episodic):
-        return _solve_episodic(mdp, objective.horizon, rounding)
+        return _solve_episodic(mdp, objective, rounding)
     values = jnp.zeros(mdp.reward.shape[-2], mdp.reward.dtype) if start is None else start.v
     values = jnp.where(jnp.isfinite(values), values, 0.0)
     if isinstance(objective, Discounted):
@@ -134,10 +134,10 @@ def _rounding(mdp: ExtendedMDP) -> Rounding:
     return Rounding(u / (1 - u) if u < 0.5 else float("inf"), jnp.max(size), terms * float(info.tiny))
 
 
-def _solve_episodic(mdp: ExtendedMDP, horizon: int, rounding: Rounding) -> Solution:
-    """Backward induction. A sweep is no expansion (rows sum to one), so the errors of the steps add up."""
-    dtype = mdp.reward.dtype
-    sweep = lambda values, layer: mdp.at(layer).action_values(values)  # noqa: E731
+def _solve_episodic(mdp: ExtendedMDP, objective: Episodic, rounding: Rounding) -> Solution:
+    """Backward induction. A sweep is no expansion (rows sum to one), so the errors of the steps at most add up."""
+    horizon, dtype = objective.horizon, mdp.reward.dtype
+    sweep = lambda values, layer: mdp.at(layer).action_values(values, objective.discount)  # noqa: E731
     q = backward_induction(sweep, horizon, mdp.reward.shape[-2], dtype=dtype)
     v = jnp.max(q, -1)
     # A sweep at step h uses the values of step h + 1; those after the last step are zero.

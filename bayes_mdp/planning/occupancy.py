@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.mdp.validation import check_initial, check_probability_rows, is_concrete
 from bayes_mdp.planning.linear.systems import solve_chain
@@ -27,9 +28,10 @@ def occupancy(
         initial: [S], distribution of the first state; None: `mdp.initial`.
 
     Returns:
-        Discounted: sum_t discount^t P(s_t, a_t). Episodic: [H S A], probability of each pair at each step. FirstExit:
-        expected number of visits (not finite for a policy that never ends). AverageReward: the stationary
-        distribution (`initial` is not needed; a chain with one recurrent class). Puterman 1994, section 6.9.
+        Discounted: sum_t discount^t P(s_t, a_t). Episodic: [H S A], discount^t times the probability of each pair
+        at each step t. FirstExit: expected number of visits (not finite for a policy that never ends). AverageReward:
+        the stationary distribution (`initial` is not needed; a chain with one recurrent class). Puterman 1994, section
+        6.9.
 
     Raises:
         ValueError, TypeError: `initial` is no distribution or missing; as `policy_probs`.
@@ -42,7 +44,10 @@ def occupancy(
     initial = _initial(mdp, initial)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
-        return _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
+        time = _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
+        if objective.discount == 1:
+            return time
+        return time * jnp.asarray(objective.discount ** np.arange(objective.horizon), time.dtype)[:, None, None]
     probs = policy_probs(policy, mdp)
     return chain_occupancy(mix(mdp, probs), objective, initial)[:, None] * probs
 
@@ -69,7 +74,7 @@ def chain_occupancy(
         return solve_chain(chain, 1.0, first, first, anchored=True, adjoint=True)
     assert initial is not None
     initial = jnp.asarray(initial)
-    discount = jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0, chain.reward.dtype)
+    discount = jnp.asarray(step_discount(objective), chain.reward.dtype)
     return solve_chain(chain, discount, initial, initial, adjoint=True, inverse=inverse)
 
 

@@ -76,7 +76,7 @@ def solve_soft(
         check_start(mdp, objective, start, (SoftSolution, Solution))
     gain = jnp.full((), jnp.nan, mdp.reward.dtype)
     if isinstance(objective, Episodic):
-        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp), maximum)
+        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp), maximum, discount=objective.discount)
         done, count = jnp.isfinite(gap), jnp.int32(objective.horizon)
         return SoftSolution(q, v, *_policy(maximum, q), gain, done, count, gap)
     # The planners iterate on constants; the derivatives of their answer are attached to it.

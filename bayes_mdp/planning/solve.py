@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.memory import check_memory
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_type, first_index, is_concrete, require
 from bayes_mdp.planning.average import solve_average
@@ -30,11 +30,11 @@ def solve(
 ) -> Solution:
     """Plan optimally in a known MDP. Pure and traceable, one element: `vmap` it over a batch.
 
-    `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and discount: forward and reverse mode, any
-    order, by one linear system each, whatever the number of iterations. They are those of the policy that is returned:
-    where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is one of their one-sided
-    derivatives. `policy`, `converged`, `iterations` and `gap` have none. Where the planner did not converge, and `gap`
-    is more than a thousandth of the values, derivatives are NaN.
+    `q`, `v` and `gain` have derivatives by rewards, rows, end probabilities and the discount of `Discounted`: forward
+    and reverse mode, any order, by one linear system each, whatever the number of iterations. They are those of the
+    policy that is returned: where actions tie (`Solution.gap_to_second`) the optimal values have a kink, and this is
+    one of their one-sided derivatives. `policy`, `converged`, `iterations` and `gap` have none. Where the planner did
+    not converge, and `gap` is more than a thousandth of the values, derivatives are NaN.
 
     Args:
         mdp: dense or sparse; a step axis H needs `Episodic(H)`.
@@ -67,7 +67,7 @@ def _plan(mdp: MDP | SparseMDP, objective: Objective, start: Solution | None, to
     """`solve` of what was checked."""
     mdp = in_one_dtype(mdp)
     if isinstance(objective, Episodic):
-        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp))
+        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp), discount=objective.discount)
         gain = jnp.full((), jnp.nan, q.dtype)
         return Solution(q, v, best_action(q), gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
     return _solve_stationary(mdp, objective, Rounding.of(mdp), start, tolerance)
@@ -76,7 +76,8 @@ def _plan(mdp: MDP | SparseMDP, objective: Objective, start: Solution | None, to
 def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> PolicyEvaluation:
     """Values of a policy in a known MDP. Pure and traceable, one element: `vmap` it over batches.
 
-    `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and discount.
+    `q`, `v` and `gain` have derivatives by probabilities of the policy, rewards, rows, end probabilities and the
+    discount of `Discounted`.
 
     Args:
         mdp, objective: as in `solve`.
@@ -99,14 +100,15 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
 def _evaluate(mdp: MDP | SparseMDP, policy: Array, objective: Objective) -> PolicyEvaluation:
     """`evaluate` of what was checked, in one dtype."""
     if isinstance(objective, Episodic):
-        q, v, gap = induce(mdp, objective.horizon, Rounding.of(mdp, mixed=mdp), policy)
+        rounding = Rounding.of(mdp, mixed=mdp)
+        q, v, gap = induce(mdp, objective.horizon, rounding, policy, discount=objective.discount)
         gain = jnp.full((), jnp.nan, q.dtype)
         return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(objective.horizon), gap)
     # A policy makes the MDP a chain: planning in an MDP with one action is evaluation.
     chain = _follow(mdp, policy)
     rounding = Rounding.of(chain, mixed=mdp)
     solution = _solve_stationary(chain, objective, rounding, None)
-    discount = objective.discount if isinstance(objective, Discounted) else 1.0
+    discount = step_discount(objective)
     # q of all actions from one more sweep of the full MDP, whose rounding error is added to the bound.
     q = action_values(mdp, solution.v, jnp.asarray(discount, mdp.reward.dtype))
     if isinstance(objective, AverageReward):

@@ -1,16 +1,12 @@
 """The backup that every variance equation shares: u = local + discount^2 sum pbar pi u."""
 
-import equinox as eqx
-import jax.numpy as jnp
+import sys
+
 from jaxtyping import Array, Float
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, PolicyLike, SparseMDP
-from bayes_mdp.mdp.validation import check_shape
-from bayes_mdp.planning.episodic import induce
-from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.rounding import Rounding
+from bayes_mdp.planning.other_rewards import evaluate_reward
 from bayes_mdp.planning.solution import PolicyEvaluation
-from bayes_mdp.planning.solve import evaluate
 
 
 def propagate(
@@ -18,7 +14,7 @@ def propagate(
 ) -> PolicyEvaluation:
     """Solve u(s, a) = local(s, a) + discount^2 sum_s' P(s' | s, a) sum_a' pi(a' | s') u(s', a').
 
-    It is policy evaluation with `local` as reward and the square of the discount; undiscounted objectives stay so.
+    It is policy evaluation with `local` as reward and the square of the discount; what is undiscounted stays so.
 
     Args:
         mdp: the (mean) transition probabilities; its rewards are not used.
@@ -33,17 +29,7 @@ def propagate(
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)
-    if isinstance(objective, Episodic) and local.ndim > mdp.reward.ndim:
-        return _by_step(mdp, local, policy, objective.horizon)
-    return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
-
-
-def _by_step(mdp: MDP | SparseMDP, local: Float[Array, "H S A"], policy: PolicyLike, horizon: int) -> PolicyEvaluation:
-    """One row for all steps, a local variance for each: the rows are not repeated."""
-    check_shape("local", local, (horizon, *mdp.reward.shape), "step, state, action")
-    # Rounding is bounded by the largest local variance of all steps.
-    largest = eqx.tree_at(lambda m: m.reward, mdp, jnp.max(jnp.abs(local), 0))
-    probs = policy_probs(policy, mdp, horizon=horizon)
-    q, v, gap = induce(mdp, horizon, Rounding.of(largest, mixed=largest), probs, reward=local)
-    gain = jnp.full((), jnp.nan, q.dtype)
-    return PolicyEvaluation(q, v, gain, jnp.isfinite(gap), jnp.int32(horizon), gap)
+    if isinstance(objective, Episodic):
+        rate = max(objective.discount**2, sys.float_info.min)  # a square may be too small for a float
+        objective = Episodic(objective.horizon, rate)
+    return evaluate_reward(mdp, local, policy, objective)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.decisions.policy_evaluation import read_action_probs, to_float64
-from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, HasVariances, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, Episodic, HasVariances, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import evaluate, occupancy
 
@@ -121,7 +122,7 @@ def measure_next(
         wide, aim = to_float64(posterior), to_float64(objective)
         mdp = wide.mean_mdp()
         probs = read_action_probs("chosen", chosen, mdp, objective).astype(jnp.float64)
-        rate = jnp.asarray(aim.discount if isinstance(aim, Discounted) else 1.0, jnp.float64)
+        rate = jnp.asarray(step_discount(aim), jnp.float64)
         variance = _variances(wide, mdp, probs, aim, jnp.asarray(start, jnp.float64), rate)
     part = np.asarray(variance)
     if not np.isfinite(part).all() or part.sum() <= 0:

@@ -45,6 +45,17 @@ def test_probabilities_are_those_of_plain_sweeps():
     np.testing.assert_allclose(choice_log_probs(MODEL, params, LOG)[0], expected[STATE[0]], atol=1e-12)
 
 
+def test_a_discounted_episode_is_planned_backwards():
+    params = {"u": -0.4, "v": 0.7}
+    mdp = corridor(params)
+    rows, reward, v = np.asarray(mdp.transition_probs), np.asarray(mdp.reward), np.zeros(5)
+    plan = PlannerChoices(corridor, ENDS, bm.Episodic(3, 0.6), temperature=0.5).init(params).log_policy
+    for step in (2, 1, 0):
+        q = reward + 0.6 * rows @ v
+        v = 0.5 * np.log(np.exp(q / 0.5).sum(1))
+        np.testing.assert_allclose(plan[step], (q - v[:, None]) / 0.5, atol=1e-12)
+
+
 def test_gradient_goes_through_the_plan():
     total = lambda v, t: log_likelihood(  # noqa: E731
         PlannerChoices(corridor, ENDS | {"temperature": Parameter("positive")}, bm.Discounted(0.9)),

@@ -41,6 +41,20 @@ def test_it_is_the_value_of_the_plain_recursion(name):
     assert not answer.initial_given and "uniform" in str(answer)
 
 
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", CASES)
+def test_discounted_episodes(name):
+    """Known and unknown rewards, by outcome or not, ends: the plain recursion with a discount."""
+    case = CASES[name]
+    objective = bm.Episodic(case.horizon, 0.6)
+    answer = bm.bayes_optimal(BELIEF_OF(name), objective=objective)
+    np.testing.assert_allclose(answer.v, plain(case, discount=0.6)[0], rtol=1e-12)
+    assert np.abs(answer.v - optimum(name).v).max() > 1e-3, "without the discount it would be seen"
+    assert answer.discount == 0.6 and f"episodes of {case.horizon} steps, discount 0.6: " in str(answer)
+    one = bm.bayes_optimal(BELIEF_OF("two_state"), objective=bm.Episodic(1, 0.6))
+    np.testing.assert_array_equal(one.q, PAY)
+
+
 @pytest.mark.some(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fresh"])
 def test_an_agent_that_does_not_learn_is_told_apart(name):

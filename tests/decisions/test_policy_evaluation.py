@@ -48,18 +48,21 @@ RANDOM = np.random.default_rng(0).dirichlet(np.ones(N_ACTIONS), N_STATES)
 CASES = [
     (posterior(), Discounted(0.999), RANDOM),
     (posterior(), Episodic(5), np.random.default_rng(1).dirichlet(np.ones(N_ACTIONS), (5, N_STATES))),
+    (posterior(), Episodic(5, 0.7), np.random.default_rng(2).integers(0, N_ACTIONS, (5, N_STATES))),
     (posterior(horizon=5), Episodic(5), RANDOM),
+    (posterior(horizon=5), Episodic(5, 0.7), RANDOM),
     (posterior(), AverageReward(), RANDOM),
     (posterior(ends=True), FirstExit(), RANDOM),
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("belief", "objective", "probs"), CASES)
 def test_every_draw_is_the_dense_solve_of_that_draw(belief, objective, probs, key):
     value = policy_value(key, belief, probs, objective, initial=START, num_draws=NUM_DRAWS)
     rows, _ = drawn(belief, key)
-    expected = [dense_value(r, belief.reward, probs, objective) for r in rows]
+    known = np.eye(N_ACTIONS)[probs] if probs.dtype == int else probs
+    expected = [dense_value(r, belief.reward, known, objective) for r in rows]
     np.testing.assert_allclose(value.draws, expected, rtol=1e-9, atol=1e-9)
     assert value.gap < 1e-8
     assert value.mean == pytest.approx(np.mean(expected))

@@ -147,3 +147,36 @@ def test_what_has_no_return_or_no_law_is_refused(key):
         split_return_variance(key, belief, np.zeros(2, int), Discounted(0.9))
     with pytest.raises(ValueError, match="num_draws is 1"):
         split_return_variance(key, belief, policy, Discounted(0.9), num_draws=1)
+
+
+def test_a_discounted_episode_is_one_of_smaller_rewards(key):
+    """With rewards discount^t r, and none on the way, the return is the same in every draw: so are both variances."""
+    rng = np.random.default_rng(0)
+    rows = dirichlet_rows(rng.uniform(0.5, 2.0, (24, 3)), (4, 3, 2, 3), row=np.arange(24).reshape(4, 3, 2))
+    reward = np.broadcast_to(rng.normal(size=(3, 2)), (4, 3, 2))
+    smaller = reward * (0.7 ** np.arange(4))[:, None, None]
+    space, options = StateActionSpace(3, 2, horizon=4), {"initial": START, "num_draws": 50}
+    found, twin, plain = (
+        split_return_variance(key, conjugate_posterior(rows, known_rewards(pay), space), POLICY, objective, **options)
+        for pay, objective in ((reward, Episodic(4, 0.7)), (smaller, Episodic(4)), (reward, Episodic(4)))
+    )
+    for name in ("mean", "epistemic", "aleatoric", "total"):
+        assert getattr(found, name) == pytest.approx(getattr(twin, name), rel=1e-5)
+        assert getattr(found, name) != pytest.approx(getattr(plain, name), rel=1e-2)
+    assert str(found).startswith("Variance of the return, episodes of 4 steps, discount 0.7")
+
+
+def test_a_discounted_episode_by_all_of_its_paths(key):
+    """A known MDP with one row for all steps: every path, its probability and its return, in numpy."""
+    rng = np.random.default_rng(1)
+    known, reward = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=(3, 2))
+    rows = dirichlet_rows(np.ones((1, 3)), (3, 2, 3), row=np.full((3, 2), -1), known=known)
+    belief = conjugate_posterior(rows, known_rewards(reward), StateActionSpace(3, 2))
+    found = split_return_variance(key, belief, POLICY, Episodic(3, 0.5), initial=START, num_draws=2)
+    first, second = 0.0, 0.0
+    for s, a, s2, a2, s3, a3 in np.ndindex(3, 2, 3, 2, 3, 2):
+        prob = START[s] * POLICY[s, a] * known[s, a, s2] * POLICY[s2, a2] * known[s2, a2, s3] * POLICY[s3, a3]
+        total = reward[s, a] + 0.5 * reward[s2, a2] + 0.25 * reward[s3, a3]
+        first, second = first + prob * total, second + prob * total**2
+    assert found.mean == pytest.approx(first, rel=1e-5)
+    assert found.total == pytest.approx(second - first**2, rel=1e-5) and found.epistemic == pytest.approx(0, abs=1e-10)

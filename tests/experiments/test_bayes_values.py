@@ -3,6 +3,7 @@
 # `numpyro.sample` is typed to return any ArrayLike: too narrow for tests.
 # pyright: reportArgumentType=false
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -186,6 +187,10 @@ def test_bernoulli_rewards_of_a_bandit():
     assert "share" not in result and "optimum" not in describe_bayes_values(result)
 
 
+DISCOUNTED = bm.bayes_optimal(two_state, SPACE, objective=bm.Episodic(3, 0.9), initial=START)
+DISCOUNTED = replace(DISCOUNTED, horizon=HORIZON)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -195,6 +200,8 @@ def test_bernoulli_rewards_of_a_bandit():
         ({"prior": 3}, TypeError, "prior is a int, expected a function"),
         ({"optimum": 3.0}, TypeError, "optimum is a float, expected what bayes_optimal gave"),
         ({"objective": bm.Episodic(4)}, ValueError, "optimum has a horizon of 14, expected 4"),
+        ({"objective": bm.Episodic(HORIZON, 0.9)}, ValueError, "expected Episodic.*: runs of agents take no discount"),
+        ({"optimum": DISCOUNTED}, ValueError, "optimum has a discount of 0.9, expected 1, that of the objective"),
         ({"initial": [0.5, 0.5]}, ValueError, "optimum has another initial distribution"),
         ({"agents": {"bad": NoPlan()}}, ValueError, "bad: it cannot"),
     ],

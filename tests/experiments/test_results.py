@@ -1,6 +1,7 @@
 """Files, descriptions and figures of results."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,15 @@ def test_descriptions():
     assert first_difference(here, here) is None
     assert describe(np.zeros(100))["shape"] == [100] and describe(describe)[-8:] == "describe"
     assert describe_key(KEY)["words"] == [0, 3]
+
+
+def test_an_episode_without_discount_is_described_as_before():
+    """Results, snapshots and sweeps that were stored before episodes had a discount are those of the same run."""
+    before = {"type": "bayes_mdp.mdp.objectives.Episodic", "horizon": 7}
+    assert describe(Episodic(7)) == describe(Episodic(7, discount=1)) == before
+    assert describe(Episodic(7, 0.9)) == {**before, "discount": 0.9}
+    assert first_difference(before, describe(Episodic(7, 0.9))) == "discount is None there and 0.9 here"
+    assert describe(replace(Episodic(7, 0.9), discount=1.0)) == before
 
 
 class Seen:

@@ -42,7 +42,7 @@ class Case(NamedTuple):
         return range(self.space.n_actions) if self.space.legal is None else np.flatnonzero(self.space.legal[state])
 
 
-def plain(case, learns=True):
+def plain(case, learns=True, discount=1.0):
     """Values of the first states, and the number of hyper-states met on the way. Not learning: a broken twin."""
 
     @cache
@@ -59,11 +59,11 @@ def plain(case, learns=True):
             after = seen if leaf is None else more(seen, (leaf, place))
             prob, pay = known[outcome] / sum(known.values()), case.pay(step, state, action, outcome)
             if not isinstance(pay, tuple):
-                total += prob * (pay + value(step + 1, outcome, after))
+                total += prob * (pay + discount * value(step + 1, outcome, after))
                 continue
             coin, weights = pay[0], [w + counts.get((pay[0], x), 0) for x, w in enumerate(pay[1:])]
             for x in (0, 1):
-                worth = x + value(step + 1, outcome, more(after, (coin, x)))
+                worth = x + discount * value(step + 1, outcome, more(after, (coin, x)))
                 total += prob * weights[x] / sum(weights) * worth
         return total
 

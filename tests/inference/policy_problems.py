@@ -78,7 +78,7 @@ def dense_value(rows, reward, probs, objective):
         for h in reversed(range(objective.horizon)):
             layer = [x[h] if x.ndim > n else x for x, n in ((rows, 3), (reward, 2), (probs, 2))]
             p, r = chain(*layer)
-            v = r + p @ v
+            v = r + objective.discount * p @ v
         return START @ v
     p, r = chain(rows, reward, probs)
     if isinstance(objective, AverageReward):

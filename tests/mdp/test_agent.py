@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+import bayes_mdp as bm
 from bayes_mdp.agents import Boltzmann, Doubling, EveryEpisode, EverySteps, Greedy, When
+from bayes_mdp.agents.common.mean_model import mean_model
+from bayes_mdp.agents.common.optimism_terms import effective_horizon
 from bayes_mdp.envs import to_gymnasium
-from bayes_mdp.experiments import Actor, RunOptions, compare, run
+from bayes_mdp.experiments import Actor, RunOptions, compare, run, sweep
 from bayes_mdp.experiments.run_config import rule_of
 from bayes_mdp.mdp import (
     MDP,
@@ -39,6 +42,9 @@ from bayes_mdp.models import dirichlet_normal
 STEPS, EPISODES = 2, 12
 SPACE = StateActionSpace(3, 2)
 PRIOR = dirichlet_normal(noise_scale=0.1)
+KEY = jax.random.key(0)
+BELIEF = bm.infer(KEY, PRIOR, space=SPACE)
+PLAYED = {"prior": PRIOR, "key": KEY, "num_seeds": 2, "num_episodes": 3}
 
 
 def bandit_with_two_rooms() -> Environment:
@@ -296,3 +302,32 @@ def test_what_is_missing_is_said(make, sentence):
     if sentence.startswith("agent"):
         with pytest.raises(TypeError, match=re.escape("agents['mine']") + f"{sentence.removeprefix('agent')}"):
             compare({"mine": make()}, [bandit_with_two_rooms()], key=jax.random.key(0), prior=PRIOR)
+
+
+def test_a_problem_has_no_discounted_episodes():
+    """No agent is given one, whoever calls it."""
+    assert Problem(SPACE, Episodic(4, discount=1.0)).objective == Episodic(4)
+    said = r"objective is Episodic\(horizon=4, discount=0.9\), expected Episodic\(4\): agents take no discount"
+    with pytest.raises(ValueError, match=said):
+        Problem(SPACE, Episodic(4, 0.9))
+
+
+DISCOUNTED = r"objective is Episodic\(horizon=2, discount=0.9\), expected Episodic\(2\): {} take no discount"
+
+
+@pytest.mark.parametrize(
+    ("who", "call"),
+    [
+        ("runs of agents", lambda o: run(bm.agents.PSRL(), bandit_with_two_rooms(), objective=o, **PLAYED)),
+        ("runs of agents", lambda o: run(bm.agents.PSRL(), "FrozenLake-v1", objective=o, **PLAYED)),
+        ("runs of agents", lambda o: compare(["psrl"], ["chain"], objective=o, length=3, key=KEY, num_seeds=2)),
+        ("runs of agents", lambda o: bm.experiments.Task(bandit_with_two_rooms(), o, 3)),
+        ("runs of agents", lambda o: sweep(["psrl"], ["chain"], objective=o, num_episodes=3, key=KEY)),
+        ("agents", lambda o: Actor(bm.agents.PSRL(), SPACE, objective=o, key=KEY, prior=PRIOR)),
+        ("UCBVI", lambda o: mean_model(BELIEF, o, "UCBVI")),
+        ("a bonus", lambda o: effective_horizon(o, "a bonus")),
+    ],
+)
+def test_whoever_plays_refuses_discounted_episodes(who, call):
+    with pytest.raises(ValueError, match=DISCOUNTED.format(who)):
+        call(Episodic(2, 0.9))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from bayes_mdp.mdp.identity import UnidentifiedError, identity
+import bayes_mdp as bm
+from bayes_mdp.mdp.identity import UNDESCRIBED_DEFAULT, UnidentifiedError, _state, added_defaults, identity
 
 HOME = """
 import functools, operator
@@ -338,3 +339,22 @@ def test_traced_values_have_no_identity():
 def test_libraries_are_known_by_name_and_version():
     for value in (jnp.sin, jax.nn.relu, np.sin, len, dist.Normal, eqx.Module, random.random, functools.partial, jax):
         assert identity(value) == identity(value)
+
+
+def test_a_default_that_was_added_later_changes_nothing():
+    """As if the field were not there; another value is another record."""
+
+    @dataclass
+    class Old:
+        horizon: int
+
+    @dataclass
+    class New:
+        horizon: int
+        discount: float = field(default=1.0, metadata={UNDESCRIBED_DEFAULT: True})
+
+    assert added_defaults(New(3)) == added_defaults(New(3, discount=1)) == ["discount"]
+    assert added_defaults(New(3, 0.9)) == added_defaults(Old(3)) == added_defaults(New) == added_defaults(3) == []
+    assert identity(New(3)) == identity(New(3, 1.0)) != identity(New(3, 0.9)) != identity(New(3, 0.8))
+    assert identity(lambda: bm.Episodic(3)) != identity(lambda: bm.Episodic(3, 0.9))
+    assert "discount" not in _state(bm.Episodic(3)) and "discount" in _state(bm.Episodic(3, 0.9))

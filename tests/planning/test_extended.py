@@ -53,6 +53,17 @@ def sweep(sets, reward, values, discount=1.0):
 
 
 @pytest.mark.usefixtures("x64")
+def test_discounted_episodes_are_backward_induction_by_loops():
+    rows, radius, reward = problem(0)
+    answer, v = solve(ExtendedMDP(L1Ball(rows, radius), reward, LEGAL), Episodic(H, 0.7)), np.zeros(S)
+    for h in reversed(range(H)):
+        q = sweep(lambda s, a, w: best_row(rows[s, a], radius[s, a], w), reward, v, 0.7)
+        v = q.max(-1)
+        np.testing.assert_allclose(answer.q[h], q, atol=float(answer.gap))
+    assert answer.converged and answer.gap < 1e-12
+
+
+@pytest.mark.usefixtures("x64")
 def test_episodes_are_backward_induction_by_loops():
     """A ball that does not depend on the step, and boxes with an end that do."""
     rows, radius, reward = problem(0)

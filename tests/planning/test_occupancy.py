@@ -11,9 +11,12 @@ from tests.planning.planning_problems import arrays, evaluate, listed, make_mdp
 occupancy = jax.jit(planning.occupancy)
 
 
-@pytest.mark.few(2)
+OBJECTIVES = [Discounted(0.9), Episodic(7), Episodic(7, 0.8), FirstExit()]
+
+
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(7), FirstExit()], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_occupancy_times_reward_is_value(objective, sparse, x64):
     data = arrays("ending", 6)
     mdp = listed(make_mdp(*data)) if sparse else make_mdp(*data)
@@ -42,3 +45,13 @@ def test_initial_is_checked():
         planning.occupancy(mdp, np.zeros(6, int), Discounted(0.9), np.full(5, 0.2))
     with pytest.raises(ValueError, match=r"initial sums to 0\.6"):
         planning.occupancy(mdp, np.zeros(6, int), Discounted(0.9), np.full(6, 0.1))
+
+
+def test_discounted_time_of_an_episode(x64):
+    """discount^t at every step where nothing ends; a chance to end of 1 - discount is the same."""
+    rows, reward, ends, legal = arrays("random", 6)
+    mdp, policy, initial = make_mdp(rows, reward, ends, legal), np.full((6, 2), 0.5), np.eye(6)[0]
+    time = np.asarray(occupancy(mdp, policy, Episodic(5, 0.8), initial))
+    np.testing.assert_allclose(time.sum((1, 2)), 0.8 ** np.arange(5), rtol=1e-14)
+    leaving = make_mdp(0.8 * rows, reward, ends + 0.2, legal)
+    np.testing.assert_allclose(time, occupancy(leaving, policy, Episodic(5), initial), rtol=1e-13)

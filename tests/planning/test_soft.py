@@ -223,3 +223,16 @@ def test_nuts_on_soft_values_agrees_with_a_grid(x64):
         sd = np.sqrt(np.sum(weights * (x - mean) ** 2))
         draws = np.asarray(mcmc.get_samples()[name])
         assert abs(draws.mean() - mean) < 0.3 * sd and abs(draws.std() - sd) < 0.4 * sd
+
+
+def test_discounted_episodes_are_the_soft_recursion(x64):
+    for kind in KINDS:
+        rows, reward, _, legal = data = arrays(kind, 6)
+        found = solve_soft(make_mdp(*data), Episodic(5, 0.8), 0.3)
+        v = np.zeros(6)
+        for h in reversed(range(5)):
+            q = reward + 0.8 * rows @ v
+            v = soft(q, legal, 0.3)
+            assert np.abs(found.v[h] - v).max() <= found.gap + 1e-14
+            assert np.abs(found.q[h] - q)[legal].max() <= found.gap + 1e-14
+        assert found.gap < 1e-11

@@ -56,9 +56,10 @@ def test_until_the_end_is_undiscounted(x64):
     np.testing.assert_allclose(answer.q, dense(rows, local, probs, 1.0)[0], rtol=1e-9)
 
 
+@pytest.mark.parametrize("discount", [1.0, 0.7])
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_episodes_are_the_recursion(x64, sparse, layered):
+def test_episodes_are_the_recursion(x64, sparse, layered, discount):
     """Local variances differ by step, whether or not the rows do."""
     horizon = 3
     rows, reward, ends, legal, local, probs = problem(horizon=horizon)
@@ -66,10 +67,10 @@ def test_episodes_are_the_recursion(x64, sparse, layered):
     if layered:
         repeat = lambda x: np.broadcast_to(x, (horizon, *x.shape))  # noqa: E731
         mdp = make_mdp(repeat(rows), repeat(reward), repeat(ends), legal)
-    answer = propagated(listed(mdp) if sparse else mdp, local, probs, Episodic(horizon))
+    answer = propagated(listed(mdp) if sparse else mdp, local, probs, Episodic(horizon, discount))
     v, expected = np.zeros(N), np.zeros((horizon, N, 2))
     for h in reversed(range(horizon)):
-        expected[h] = local[h] + rows @ v
+        expected[h] = local[h] + discount**2 * rows @ v
         v = (probs * expected[h]).sum(-1)
     np.testing.assert_allclose(answer.q, expected, rtol=1e-10)
     np.testing.assert_allclose(answer.v[0], v, rtol=1e-10)
@@ -94,3 +95,10 @@ def test_it_is_linear_and_monotone_in_the_local_variance(x64):
 def test_the_average_reward_is_refused():
     with pytest.raises(ValueError, match="objective is AverageReward, expected Discounted, Episodic or FirstExit"):
         propagate(MDP(np.ones((1, 1, 1)), np.ones((1, 1))), np.ones((1, 1)), np.zeros(1, int), AverageReward())
+
+
+def test_a_discount_whose_square_is_no_float(x64):
+    """Nothing is left of the next step."""
+    rows, reward, ends, legal, local, probs = problem(horizon=3)
+    answer = propagated(make_mdp(rows, reward, ends, legal), local, probs, Episodic(3, 1e-200))
+    np.testing.assert_array_equal(answer.q, local)

@@ -46,7 +46,9 @@ def in_mean(posterior: Any, policy: np.ndarray, objective: Any) -> float:
         return float((found.v[0] if isinstance(objective, Episodic) else found.v) @ START)
 
 
-@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(H), FirstExit(), AverageReward()], ids=str)
+@pytest.mark.parametrize(
+    "objective", [Discounted(0.9), Episodic(H), Episodic(H, 0.6), FirstExit(), AverageReward()], ids=str
+)
 def test_gains_add_up_to_the_difference_of_the_values(posterior, objective):
     belief = posterior_of(ends=False) if isinstance(objective, AverageReward) else posterior
     frame = differences(belief, CHOSEN, BASELINE, objective, START)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, CanExpectNext, CanMean, Episodic, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
@@ -75,11 +76,12 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
         who: the caller, for the messages: "UCBVI".
 
     Raises:
-        TypeError: the belief has no mean. ValueError: another objective.
+        TypeError: the belief has no mean. ValueError: another objective, or discounted episodes.
     """
     require_ability(belief, CanMean, who)
     if not isinstance(objective, Episodic):
         raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    require_undiscounted(objective, who)
     mean = belief.mean_mdp()  # under `jit` only the rewards of it are computed where `source` is the belief
     source = belief if isinstance(belief, CanExpectNext) else mean
     legal = None if mean.legal is None else jnp.asarray(mean.legal)

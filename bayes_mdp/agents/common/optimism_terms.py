@@ -13,6 +13,7 @@ from bayes_mdp.agents.common.mean_model import no_plan
 from bayes_mdp.agents.common.variance_equation import over_components
 from bayes_mdp.mdp import CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.typing import AnyArray, RealLike, RealScalar
 from bayes_mdp.mdp.validation import check_finite, check_positive, check_that, is_concrete
 from bayes_mdp.planning.solution import Solution
@@ -67,8 +68,9 @@ def effective_horizon(objective: Objective, who: str) -> RealScalar:
     """H of an episode, 1 / (1 - discount) otherwise.
 
     Raises:
-        ValueError: another objective; the message names the caller, `who`.
+        ValueError: another objective, discounted episodes; the message names the caller, `who`.
     """
+    require_undiscounted(objective, who)
     if isinstance(objective, Episodic):
         return objective.horizon
     if not isinstance(objective, Discounted):

@@ -25,7 +25,8 @@ class ValueUncertainty(eqx.Module):
         v_mean: [*H S], the same of the policy.
         q_variance: [*H S A], variance of the value of a pair, in squared units of the value; 0 where illegal.
         v_variance: [*H S], of the policy.
-        local: [*H S A], the local variance of each pair, where an equation was solved; else None.
+        local: [*H S A], the local variance of each pair (without H where that of all steps is one); None where no
+            equation was solved.
         q_max: the bound on |values| that the local variance uses, where it does; else None.
         converged, iterations, gap: of the solver of the variance (see `PolicyEvaluation`); `gap` bounds its numerical
             error; over sampled MDPs it is the largest of their evaluations.
@@ -36,7 +37,7 @@ class ValueUncertainty(eqx.Module):
     v_mean: Float[Array, "*H S"]
     q_variance: Float[Array, "*H S A"]
     v_variance: Float[Array, "*H S"]
-    local: Float[Array, "*H S A"] | None
+    local: Float[Array, "*G S A"] | None
     q_max: Float[Array, ""] | None
     converged: Bool[Array, ""]
     iterations: Int[Array, ""]

@@ -20,7 +20,6 @@ from bayes_mdp.mdp import (
     MDP,
     AverageReward,
     CanMean,
-    Discounted,
     Episodic,
     FirstExit,
     HasVariances,
@@ -30,6 +29,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import first_index, is_concrete
 from bayes_mdp.planning import evaluate
@@ -88,7 +88,7 @@ def discount_of(objective: Objective) -> RealScalar:
         raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic or FirstExit")
     if isinstance(objective, AverageReward):
         raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
-    return objective.discount if isinstance(objective, Discounted) else 1.0
+    return step_discount(objective)
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:

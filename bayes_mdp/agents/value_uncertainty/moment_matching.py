@@ -33,6 +33,7 @@ from bayes_mdp.agents.common.variance_equation import (
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import NOISES, UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import MDP, CanMean, Episodic, Objective, PolicyLike, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.objectives import discounted_steps
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.planning.policy_chain import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -159,7 +160,7 @@ def single_draw(
     # No reward of the draw is larger than this, so no value should be.
     size = jnp.max(over_components(lambda each: _largest_reward(each, z), belief))
     episodic = isinstance(objective, Episodic)
-    top = size * objective.horizon if episodic else size / (1 - discount_of(objective))
+    top = size * discounted_steps(objective) if episodic else size / (1 - discount_of(objective))
 
     def body(loop: Sweep) -> Sweep:
         number, v, _ = loop
@@ -182,7 +183,9 @@ def _one_step(
     if not isinstance(objective, Episodic):
         return action_values(mean, v, discount_of(objective)), variance
     steps = jnp.arange(objective.horizon)
-    return jax.vmap(lambda h, after: action_values(mean.at(h), after))(steps, next_values(v, objective)), variance
+    discount = discount_of(objective)
+    one = jax.vmap(lambda h, after: action_values(mean.at(h), after, discount))
+    return one(steps, next_values(v, objective)), variance
 
 
 def _largest_reward(belief: RowPosterior, z: RealScalar) -> Float[Array, ""]:

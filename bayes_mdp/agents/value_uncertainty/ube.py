@@ -41,6 +41,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.objectives import discounted_steps
 from bayes_mdp.mdp.typing import RealScalar
 from bayes_mdp.mdp.validation import check_name, check_not_negative, is_concrete
 from bayes_mdp.planning.solution import Solution
@@ -63,7 +64,8 @@ def local_uncertainty(
         posterior: with independent rows (of a mixture: `jax.vmap` over its `components`).
         objective: `Discounted`, `Episodic` or `FirstExit`.
         q_max: a bound on |posterior-mean value| (of reward + discount value where rewards depend on the outcome), in
-            units of the value. None: max |mean reward| / (1 - discount), or horizon times max |mean reward|.
+            units of the value. None: max |mean reward| times the sum of discount^t over all steps (undiscounted
+            episodes: the horizon).
         form: "ratio", "dirichlet", "twice", "count": bounds; "printed": [UBE18] lemma 1, no bound in general. See
             `variance_factor` of the posterior.
 
@@ -124,7 +126,7 @@ def solve(
 
 
 def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
-    """max |mean reward| / (1 - discount), or horizon times max |mean reward|: a bound on every posterior-mean value.
+    """max |mean reward| times the sum of discount^t over the steps: a bound on every posterior-mean value.
 
     Mean rewards are those of (s, a), or of every possible outcome where rewards depend on it, so that reward + discount
     value is bounded too; of legal pairs, and over all components of a mixture.
@@ -143,7 +145,9 @@ def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
         return jnp.max(only_legal(size, mean))
 
     reward = jnp.max(over_components(largest, posterior))
-    return reward * objective.horizon if isinstance(objective, Episodic) else reward / (1 - discount_of(objective))
+    if isinstance(objective, Episodic):
+        return reward * discounted_steps(objective)
+    return reward / (1 - discount_of(objective))
 
 
 def _back_up(posterior: CanMean, policy: PolicyLike, objective: Objective, bound: RealScalar, form: str) -> Backup:

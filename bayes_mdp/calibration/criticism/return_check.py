@@ -13,6 +13,7 @@ from bayes_mdp.decisions.behaviour import behaviour_policy
 from bayes_mdp.decisions.policy_evaluation import policy_value, to_float64
 from bayes_mdp.mdp import Discounted, FirstExit, HasVariances, Log, Objective, StateActionSpace
 from bayes_mdp.mdp.episode_returns import returns_of
+from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
@@ -81,7 +82,7 @@ def first_order(
         objective, start: of the value.
     """
     with jax.enable_x64(True):
-        rate = jnp.asarray(objective.discount if isinstance(objective, Discounted) else 1.0, jnp.float64)
+        rate = jnp.asarray(step_discount(objective), jnp.float64)
         aim, wide = to_float64(objective), to_float64(posterior)
         assert isinstance(wide, HasVariances)
         mean, variance = _moments(wide, jnp.asarray(policy, jnp.float64), aim, jnp.asarray(start, jnp.float64), rate)

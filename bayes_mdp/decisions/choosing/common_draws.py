@@ -26,9 +26,10 @@ from bayes_mdp.decisions.policy_evaluation import (
     row_faults,
     to_float64,
 )
-from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, AverageReward, CanSample, Episodic, Objective, SparseMDP
 from bayes_mdp.mdp.memory import free_bytes
-from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealLike
+from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import evaluate, occupancy, solve
 from bayes_mdp.planning.occupancy import chain_occupancy
 from bayes_mdp.planning.outline import draw_shapes, outline
@@ -157,7 +158,7 @@ class CommonDraws(eqx.Module):
         entries = self.chains.entries
         ahead = jnp.append(values, 0.0)[jnp.asarray(entries.next_state)]
         now = reward[jnp.asarray(entries.state), jnp.asarray(entries.action)]
-        return now + _discount(self.objective) * entries.sum_by_pair(probs * ahead)
+        return now + step_discount(self.objective) * entries.sum_by_pair(probs * ahead)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -351,10 +352,6 @@ def _draws(
         # On the device once: every pass, and every chunk of it, takes them again.
         chains = jax.tree.map(jnp.asarray, chains.in_single_precision())
     return CommonDraws(keys, posterior, chains, objective, start, legal, given, tuple(shapes.reward.shape), numbers)
-
-
-def _discount(objective: Objective) -> RealLike:
-    return objective.discount if isinstance(objective, Discounted) else 1.0
 
 
 class Near(eqx.Module):

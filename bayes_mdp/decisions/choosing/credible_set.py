@@ -35,6 +35,7 @@ class CredibleSet(eqx.Module):
         radius: [Q], the L1 distance.
         reward_radius: [Q], the half-width of the interval.
         n_states, n_actions: S and A.
+        aligned: whether all rows of `successor` are the same.
     """
 
     state: Int[np.ndarray, " Q"]
@@ -47,6 +48,7 @@ class CredibleSet(eqx.Module):
     reward_radius: Float[np.ndarray, " Q"]
     n_states: int = eqx.field(static=True)
     n_actions: int = eqx.field(static=True)
+    aligned: bool = eqx.field(default=False, static=True)
 
     def scaled(self, radius: Float[np.ndarray, " Q"], reward_radius: Float[np.ndarray, " Q"]) -> "CredibleSet":
         """The set of other distances around the same centre."""
@@ -58,10 +60,16 @@ class CredibleSet(eqx.Module):
         Half of the radius moves from the best outcomes of a row to its worst one (Iyengar 2005, section 4). The end has
         value zero.
         """
-        ahead = jnp.append(values, 0.0)[jnp.asarray(self.successor)]
+        every = jnp.append(values, 0.0)
+        ahead = every[jnp.asarray(self.successor)]
         possible, probs = jnp.asarray(self.possible), jnp.asarray(self.probs)
-        order = jnp.argsort(jnp.where(possible, ahead, -jnp.inf), axis=-1)[:, ::-1]  # from the best down
-        ranked, mass = jnp.take_along_axis(ahead, order, -1), jnp.take_along_axis(probs, order, -1)
+        if self.aligned:
+            # All rows list the same places: one order for all. Places that do not exist have no mass to be taken.
+            order = jnp.argsort(ahead[0])[::-1]
+            ranked, mass = ahead[0][order], probs[:, order]
+        else:
+            order = jnp.argsort(jnp.where(possible, ahead, -jnp.inf), axis=-1)[:, ::-1]  # from the best down
+            ranked, mass = jnp.take_along_axis(ahead, order, -1), jnp.take_along_axis(probs, order, -1)
         # What is taken from the k best: all of them, until half of the radius is gone.
         reached = jnp.cumsum(mass, -1)
         half = jnp.minimum(jnp.asarray(self.radius) / 2, 1.0)[:, None]
@@ -99,16 +107,22 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
         rows[pair, place], possible[pair, place] = probs, entries.possible
         reached[pair, place] = np.asarray(entries.next_state)
         reward = reward[state, action]
+        aligned = bool(np.all(reached == reached[0]))
     else:
         mean = _mean_of(draws) if mean is None else mean
         legal = np.ones((n_states, n_actions), bool) if draws.legal is None else draws.legal
         state, action = np.nonzero(legal)
         rows, reached = _lists(mean, state, action)
         possible = reached >= 0
-        reached = np.where(possible, reached, n_states).astype(np.int32)
+        places = np.append(np.arange(n_states), n_states)[: reached.shape[1]]
+        aligned = not isinstance(mean, SparseMDP)
+        reached = np.where(possible, reached, places if aligned else n_states).astype(np.int32)
         reward = np.asarray(mean.reward, np.float64)[state, action]
     nothing = np.zeros(len(state))
-    return CredibleSet(state, action, reached, rows * possible, possible, reward, nothing, nothing, n_states, n_actions)
+    rows = rows * possible
+    return CredibleSet(
+        state, action, reached, rows, possible, reward, nothing, nothing, n_states, n_actions, aligned=aligned
+    )
 
 
 def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: float) -> CredibleSet:

@@ -45,7 +45,7 @@ def robust_plan(members: CredibleSet, objective: Objective, policies: PolicySet)
         if isinstance(objective, Episodic):
             shape = (objective.horizon, *free.shape)
             fixed, mass = jnp.broadcast_to(fixed, shape), jnp.broadcast_to(mass, shape[:-1])
-            q = _backward(members, free, fixed, mass)
+            q = _backward(members, objective.discount, free, fixed, mass)
             choice = np.argmax(np.where(np.asarray(free), np.asarray(q), -np.inf), -1)
             return RobustPlan(choice, np.asarray(_state_values(q[0], free, fixed[0], mass[0])), 0.0)
         discounted = isinstance(objective, Discounted)
@@ -96,10 +96,14 @@ def _sweeps(
 
 @eqx.filter_jit
 def _backward(
-    members: CredibleSet, free: Bool[Array, "S A"], fixed: Float[Array, "H S A"], mass: Float[Array, "H S"]
+    members: CredibleSet,
+    discount: float,
+    free: Bool[Array, "S A"],
+    fixed: Float[Array, "H S A"],
+    mass: Float[Array, "H S"],
 ) -> Float[Array, "H S A"]:
     def step(values: Float[Array, " S"], layer: tuple[Array, Array]) -> tuple[Array, Array]:
-        q = members.worst_values(values, 1.0)
+        q = members.worst_values(values, discount)
         return _state_values(q, free, *layer), q
 
     return jax.lax.scan(step, jnp.zeros(members.n_states), (fixed, mass), reverse=True)[1]

@@ -7,469 +7,63 @@ Each site is in one of four states after the information has come:
 - *data*: its law has been updated by data of a study, and net benefits are averaged over it;
 - *nothing*: it keeps its law. Of degree one, it is at its mean; else net benefits are averaged over its law.
 
-"Averaged" is by inner points that are common to all outer ones, so that their errors cancel in differences. Where no
-inner points are needed the answer is an integral over the outer laws alone, and small ones are computed in closed form
-or by sums and quadrature. All others are over scrambled Sobol points, in independent replicates that give the error.
+"Averaged" is by inner points that are common to all outer ones, so that their errors cancel in differences. Averages
+that are affine in all that is learned are a value and slopes: these alone are averaged, not one number for each outer
+point, and with one number that is learned the rest is a closed form. Where no inner points are needed the answer is an
+integral over the outer laws alone, and small ones are computed in closed form or by sums and quadrature. All others are
+over scrambled Sobol points, in independent replicates that give the error.
 
 Sources: Raiffa and Schlaifer (1961), *Applied Statistical Decision Theory*; Madan et al. (2014), *Strategies for
 efficient computation of the expected value of partial perfect information*; Owen (1997), *Scrambled net variance*.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
-from scipy import stats
-from tqdm import tqdm
+from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.decisions.information.information_value import Standing
-from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
-from bayes_mdp.decisions.strategies.site_law import SiteLaw, StudiedSite
+from bayes_mdp.decisions.information.closed_form_gain import closed_form_gain
+from bayes_mdp.decisions.information.gain_by_points import COPIES, best_of_means, gain_by_points
+from bayes_mdp.decisions.information.learning_problem import Gain, LearningProblem
+from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_count
 
-MOST_DATA_SETS = 200_000
-"""Data sets that are summed over one by one."""
-REPLICATES = 16
-"""Independent scrambles of the Sobol points."""
-BATCH = 1 << 16
-"""Points (outer times inner) that are held at once."""
-PLAIN_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 12, 64
-"""Outer points without and with inner ones, and these."""
-LEVELS = range(5, 14)
-"""Powers of two of the nodes that quadrature tries."""
-PRECISE = 1e-9
-"""Relative change at which quadrature stops."""
-ROUNDING = 1e-12
-"""Of the largest net benefit: what rounding makes of no gain."""
-DECIDED = 6.0
-"""Standard errors between the best two means at which the best strategy counts as known (false alarm 1e-9)."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What `expected_gain` found; see `InformationValue`."""
-
-    value: float
-    standard_error: float
-    numerical_error: float
-    best: int
-    standing: Standing
-    reason: str
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What information there will be about the sites of a model.
-
-    Args:
-        perfect: sites whose value will be known.
-        studied: sites of which there will be data.
-    """
-
-    perfect: frozenset[str] = frozenset()
-    studied: Mapping[str, StudiedSite] | None = None
-
-
-class Problem:
-    """A model with the state of each of its sites, as the module says.
-
-    Args:
-        model: the belief.
-        weights: of the outcomes in the net benefit.
-        learned: what information comes.
-    """
-
-    def __init__(self, model: DecisionModel, weights: Float[np.ndarray, " outcomes"], learned: Learned) -> None:
-        self.model, self.weights = model, weights
-        self.degrees = model.degrees(weights)
-        studied = {name: x for name, x in (learned.studied or {}).items() if name in self.degrees}
-        self.perfect = {n: model.laws[n] for n in model.laws if n in learned.perfect and n in self.degrees}
-        self.means = {name: x for name, x in studied.items() if self.degrees[name] < HIGHER}
-        self.data = {name: x for name, x in studied.items() if self.degrees[name] >= HIGHER}
-        rest = [n for n in model.laws if n not in self.perfect and n not in studied]
-        # Sites that the net benefits do not depend on stay at their mean too.
-        self.fixed = {n: model.laws[n].mean() for n in rest if self.degrees.get(n, 0) < HIGHER}
-        self.averaged = {n: model.laws[n] for n in rest if n not in self.fixed}
-        # Sites without a closed form are drawn together: they may depend on each other.
-        drawn = [n for n in model.sites if n not in model.laws]
-        self.drawn_outside = any(n in learned.perfect for n in drawn)
-        self.drawn_inside = not self.drawn_outside and any(n in self.degrees for n in drawn)
-        self.drawn = drawn
-
-    @property
-    def nested(self) -> bool:
-        """Whether net benefits have to be averaged for each outer point."""
-        return bool(self.data or self.averaged or self.drawn_inside)
-
-    @property
-    def best_is_known(self) -> bool:
-        """Whether mean net benefits are net benefits at means."""
-        return not self.drawn_outside and not self.nested and all(self.degrees[n] < HIGHER for n in self.perfect)
-
-    def net_benefits(self, values: Mapping[str, np.ndarray], number: int) -> Float[np.ndarray, "number strategies"]:
-        """At values [number, ...] of some sites, the others at their fixed values (zero: nothing depends on them)."""
-        shapes = self.model.trace.shapes
-        rows = {
-            name: values[name] if name in values else self.fixed.get(name, np.zeros(shapes[name]))
-            for name in self.model.sites
-        }
-        full = {n: np.broadcast_to(x, (number, *shapes[n])) for n, x in rows.items()}
-        found = self.model.evaluate(full) @ self.weights
-        return np.broadcast_to(found, (number, found.shape[1])) if len(found) != number else found
+PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
+"""Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""
 
 
 def check_sizes(num_draws: int | None, num_inner: int | None) -> None:
     """Numbers of points, or None for the default.
 
     Raises:
-        ValueError: fewer than two. TypeError: no integer.
+        ValueError: fewer than two, or more than fit in memory. TypeError: no integer.
     """
     for name, number in (("num_draws", num_draws), ("num_inner", num_inner)):
         if number is not None:
             check_count(name, number, 2)
+            check_memory(f"{name} is {number}", 8.0 * COPIES * number, "fewer points take less")
 
 
 def expected_gain(
-    key_rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, num_draws: int | None, num_inner: int | None
+    rng: np.random.Generator,
+    key: PRNGKeyArray,
+    problem: LearningProblem,
+    num_draws: int | None,
+    num_inner: int | None,
 ) -> Gain:
     """See the module.
 
     Args:
-        key_rng, key: random numbers of the Sobol points, and of sites without a closed form.
+        rng, key: random numbers of the Sobol points, and of sites without a closed form.
         problem: the model with what is learned.
-        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, or `NESTED_POINTS` with inner ones.
+        num_draws: outer points in all replicates together; None: `PLAIN_POINTS`, `SLOPE_POINTS` or
+            `NESTED_POINTS`.
         num_inner: inner points for each outer one, where some are needed; None: `INNER_POINTS`.
     """
-    num_draws = num_draws or (NESTED_POINTS if problem.nested else PLAIN_POINTS)
+    num_draws = num_draws or (PLAIN_POINTS if not problem.nested else SLOPE_POINTS if problem.affine else NESTED_POINTS)
     num_inner = num_inner or INNER_POINTS
     if len(problem.model.strategies) == 1:
         return Gain(0.0, 0.0, 0.0, 0, "exact", "there is one strategy")
     if not (problem.perfect or problem.means or problem.data or problem.drawn_outside):
-        best, sure = _best_of_means(key_rng, key, problem, num_draws, num_inner)
+        best, sure = best_of_means(rng, key, problem, num_draws, num_inner)
         return Gain(0.0, 0.0, 0.0, best, "exact", "no net benefit depends on it" + sure)
-    closed = None if problem.nested or problem.drawn_outside else _closed_form(problem)
-    return _by_points(key_rng, key, problem, num_draws, num_inner) if closed is None else closed
-
-
-def _closed_form(problem: Problem) -> Gain | None:
-    """Exact sums, normal differences, lines and quadrature; None: the integral has too many dimensions."""
-    atoms, enumerated = {}, 1
-    continuous: dict[str, SiteLaw] = dict(problem.perfect)
-    for name, studied in problem.means.items():
-        normal = studied.mean_law()
-        found = None if normal is not None else studied.enumerated(MOST_DATA_SETS)
-        if found is not None:
-            after, chances = found
-            atoms[name] = (after.mean(), chances)
-            enumerated *= len(chances)
-        elif normal is not None:
-            continuous[name] = normal
-        else:
-            return None
-    # A law without width (a study of size 0) is its mean.
-    for name, law in list(continuous.items()):
-        if law.family == "Normal" and not np.any(law.parameters["scale"]):
-            atoms[name] = (law.mean()[None], np.ones(1))
-            del continuous[name]
-    if enumerated > MOST_DATA_SETS:
-        return None
-    normal = all(law.family in ("Normal", "MultivariateNormal") for law in continuous.values())
-    if continuous and normal and not atoms and len(problem.model.strategies) == 2:
-        gain = _of_normals(problem, continuous)
-        if gain is not None:
-            return gain
-    if any(law.size > 1 for law in continuous.values()) or len(continuous) > 2:
-        return None
-    # The last site is integrated in closed form, where net benefits are lines in it; the other one by quadrature.
-    lines = [name for name in continuous if problem.degrees[name] < HIGHER]
-    line = lines[-1] if lines else None
-    others = [name for name in continuous if name != line]
-    if len(others) > 1:
-        return None
-    return _by_sums(
-        problem, atoms, {n: continuous[n] for n in others}, None if line is None else (line, continuous[line])
-    )
-
-
-def _of_normals(problem: Problem, laws: Mapping[str, SiteLaw]) -> Gain | None:
-    """Two strategies whose difference is affine in normal sites: it is normal."""
-    if not problem.model.jointly_affine(laws):
-        return None
-    means = {name: law.mean() for name, law in laws.items()}
-    variance, difference = 0.0, 0.0
-    for name, law in laws.items():
-        # Slopes by unit steps: exact, as the difference is affine.
-        steps = np.eye(law.size).reshape(law.size, *law.shape)
-        values = {n: np.broadcast_to(m, (law.size + 1, *m.shape)) for n, m in means.items()}
-        values = {**values, name: np.concatenate([means[name][None], means[name] + steps])}
-        benefit = problem.net_benefits(values, law.size + 1)
-        gap = benefit[:, 0] - benefit[:, 1]
-        difference, slopes = float(gap[0]), (gap[1:] - gap[0]).reshape(law.shape)
-        if law.family == "Normal":
-            variance += float(np.sum((slopes * law.parameters["scale"]) ** 2))
-        else:
-            spread = np.einsum("...ij,...i->...j", law.parameters["scale_tril"], slopes)
-            variance += float(np.sum(spread**2))
-    sd, best = np.sqrt(variance), int(difference < 0)
-    if not sd:
-        return Gain(0.0, 0.0, 0.0, best, "exact", "no net benefit depends on it")
-    z = abs(difference) / sd
-    value = sd * (stats.norm.pdf(z) - z * stats.norm.sf(z))
-    return Gain(float(value), 0.0, 0.0, best, "exact", "the difference of the two net benefits is normal, closed form")
-
-
-def _by_sums(
-    problem: Problem,
-    atoms: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    others: Mapping[str, SiteLaw],
-    line: tuple[str, SiteLaw] | None,
-) -> Gain:
-    """A sum over data sets, quadrature over at most one site, and lines in at most one more."""
-    best = _best_at_means(problem)
-    names = list(atoms)
-    pairs = list(itertools.product(*(range(len(chances)) for _, chances in atoms.values())))
-    index = np.array(pairs, int).reshape(len(pairs), len(names))
-    chance = np.ones(len(pairs))
-    points: dict[str, np.ndarray] = {}
-    for k, name in enumerate(names):
-        values, chances = atoms[name]
-        points[name] = values[index[:, k]]
-        chance = chance * chances[index[:, k]]
-    what = f"sum over {len(pairs)} data sets" if names else ""
-    if not others:
-        gain = _mean_gain(problem, best, points, chance, line)
-        reason = ", ".join(filter(None, [what, line and "closed form of lines"]))
-        return Gain(max(gain, 0.0), 0.0, 0.0, best, "exact", reason)
-    ((name, law),) = others.items()
-    last, change, gain = np.inf, np.inf, 0.0
-    for level in LEVELS:
-        nodes, shares = _nodes(1 << level)
-        at = law.quantiles(nodes[:, None])
-        grid = {n: np.repeat(x, len(nodes), axis=0) for n, x in points.items()}
-        grid[name] = np.concatenate([at] * len(chance))
-        gain = _mean_gain(problem, best, grid, np.outer(chance, shares).ravel(), line)
-        change, last = abs(gain - last), gain
-        # Two rules that agree by chance at few nodes are not believed: at least three are compared.
-        if level > LEVELS[2] and change <= PRECISE * max(gain, 1e-300):
-            break
-    reason = ", ".join(filter(None, [what, f"quadrature over {name}", line and "closed form of lines"]))
-    return Gain(max(gain, 0.0), 0.0, float(change), best, "exact", f"{reason}; two rules differ by {change:.2g}")
-
-
-def _mean_gain(
-    problem: Problem,
-    best: int,
-    points: Mapping[str, np.ndarray],
-    chance: Float[np.ndarray, " number"],
-    line: tuple[str, SiteLaw] | None,
-) -> float:
-    """sum of chance * (E over the line's site of max_d NB_d - NB_best)."""
-    number = len(chance)
-    if line is None:
-        benefit = problem.net_benefits(points, number)
-        return float(chance @ (benefit.max(1) - benefit[:, best]))
-    name, law = line
-    # Two points of each line.
-    at = law.quantiles(np.full((2, law.size), [[0.25], [0.75]]))
-    low, high = (problem.net_benefits({**points, name: np.broadcast_to(x, (number, *law.shape))}, number) for x in at)
-    width = float((at[1] - at[0]).reshape(()))
-    slope = (high - low) / width
-    start = low - slope * float(at[0].reshape(()))
-    slope, start = slope - slope[:, [best]], start - start[:, [best]]
-    return float(chance @ expected_maximum_of_lines(law, start, slope))
-
-
-def expected_maximum_of_lines(
-    law: SiteLaw, start: Float[np.ndarray, "number D"], slope: Float[np.ndarray, "number D"]
-) -> Float[np.ndarray, " number"]:
-    """E max_d (start_d + slope_d x) for x of a law of one element, row by row."""
-    # Between neighbouring crossings of lines one line is on top: the one that is at a point between.
-    first, second = np.triu_indices(start.shape[1], 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = (start[:, first] - start[:, second]) / (slope[:, second] - slope[:, first])
-    crossing = np.sort(np.where(np.isfinite(crossing), crossing, np.inf), axis=1)
-    edges = np.concatenate([np.full((len(start), 1), -np.inf), crossing, np.full((len(start), 1), np.inf)], axis=1)
-    low, high = edges[:, :-1], edges[:, 1:]
-    with np.errstate(invalid="ignore"):
-        between = np.where(
-            np.isinf(low), np.where(np.isinf(high), 0.0, high - 1), np.where(np.isinf(high), low + 1, (low + high) / 2)
-        )
-    top = np.argmax(start[:, None] + slope[:, None] * between[..., None], axis=-1)
-    below, moment = law.partial_moments(edges)
-    chosen_start, chosen_slope = (np.take_along_axis(x, top, axis=1) for x in (start, slope))
-    return np.sum(chosen_start * np.diff(below) + chosen_slope * np.diff(moment), axis=1)
-
-
-def _nodes(number: int) -> tuple[Float[np.ndarray, " number"], Float[np.ndarray, " number"]]:
-    """Nodes and weights on (0, 1) by the tanh-sinh rule, which stands singular ends (Takahasi and Mori, 1974)."""
-    t = np.linspace(-3.6, 3.6, number)
-    inner = np.pi / 2 * np.sinh(t)
-    nodes = 1 / (1 + np.exp(-2 * inner))
-    weights = np.pi / 4 * np.cosh(t) / np.cosh(inner) ** 2 * (t[1] - t[0])
-    return nodes, weights / weights.sum()
-
-
-def _best_at_means(problem: Problem) -> int:
-    """The best strategy where mean net benefits are integrals over at most one site of higher degree."""
-    curved = [n for n in problem.perfect if problem.degrees[n] >= HIGHER]
-    means = {n: law.mean() for n, law in problem.perfect.items()} | {n: s.law.mean() for n, s in problem.means.items()}
-    if not curved:
-        return int(np.argmax(problem.net_benefits({n: m[None] for n, m in means.items()}, 1)[0]))
-    (name,) = curved
-    nodes, weights = _nodes(1 << LEVELS[-1])
-    values = {n: np.broadcast_to(m, (len(nodes), *m.shape)) for n, m in means.items()}
-    values = {**values, name: problem.perfect[name].quantiles(nodes[:, None])}
-    return int(np.argmax(weights @ problem.net_benefits(values, len(nodes))))
-
-
-def _best_of_means(
-    rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, num_draws: int, num_inner: int
-) -> tuple[int, str]:
-    """The best strategy where nothing is learned."""
-    if not problem.nested:
-        return int(np.argmax(problem.net_benefits({}, 1)[0])), ""
-    number = max(num_inner, min(num_draws, BATCH))
-    inner = _inner_values(problem, _points(rng, _inner_size(problem), number), key, 0, number)
-    return int(np.argmax(problem.net_benefits(inner, number).mean(0))), " (the best strategy by draws)"
-
-
-def _by_points(rng: np.random.Generator, key: PRNGKeyArray, problem: Problem, num_draws: int, num_inner: int) -> Gain:
-    """Scrambled Sobol points, outer and inner, in replicates."""
-    outer = 1 << max(int(np.ceil(np.log2(max(num_draws / REPLICATES, 2)))), 1)
-    inner = 1 << max(int(np.ceil(np.log2(max(num_inner, 2)))), 1) if problem.nested else 1
-    tops, means = [], []  # per replicate: [whole, half, half] of E max, and the mean of each strategy
-    unit = " net benefits"
-    with tqdm(total=REPLICATES * outer * inner, unit=unit, unit_scale=True, delay=2, leave=False, disable=None) as bar:
-        for replicate in range(REPLICATES):
-            u = _points(rng, _outer_size(problem), outer)
-            z = _points(rng, _inner_size(problem), inner)
-            top, mean = np.zeros((3, 1)), np.zeros(len(problem.model.strategies))
-            best_by = []
-            for rows in _batches(outer, inner):
-                benefit = _averaged(problem, u, z, rows, key, (replicate, outer))
-                best_by.append(benefit)
-                bar.update(len(rows) * inner)
-            stacked = np.concatenate(best_by, axis=1)  # [whole, half, half][outer][strategies]
-            top, mean = stacked.max(-1).mean(1), stacked[0].mean(0)
-            tops.append(top)
-            means.append(mean)
-    top, mean = np.array(tops), np.array(means)
-    best, decided = _best_and_sure(problem, mean)
-    gain = top - mean[:, [best]]
-    # Inner noise lifts the maximum by order 1/inner: 2 V(N) - V(N/2) takes that order away (halves of the same points).
-    final = 2 * gain[:, 0] - (gain[:, 1] + gain[:, 2]) / 2 if problem.nested else gain[:, 0]
-    value, error = float(final.mean()), float(final.std(ddof=1) / np.sqrt(REPLICATES))
-    how = f"{REPLICATES * outer} scrambled Sobol points"
-    if np.max(np.abs(gain)) <= ROUNDING * np.max(np.abs(mean)):
-        # Not proven to be nothing: the points may have missed where another strategy is best.
-        reason = f"{how}, in none of which another strategy is better"
-        return Gain(0.0, 0.0, 0.0, best, "estimate", reason + decided)
-    if problem.nested:
-        lift = float((gain[:, 0] - final).mean())
-        reason = f"{how}, {inner} inner ones each; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
-        return Gain(max(value, 0.0), error, 0.0, best, "estimate", reason + decided)
-    exactly = problem.model.exact or not problem.model.chains
-    if not exactly:
-        return Gain(max(value, 0.0), error, 0.0, best, "estimate", f"{how}; sites by NUTS" + decided)
-    return Gain(max(value, 0.0), error, 0.0, best, "estimate" if decided else "unbiased", how + decided)
-
-
-def _best_and_sure(problem: Problem, means: Float[np.ndarray, "replicates D"]) -> tuple[int, str]:
-    """The best mean, and a warning where draws leave open which it is."""
-    if problem.best_is_known:
-        return _best_at_means(problem), ""
-    best = int(np.argmax(means.mean(0)))
-    gap = means[:, [best]] - np.delete(means, best, axis=1)
-    error = gap.std(0, ddof=1) / np.sqrt(len(gap))
-    if np.all(gap.mean(0) > DECIDED * error):
-        return best, ""
-    return best, f"; which strategy is best now is not decided by them: it may be too low by {float(error.max()):.2g}"
-
-
-def _batches(outer: int, inner: int) -> Iterator[np.ndarray]:
-    step = max(BATCH // inner, 1)
-    for start in range(0, outer, step):
-        yield np.arange(start, min(start + step, outer))
-
-
-def _averaged(
-    problem: Problem,
-    u: Float[np.ndarray, "outer outer_dims"],
-    z: Float[np.ndarray, "inner inner_dims"],
-    rows: np.ndarray,
-    key: PRNGKeyArray,
-    draw: tuple[int, int],
-) -> Float[np.ndarray, "3 rows D"]:
-    """Net benefits of some outer points, averaged over the inner ones: over all, over either half."""
-    replicate, outer = draw
-    number, inner = len(rows), len(z)
-    given, column = {}, 0
-    for name, law in problem.perfect.items():
-        given[name] = law.quantiles(u[rows, column : column + law.size])
-        column += law.size
-    for name, studied in problem.means.items():
-        given[name] = studied.simulated(u[rows, column : column + studied.n_uniforms]).mean()
-        column += studied.n_uniforms
-    after = {}
-    for name, studied in problem.data.items():
-        after[name] = studied.simulated(u[rows, column : column + studied.n_uniforms])
-        column += studied.n_uniforms
-    if problem.drawn_outside:
-        sites = problem.model.sample_sites(_fold(key, replicate), outer)
-        given |= {name: sites[name][rows] for name in problem.drawn}
-    if not problem.nested:
-        return problem.net_benefits(given, number)[None].repeat(3, axis=0)
-    # Outer points as they are, inner ones in turn: all pairs.
-    pairs = {name: np.repeat(x, inner, axis=0) for name, x in given.items()}
-    column = 0
-    for name, law in after.items():
-        rows_of = {k: np.repeat(x, inner, axis=0) if x.ndim > len(law.shape) else x for k, x in law.parameters.items()}
-        uniforms = np.tile(z[:, column : column + law.size], (number, 1))
-        pairs[name] = SiteLaw(law.family, rows_of, law.shape).quantiles(uniforms)
-        column += law.size
-    common = _inner_values(problem, z, key, replicate, inner)
-    pairs |= {n: np.tile(x, (number, *[1] * (x.ndim - 1))) for n, x in common.items()}
-    benefit = problem.net_benefits(pairs, number * inner).reshape(number, inner, -1)
-    half = inner // 2
-    first, second = benefit[:, :half].mean(1), benefit[:, half:].mean(1)
-    return np.stack([(first + second) / 2, first, second])
-
-
-def _inner_values(
-    problem: Problem, z: Float[np.ndarray, "inner inner_dims"], key: PRNGKeyArray, replicate: int, inner: int
-) -> dict[str, np.ndarray]:
-    """Values of the sites of which nothing is learned, at the inner points."""
-    column = sum(studied.law.size for studied in problem.data.values())
-    values = {}
-    for name, law in problem.averaged.items():
-        values[name] = law.quantiles(z[:, column : column + law.size])
-        column += law.size
-    if problem.drawn_inside:
-        sites = problem.model.sample_sites(_fold(key, replicate), inner)
-        values |= {name: sites[name] for name in problem.drawn}
-    return values
-
-
-def _outer_size(problem: Problem) -> int:
-    perfect = sum(law.size for law in problem.perfect.values())
-    return perfect + sum(s.n_uniforms for s in (*problem.means.values(), *problem.data.values()))
-
-
-def _inner_size(problem: Problem) -> int:
-    return sum(s.law.size for s in problem.data.values()) + sum(law.size for law in problem.averaged.values())
-
-
-def _points(rng: np.random.Generator, dims: int, number: int) -> Float[np.ndarray, "number dims"]:
-    if not dims:
-        return np.zeros((number, 0))
-    engine = stats.qmc.Sobol(dims, rng=rng)
-    return engine.random(number)
-
-
-def _fold(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
-    import jax
-
-    return jax.random.fold_in(key, number)
+    closed = None if problem.nested or problem.drawn_outside else closed_form_gain(problem)
+    return gain_by_points(rng, key, problem, num_draws, num_inner) if closed is None else closed

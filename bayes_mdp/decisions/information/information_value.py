@@ -19,8 +19,8 @@ class InformationValue:
         strategies: the decision set. The number depends on it.
         best: the strategy with the highest mean net benefit without more information.
         wtp: willingness to pay; None: there is one outcome.
-        standing: "exact" (but for rounding and the numerical error), "unbiased" (but for Monte Carlo error), "upper
-            bound" (in expectation), "estimate" (none of these).
+        standing: "exact" (but for rounding, and a numerical error of at most 1e-6 of it), "unbiased" (but for Monte
+            Carlo error), "upper bound" (in expectation), "estimate" (none of these).
         reason: how it was computed, and why it stands so.
         useless: by regression, the value found for the same sites in random order, whose true value is 0.
     """

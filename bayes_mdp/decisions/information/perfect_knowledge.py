@@ -13,13 +13,15 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.decisions.information.expected_gain import DECIDED, Learned, Problem, check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
+from bayes_mdp.decisions.information.gain_by_points import DECIDED
 from bayes_mdp.decisions.information.information_value import InformationValue
-from bayes_mdp.decisions.information.regression import regression_value
+from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
+from bayes_mdp.decisions.information.regression_evppi import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, net_benefit_weights, only_value
-from bayes_mdp.mdp.validation import check_key, check_name, check_type, did_you_mean
+from bayes_mdp.mdp.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
 
 Method = Literal["auto", "regression"]
 REGRESSION_DRAWS = 1 << 14
@@ -95,7 +97,8 @@ def evppi(
         sites: names; all elements of a site are learned.
         wtp: willingness to pay, as in `evpi`.
         method: "regression" always regresses.
-        num_draws: outer points (None: 65,536, or 4,096 with inner ones), or draws of a regression (None: 16,384).
+        num_draws: outer points (None: 65,536; 16,384 where slopes are averaged; 4,096 with inner points for each), or
+            draws of a regression (None: 16,384).
         num_inner: inner points for each outer one, where some are needed (None: 64).
 
     Raises:
@@ -105,7 +108,9 @@ def evppi(
     check_key("key", key)
     check_sizes(num_draws, num_inner)
     check_name("method", method, get_args(Method))
-    names = (sites,) if isinstance(sites, str) else tuple(sites)
+    names = as_names((sites,) if isinstance(sites, str) else sites)
+    check_names("sites", names)
+    names = tuple(map(str, names))
     about = ", ".join(names) or "nothing"
     if isinstance(belief, DecisionModel):
         belief.check_sites("sites", names)
@@ -163,7 +168,7 @@ def _of_model(
 ) -> InformationValue:
     weights = net_benefit_weights(model.outcomes, wtp)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, Problem(model, weights, Learned(perfect=names)), *sizes)
+    gain = expected_gain(rng, key, LearningProblem(model, weights, Learned(perfect=names)), *sizes)
     return InformationValue(
         kind,
         about,

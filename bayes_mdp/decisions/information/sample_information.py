@@ -16,12 +16,13 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 from tqdm import tqdm
 
-from bayes_mdp.decisions.information.expected_gain import Learned, Problem, check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
 from bayes_mdp.decisions.information.information_value import InformationValue
+from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
-from bayes_mdp.mdp.validation import check_count, check_key, check_number, check_type
+from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_number, check_type, described, require
 
 
 def evsi(
@@ -40,7 +41,8 @@ def evsi(
         model: the belief.
         study: what would be observed.
         wtp: willingness to pay, as in `evpi`.
-        num_draws: simulated data sets (None: 65,536, or 4,096 with inner points).
+        num_draws: simulated data sets (None: 65,536; 16,384 where slopes are averaged; 4,096 with inner points for
+            each).
         num_inner: inner points for each, where net benefits have to be averaged (None: 64).
 
     Raises:
@@ -53,7 +55,7 @@ def evsi(
     weights = net_benefit_weights(model.outcomes, wtp)
     learned = Learned(studied=study.sites_of(model))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, Problem(model, weights, learned), num_draws, num_inner)
+    gain = expected_gain(rng, key, LearningProblem(model, weights, learned), num_draws, num_inner)
     best = model.strategies[gain.best]
     return InformationValue(
         "EVSI",
@@ -100,7 +102,8 @@ class SamplingBenefit:
                 f"{row['population_evsi']:>14.6g} {row['cost']:>14.6g} {row['enbs']:>14.6g}"
             )
         best = self.best_size
-        lines.append(f"  best of these: {best:g}" if best else "  none of these pays")
+        largest = ", the largest: larger ones may pay more" if best == float(self.table["size"].max()) else ""
+        lines.append(f"  best of these: {best:g}{largest}" if best else "  none of these pays")
         return "\n".join(lines)
 
 
@@ -129,13 +132,14 @@ def net_benefit_of_sampling(
     Raises:
         ValueError: no sizes, or one that is not positive; a negative population; otherwise as `evsi`.
     """
-    check_number("population", population, lambda x: x >= 0, "a number of at least 0")
+    check_type("study", study, Study, "a Study")
+    check_number("population", population, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
     check_number("fixed_cost", fixed_cost, np.isfinite, "a finite number")
     check_number("cost_per_size", cost_per_size, np.isfinite, "a finite number")
-    if not len(sizes):
-        raise ValueError("sizes is empty, expected at least one size")
-    for i, size in enumerate(sizes):
-        check_number(f"sizes[{i}]", size, lambda x: x > 0, "a positive number")
+    numbers = np.atleast_1d(as_real("sizes", sizes, "positive numbers"))
+    if numbers.ndim != 1 or not numbers.size or np.ndim(sizes) == 0:
+        raise ValueError(f"sizes is {described(sizes)}, expected a list of at least one size")
+    require(~(numbers > 0) | np.isinf(numbers), "sizes", numbers, "a positive number")
     found = []
     with tqdm(sizes, unit=" studies", delay=2, leave=False, disable=None) as bar:
         for size in bar:
@@ -162,7 +166,7 @@ def discounted_population(incidence: float, years: int, rate: float = 0.0) -> fl
     Raises:
         ValueError: a negative incidence, no years, a rate of -1 or less.
     """
-    check_number("incidence", incidence, lambda x: x >= 0, "a number of at least 0")
+    check_number("incidence", incidence, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
     check_count("years", years)
-    check_number("rate", rate, lambda x: x > -1, "a number above -1")
+    check_number("rate", rate, lambda x: (x > -1) & np.isfinite(x), "a finite number above -1")
     return float(incidence * np.sum((1.0 + rate) ** -np.arange(years)))

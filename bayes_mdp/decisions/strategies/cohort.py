@@ -60,8 +60,10 @@ def cohort_trace(
 
 def cycle_weights(
     n_cycles: int, rate: float | Float[AnyArray, ""] = 0.0, counting: Counting = "end"
-) -> Float[Array, " n_cycles_and_1"]:
+) -> Float[AnyArray, " n_cycles_and_1"]:
     """The weight of the occupancy after t = 0..T transitions: (1 + rate)^-t times the share that is counted.
+
+    In NumPy's float64 where the rate is a number: computed outside a program it has the digits that it has inside.
 
     Args:
         n_cycles: T.
@@ -74,7 +76,8 @@ def cycle_weights(
     """
     check_count("n_cycles", n_cycles)
     check_name("counting", counting, get_args(Counting))
-    if is_concrete(rate):
+    known = is_concrete(rate)
+    if known:
         check_number("rate", rate, lambda x: x > -1, "a number above -1")
     share = np.ones(n_cycles + 1)
     if counting == "start":
@@ -87,6 +90,8 @@ def cycle_weights(
         if n_cycles % 2:
             raise ValueError(f"n_cycles is {n_cycles}, expected an even number for counting='simpson'")
         share[1::2], share[2:-1:2], share[[0, -1]] = 4 / 3, 2 / 3, 1 / 3
+    if known:
+        return share * (1.0 + float(rate)) ** -np.arange(n_cycles + 1)
     return jnp.asarray(share) * (1.0 + jnp.asarray(rate, float)) ** -jnp.arange(n_cycles + 1)
 
 

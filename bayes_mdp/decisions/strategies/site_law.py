@@ -260,8 +260,10 @@ class StudiedSite:
         assert self.sd is not None
         p = self.law.parameters
         precision = np.broadcast_to(self.number / self.sd**2, self.law.shape)
-        variance = p["scale"] ** 2 - 1 / (p["scale"] ** -2 + precision)
-        return site_law("Normal", {"loc": p["loc"], "scale": np.sqrt(variance)}, self.law.shape)
+        # Prior variance minus posterior variance, without the difference.
+        share = p["scale"] ** 2 * precision
+        scale = p["scale"] * np.sqrt(share / (1 + share))
+        return site_law("Normal", {"loc": p["loc"], "scale": scale}, self.law.shape)
 
 
 def compositions(total: int, size: int) -> Int[np.ndarray, "number size"]:

@@ -9,7 +9,15 @@ import xarray as xr
 from jaxtyping import Float
 
 from bayes_mdp.decisions.strategies.model_trace import VALUE
-from bayes_mdp.mdp.validation import as_real, check_finite, check_name, check_names, check_number, check_shape
+from bayes_mdp.mdp.validation import (
+    as_real,
+    check_finite,
+    check_name,
+    check_names,
+    check_number,
+    check_shape,
+    described,
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,9 @@ def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[n
         names = ", ".join(map(repr, outcomes))
         raise ValueError(f"outcomes are {names}, expected 'cost' and 'effect', or one outcome, for a net benefit")
     if wtp is not None:
-        raise ValueError(f"wtp is {wtp:g} without effects (the only outcome is {outcomes[0]!r}), expected None")
+        raise ValueError(
+            f"wtp is {described(wtp)} without effects (the only outcome is {outcomes[0]!r}), expected None"
+        )
     return np.array([-1.0 if outcomes[0] == "cost" else 1.0])
 
 

@@ -36,7 +36,7 @@ from bayes_mdp.mdp import (
     restart_at_ends,
 )
 from bayes_mdp.mdp.files import check_file, check_folder
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type, described
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
@@ -280,6 +280,7 @@ def named_tasks(envs: EnvsLike, objective: Objective | None, length: int | None,
         check_count("length", length)
     if objective is not None:
         check_objective(objective)
+        require_undiscounted(objective, "runs of agents")
     named = envs if isinstance(envs, Mapping) else listed_by_name("envs", envs, _named_env)
     if not named:
         raise ValueError("envs is empty, expected at least one")

@@ -15,7 +15,7 @@ import numpy as np
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
 from bayes_mdp.experiments.run_config import PriorLike
 from bayes_mdp.mdp import MDP, Environment, Episodic, NormalReward, Objective, SparseMDP
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.validation import check_count
 
 NOISE = 0.1
@@ -42,6 +42,7 @@ class Task:
         if not isinstance(self.env, Environment):
             raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
         check_objective(self.objective)
+        require_undiscounted(self.objective, "runs of agents")
         check_count("length", self.length)
 
     @property

@@ -20,7 +20,7 @@ from bayes_mdp.experiments.sweeps.sweep_folder import SweepFolder, make_folder, 
 from bayes_mdp.experiments.sweeps.sweep_results import load_sweep
 from bayes_mdp.mdp import Objective
 from bayes_mdp.mdp.files import check_folder
-from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.validation import check_count, check_key, check_name, check_type
 from bayes_mdp.parallel.executors import ExecutorLike, check_executor
 from bayes_mdp.parallel.tasks import RETRIES, Task, run_tasks
@@ -128,6 +128,7 @@ def _check_run(
 ) -> None:
     if objective is not None:
         check_objective(objective)
+        require_undiscounted(objective, "runs of agents")
     for name, count in (("num_steps", num_steps), ("num_episodes", num_episodes)):
         if count is not None:
             check_count(name, count)

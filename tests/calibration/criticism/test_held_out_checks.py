@@ -129,7 +129,7 @@ def value_by_hand(rows, reward, policy, start, discount=None, horizon=None) -> f
         return float(start @ np.linalg.solve(np.eye(len(reward)) - discount * chosen, reward[where, policy]))
     value = np.zeros(len(reward))
     for step in reversed(range(horizon)):
-        value = reward[where, policy[step]] + rows[where, policy[step]] @ value
+        value = reward[where, policy[step]] + discount * rows[where, policy[step]] @ value
     return float(start @ value)
 
 
@@ -141,7 +141,7 @@ def test_the_chosen_value_by_hand(kind):
     reward = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]])
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(reward), FIRST, space=space)
     policy = np.array([[0, 0, 1], [1, 0, 0]]) if kind == "episodic" else np.array([0, 0, 1])
-    objective = Episodic(2) if kind == "episodic" else OBJECTIVE
+    objective = Episodic(2, 0.7) if kind == "episodic" else OBJECTIVE
     start, calls = np.array([0.5, 0.5, 0.0]), []
     found = chosen_value(KEY, posterior, policy, objective, start, SECOND, 5, lambda: calls.append(None))
     counts, mean = np.zeros((3, 2, 4)), np.ones((3, 2, 4))  # the prior: each outcome once
@@ -149,7 +149,7 @@ def test_the_chosen_value_by_hand(kind):
         np.add.at(table, (data.state, data.action, np.asarray(data.outcome(3))), 1.0)
     mean /= mean.sum(-1, keepdims=True)
     rows = (counts + mean) / (counts.sum(-1, keepdims=True) + 1)
-    more: Any = {"horizon": 2} if kind == "episodic" else {"discount": OBJECTIVE.discount}
+    more: Any = {"horizon": 2, "discount": 0.7} if kind == "episodic" else {"discount": OBJECTIVE.discount}
     assert found.observed == pytest.approx(value_by_hand(rows[..., :3], reward, policy, start, **more), rel=1e-5)
     assert len(calls) == 5 and len(set(found.replicates)) > 1
 

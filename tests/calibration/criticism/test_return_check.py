@@ -39,6 +39,8 @@ def test_returns_by_hand():
         (FirstExit(), [1, 5, 15]),
         (Episodic(2), [1, 5, 9]),
         (Episodic(9), [1, 5, 15]),
+        (Episodic(2, 0.5), [1, 3.5, 6.5]),
+        (Episodic(9, 0.5), [1, 3.5, 8]),
     ):
         returns = returns_of(log, objective)
         assert not isinstance(returns, str) and len(returns) == 21

@@ -98,8 +98,11 @@ def test_a_known_mdp_gives_its_optimum(name, x64):
         assert found.score == pytest.approx(float(optimum.v[0]), rel=1e-6)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(2), AverageReward(), FirstExit()], ids=repr)
+OBJECTIVES = [Episodic(2, 0.5), Discounted(0.9), Episodic(2), AverageReward(), FirstExit()]
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_every_objective(objective):
     """The best of all policies on the draws of the search, by values of the same draws; scored as `policy_value` does.
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.numerics
 KEY = jax.random.key(0)
 S, A = 4, 2
 LEGAL = np.array([[True, True], [True, False], [True, True], [False, True]])
-OBJECTIVES = [Discounted(0.9), Episodic(3), AverageReward(), FirstExit()]
+OBJECTIVES = [Discounted(0.9), Episodic(3, 0.6), Episodic(3), AverageReward(), FirstExit()]
 
 
 def of_objective(objective: Any, number: int = 6) -> CommonDraws:
@@ -77,7 +77,7 @@ def test_slopes_by_central_differences():
     np.testing.assert_allclose(draws.gradient(policy, weights), np.tensordot(weights, each, 1), atol=1e-12)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_slopes_of_every_objective(objective):
     """Along the way from one policy to another, by central differences of the values."""

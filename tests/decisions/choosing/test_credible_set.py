@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -128,3 +130,25 @@ def test_too_few_draws_are_refused():
     with pytest.raises(ValueError, match=r"num_draws is 36, expected at least 37: a credible set of probability 0\.95"):
         credible_set(draws(0, 36), mean_of(), 0.95)
     credible_set(draws(0, 37), mean_of(), 0.95)
+
+
+def test_one_order_for_all_rows_is_the_order_of_each():
+    """Rows that list the same places, some of which do not exist for some: the same worst values by either route."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        possible = rng.random((6, 4)) < 0.7
+        possible[:, 0] = True
+        probs = rng.dirichlet(np.ones(4), 6) * possible
+        probs /= probs.sum(-1, keepdims=True)
+        places = np.broadcast_to(np.arange(4, dtype=np.int32), (6, 4))
+        pairs = np.repeat(np.arange(3), 2), np.tile(np.arange(2), 3)
+        radius, nothing = rng.uniform(0, 2, 6), rng.uniform(0, 1, 6)
+        sets = [
+            CredibleSet(*pairs, places, probs, possible, rng.normal(size=6), radius, nothing, 3, 2, aligned=aligned)
+            for aligned in (True, False)
+        ]
+        sets[1] = eqx.tree_at(lambda s: s.reward, sets[1], sets[0].reward)
+        with jax.enable_x64(True):
+            values = jnp.asarray(rng.normal(size=3).round(1))  # with ties
+            one, each = (np.asarray(members.worst_values(values, 0.9)) for members in sets)
+        np.testing.assert_allclose(one, each, rtol=1e-12)

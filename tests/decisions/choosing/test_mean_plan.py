@@ -76,7 +76,9 @@ def test_fixed_probabilities_against_brute_force(limits):
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("objective", [Discounted(0.9), Episodic(4), AverageReward(), FirstExit()], ids=repr)
+@pytest.mark.parametrize(
+    "objective", [Discounted(0.9), Episodic(4), Episodic(4, 0.6), AverageReward(), FirstExit()], ids=repr
+)
 def test_a_whole_set_is_solved(objective, x64):
     """By `solve`; a set that fixes next to nothing has the same optimum."""
     rng = np.random.default_rng(0)

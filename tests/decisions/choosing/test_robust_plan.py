@@ -185,15 +185,19 @@ def test_a_fixed_part_of_the_policy_stays(cases):
         assert (plan.values <= free.values + 1e-9).all()
 
 
-def test_finite_horizons(cases):
+@pytest.mark.parametrize("discount", [1.0, 0.6])
+def test_finite_horizons(cases, discount):
     """Backwards by linear programs, four steps."""
     for rows, reward, radius in cases[:5]:
         steps = policy_set(PolicyLimits(), None, (4, S, A), None, None)
-        plan = robust_plan(members_of(rows, reward, radius), Episodic(4), steps)
+        plan = robust_plan(members_of(rows, reward, radius), Episodic(4, discount), steps)
         values, choices = np.zeros(S), []
         for _ in range(4):
             q = np.array(
-                [[reward[s, a] + worst_mean(rows[s, a], radius[s, a], values) for a in range(A)] for s in range(S)]
+                [
+                    [reward[s, a] + discount * worst_mean(rows[s, a], radius[s, a], values) for a in range(A)]
+                    for s in range(S)
+                ]
             )
             values = q.max(-1)
             choices.insert(0, q.argmax(-1))

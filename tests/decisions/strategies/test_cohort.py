@@ -54,6 +54,12 @@ def test_weights():
         assert float(bm.cycle_weights(6, counting="simpson") @ t**3) == pytest.approx(6**4 / 4)
 
 
+def test_weights_have_all_digits_outside_a_program():
+    """A constant of a module is made before float64 is switched on."""
+    assert bm.cycle_weights(20, 0.06)[20] == pytest.approx(1.06**-20, rel=1e-14)
+    assert float(jax.jit(lambda rate: bm.cycle_weights(20, rate))(0.06)[20]) == pytest.approx(1.06**-20, rel=1e-5)
+
+
 def test_gradients_and_batches():
     def cost(rate):
         matrix = jnp.array([[1 - rate, rate], [0.0, 1.0]])

@@ -81,7 +81,10 @@ def test_ties_share_a_draw():
         (lambda d: bm.acceptability(d, [1.0, -2.0]), r"wtp\[1\] is -2.0"),
         (lambda d: d.net_benefit(), "wtp is None, expected the willingness to pay"),
         (lambda d: d.outcome("effects"), "outcome is 'effects', expected one of cost, effect; did you mean 'effect'"),
-        (lambda d: StrategyDraws(("a",), ("value",), np.ones((4, 1, 1))).net_benefit(3.0), "wtp is 3 without effects"),
+        (
+            lambda d: StrategyDraws(("a",), ("value",), np.ones((4, 1, 1))).net_benefit(3.0),
+            "wtp is 3.0 without effects",
+        ),
         (
             lambda d: StrategyDraws(("a",), ("x", "y"), np.ones((4, 1, 2))).net_benefit(3.0),
             "expected 'cost' and 'effect'",

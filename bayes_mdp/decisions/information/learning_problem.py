@@ -1,0 +1,94 @@
+"""`LearningProblem`: a decision model, and what information will say of each of its sites (see `expected_gain`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from bayes_mdp.decisions.information.information_value import Standing
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+from bayes_mdp.decisions.strategies.outcome_flow import HIGHER
+from bayes_mdp.decisions.strategies.site_law import StudiedSite
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What `expected_gain` found; see `InformationValue`."""
+
+    value: float
+    standard_error: float
+    numerical_error: float
+    best: int
+    standing: Standing
+    reason: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What information there will be about the sites of a model.
+
+    Args:
+        perfect: sites whose value will be known.
+        studied: sites of which there will be data.
+    """
+
+    perfect: frozenset[str] = frozenset()
+    studied: Mapping[str, StudiedSite] | None = None
+
+
+class LearningProblem:
+    """A model with the state of each of its sites, as the module says.
+
+    Args:
+        model: the belief.
+        weights: of the outcomes in the net benefit.
+        learned: what information comes.
+    """
+
+    def __init__(self, model: DecisionModel, weights: Float[np.ndarray, " outcomes"], learned: Learned) -> None:
+        self.model, self.weights = model, weights
+        self.degrees = model.degrees(weights)
+        studied = {name: x for name, x in (learned.studied or {}).items() if name in self.degrees}
+        self.perfect = {n: model.laws[n] for n in model.laws if n in learned.perfect and n in self.degrees}
+        self.means = {name: x for name, x in studied.items() if self.degrees[name] < HIGHER}
+        self.data = {name: x for name, x in studied.items() if self.degrees[name] >= HIGHER}
+        rest = [n for n in model.laws if n not in self.perfect and n not in studied]
+        # Sites that the net benefits do not depend on stay at their mean too.
+        self.fixed = {n: model.laws[n].mean() for n in rest if self.degrees.get(n, 0) < HIGHER}
+        self.averaged = {n: model.laws[n] for n in rest if n not in self.fixed}
+        # Sites without a closed form are drawn together: they may depend on each other.
+        drawn = [n for n in model.sites if n not in model.laws]
+        self.drawn_outside = any(n in learned.perfect for n in drawn)
+        self.drawn_inside = not self.drawn_outside and any(n in self.degrees for n in drawn)
+        self.drawn = drawn
+
+    @property
+    def nested(self) -> bool:
+        """Whether net benefits have to be averaged for each outer point."""
+        return bool(self.data or self.averaged or self.drawn_inside)
+
+    @cached_property
+    def affine(self) -> bool:
+        """Whether averaged net benefits are affine in all that is learned."""
+        if not self.nested or self.data or self.drawn_outside:
+            return False
+        learned = (*self.perfect, *self.means)
+        return all(self.degrees[n] < HIGHER for n in learned) and self.model.jointly_affine(learned)
+
+    @property
+    def best_is_known(self) -> bool:
+        """Whether mean net benefits are net benefits at means."""
+        return not self.drawn_outside and not self.nested and all(self.degrees[n] < HIGHER for n in self.perfect)
+
+    def net_benefits(self, values: Mapping[str, np.ndarray], number: int) -> Float[np.ndarray, "number strategies"]:
+        """At values [number, ...] of some sites, the others at their fixed values (zero: nothing depends on them)."""
+        shapes = self.model.trace.shapes
+        rows = {
+            name: values[name] if name in values else self.fixed.get(name, np.zeros(shapes[name]))
+            for name in self.model.sites
+        }
+        full = {n: np.broadcast_to(x, (number, *shapes[n])) for n, x in rows.items()}
+        found = self.model.evaluate(full) @ self.weights
+        return np.broadcast_to(found, (number, found.shape[1])) if len(found) != number else found

@@ -1,0 +1,183 @@
+"""`Outcome`: something else that a policy brings, such as costs beside life years, with a discount of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.typing import AnyArray, ArrayLike
+from bayes_mdp.mdp.validation import as_real, check_bool, check_finite, check_number, check_type, described
+
+_RATE = "a number above 0 and at most 1, or None"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Known rewards that are summed beside those of a posterior, in the same draws of its rows.
+
+    Args:
+        reward: of a state [S], of a pair [S A], or of a pair and what follows [S A O] (O the next states and, where
+            episodes can end, the end); any of these with an axis of steps in front, [H ...], under `Episodic(H)`. Where
+            sizes leave open which axes are meant, give all of them. In units of the outcome.
+        discount: of the next step, in (0, 1]; None: that of the objective.
+        half_cycle: count a step by the mean of the rewards of the states at its start and at its end, each discounted
+            to its own time (the trapezoidal rule): sum_t discount^t w_t reward(s_t) with w_0 = w_H = 1/2 and 1 between.
+            The end is worth nothing. For rewards [S] (Briggs, Claxton and Sculpher 2006, chapter 2).
+
+    Raises:
+        ValueError: a discount outside (0, 1], a reward that is not finite or has no axis, or more than four; a reward
+            of other axes with `half_cycle`.
+        TypeError: no numbers.
+    """
+
+    reward: ArrayLike
+    discount: float | None = None
+    half_cycle: bool = False
+
+    def __post_init__(self) -> None:
+        reward = as_real("reward", self.reward).astype(np.float64)
+        if not 1 <= reward.ndim <= 4:
+            raise ValueError(f"reward has shape {reward.shape}, expected [S], [S A] or [S A O], or these by step")
+        check_finite("reward", reward)
+        object.__setattr__(self, "reward", reward)
+        check_bool("half_cycle", self.half_cycle)
+        if self.half_cycle and reward.ndim > 1:
+            raise ValueError(f"reward has shape {reward.shape}, expected one number a state with half_cycle")
+        if self.discount is not None:
+            check_number("discount", self.discount, lambda x: (x > 0) & (x <= 1), _RATE)
+            object.__setattr__(self, "discount", float(self.discount))
+
+
+class OutcomeValue(eqx.Module):
+    """What a policy brings of one outcome.
+
+    Args:
+        draws: Float64[num_draws], in each draw of the MDP (`AverageReward`: per step).
+        mean, sd: of the draws.
+        interval: the central 95 % of the draws.
+        gap: the largest bound on a draw's numerical error, for the expected rewards of pairs as they were computed.
+    """
+
+    draws: Float[np.ndarray, " num_draws"]
+    mean: float
+    sd: float
+    interval: tuple[float, float]
+    gap: float
+
+
+class PairReward(eqx.Module):
+    """The reward of an outcome: of a pair, and of what follows it.
+
+    Args:
+        pair: [*H S A].
+        following: [O], or [*H S A O], beside it; None: nothing.
+    """
+
+    pair: Float[AnyArray, "*G S A"]
+    following: Float[AnyArray, "*axes O"] | None = None
+
+    def expected(self, mdp: MDP | SparseMDP) -> Float[Array, "..."]:
+        """The expected reward of the pairs of an MDP, [*H S A]. Traceable."""
+        pair = jnp.asarray(self.pair, mdp.reward.dtype)
+        pair = jnp.broadcast_to(pair, jnp.broadcast_shapes(pair.shape, mdp.reward.shape))
+        if self.following is None:
+            return pair
+        table, n_states = jnp.asarray(self.following, mdp.reward.dtype), mdp.n_states
+        if not isinstance(mdp, SparseMDP):
+            after = table[..., :n_states]
+        elif table.ndim == 1:
+            after = table[mdp.successor]
+        else:
+            lead = jnp.broadcast_shapes(table.shape[:-1], mdp.successor.shape[:-1])
+            listed = jnp.broadcast_to(mdp.successor, (*lead, mdp.successor.shape[-1]))
+            after = jnp.take_along_axis(jnp.broadcast_to(table, (*lead, table.shape[-1])), listed, -1)
+        total = pair + jnp.sum(mdp.row_probs * after, -1)
+        return total if mdp.end_probs is None else total + mdp.end_probs * table[..., n_states]
+
+
+def check_outcomes(outcomes: object) -> None:
+    """Refuse what is neither None nor outcomes by name.
+
+    Raises:
+        ValueError: there are none. TypeError: other objects.
+    """
+    if outcomes is None:
+        return
+    if not isinstance(outcomes, Mapping):
+        raise TypeError(f"outcomes is {described(outcomes)}, expected name -> Outcome")
+    if not outcomes:
+        raise ValueError("outcomes is empty, expected at least one outcome by its name, or None")
+    for name, outcome in outcomes.items():
+        check_type("a name of outcomes", name, str, "text")
+        check_type(f"outcomes[{name!r}]", outcome, Outcome, "an Outcome")
+
+
+def read_outcomes(
+    outcomes: Mapping[str, Outcome] | None, shape: tuple[int, ...], ends: bool, objective: Objective
+) -> dict[str, tuple[PairReward, Objective]]:
+    """The rewards of outcomes and the objectives that they are summed by.
+
+    Args:
+        outcomes: name -> outcome; None: none.
+        shape: (*H, S, A), of the MDPs.
+        ends: whether these can end.
+        objective: of the policy.
+
+    Raises:
+        ValueError: one sentence on the outcome that does not fit.
+    """
+    found: dict[str, tuple[PairReward, Objective]] = {}
+    for name, outcome in ({} if outcomes is None else outcomes).items():
+        what = f"outcomes[{name!r}]"
+        own = _objective(what, outcome, objective)
+        steps = objective.horizon if isinstance(objective, Episodic) else None
+        found[name] = _pair_reward(what, outcome, shape[-2:], ends, steps, float(step_discount(own))), own
+    return found
+
+
+def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:
+    rate = outcome.discount
+    if rate is None:
+        return objective
+    if isinstance(objective, AverageReward):
+        raise ValueError(f"{what}.discount is {rate:g}, expected None with AverageReward")
+    if isinstance(objective, Episodic):
+        return Episodic(objective.horizon, rate)
+    if isinstance(objective, FirstExit) and rate == 1:
+        return objective
+    if rate == 1:
+        raise ValueError(f"{what}.discount is 1, expected less with Discounted: its sum has no end")
+    return Discounted(rate)
+
+
+def _pair_reward(
+    what: str, outcome: Outcome, pairs: tuple[int, ...], ends: bool, steps: int | None, rate: float
+) -> PairReward:
+    reward, (n_states, n_actions) = np.asarray(outcome.reward), pairs
+    n_outcomes = n_states + ends
+    own = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
+    by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in own.items()}
+    sizes = {**own, **by_step}
+    fits = [axes for axes, size in sizes.items() if size == reward.shape]
+    if not fits:
+        expected = " or ".join(f"{size} [{axes}]" for axes, size in sizes.items())
+        raise ValueError(f"{what}.reward has shape {reward.shape}, expected {expected}")
+    if len(fits) > 1:
+        raise ValueError(
+            f"{what}.reward has shape {reward.shape}, which may be [{fits[0]}] or [{fits[1]}], expected all axes, "
+            f"{sizes['H S A O']} [H S A O]"
+        )
+    axes = fits[0]
+    if axes.endswith("O"):
+        return PairReward(np.zeros(reward.shape[:-1]), reward)
+    if axes.endswith("A"):
+        return PairReward(reward)
+    pair = np.repeat(reward[..., None], n_actions, -1)
+    if not outcome.half_cycle:
+        return PairReward(pair)
+    return PairReward(pair / 2, rate / 2 * np.concatenate([reward, np.zeros(int(ends))]))

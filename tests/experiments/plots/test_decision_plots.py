@@ -1,0 +1,61 @@
+"""Figures of strategies: what is drawn, by the artists' own data."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+import bayes_mdp as bm
+from bayes_mdp.decisions import StrategyDraws, trace_dataset
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture
+def draws():
+    values = np.random.default_rng(0).normal(size=(50, 3, 2))
+    return StrategyDraws(("a", "b", "c"), ("cost", "effect"), values)
+
+
+def legend(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_plane(draws):
+    axes = bm.plot_cost_effectiveness(draws, reference="b", wtp=2.0).axes[0]
+    assert legend(axes) == ["a", "c", "willingness to pay 2"]
+    cloud, mean = axes.collections[:2]
+    points = draws.values[:, 0] - draws.values[:, 1]
+    np.testing.assert_allclose(np.asarray(cloud.get_offsets()), points[:, ::-1])
+    np.testing.assert_allclose(np.asarray(mean.get_offsets()), points[:, ::-1].mean(0)[None])
+    assert axes.get_xlabel() == "effect more than b"
+    assert legend(bm.plot_cost_effectiveness(draws).axes[0]) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="reference is 'd', expected one of a, b, c"):
+        bm.plot_cost_effectiveness(draws, reference="d")
+
+
+def test_curves(draws):
+    table = bm.acceptability(draws, [0.0, 1.0, 2.0])
+    axes = bm.plot_acceptability(table).axes[0]
+    assert legend(axes) == ["a", "b", "c", "frontier"]
+    np.testing.assert_allclose(np.asarray(axes.lines[1].get_ydata()), table["prob_best"].sel(strategy="b"))
+    np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), table["frontier"])
+    axes = bm.plot_expected_loss(table).axes[0]
+    assert legend(axes) == ["a", "b", "c", "EVPI"]
+    np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), table["evpi"])
+    with pytest.raises(ValueError, match="table has no variable 'expected_loss'"):
+        bm.plot_expected_loss(table.drop_vars("expected_loss"))
+
+
+def test_cohort():
+    trace = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]])
+    table = trace_dataset({"a": trace, "b": trace[::-1]}, ("well", "dead"))
+    axes = bm.plot_cohort(table).axes[0]
+    assert legend(axes) == ["well", "dead", "a", "b"]
+    np.testing.assert_allclose(np.asarray(axes.lines[3].get_ydata()), trace[::-1, 1])
+    assert legend(bm.plot_cohort(table, strategy="b").axes[0]) == ["well", "dead"]
+    with pytest.raises(ValueError, match="strategy is 'c'"):
+        bm.plot_cohort(table, strategy="c")
