@@ -22,6 +22,7 @@ from .calibration import to_arviz as to_arviz
 from .decisions import BayesOptimal as BayesOptimal
 from .decisions import NextExperiment as NextExperiment
 from .decisions import Outcome as Outcome
+from .decisions import PolicyStudy as PolicyStudy
 from .decisions import Study as Study
 from .decisions import acceptability as acceptability
 from .decisions import anchored_values as anchored_values

@@ -263,6 +263,11 @@ def value(thing: Any) -> Callable[[], Any]:
     return lambda: thing
 
 
+def study_of(policy: Any, max_steps: int | None = 5) -> Callable[[], Any]:
+    """A function that returns one study, by its name."""
+    return lambda: {"a": target("PolicyStudy")(policy, 2, max_steps)}
+
+
 # ------------------------------------------------------------------------------------------------------- the table
 _MDP = {"transition_probs": rows, "reward": value(np.zeros((2, 2)))}
 _BAD_REWARDS = ["abc", None, 3, RAGGED, [[NAN, 0], [0, 0]], [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
@@ -1104,6 +1109,29 @@ CALLS = [
         {"posterior": "next_experiment", "num_data_sets": "num_data_sets|n is"},
     ),
     Call(
+        "next_experiment",
+        {**_JUDGE, "candidates": study_of([0, 1])},
+        {
+            "candidates": [
+                {},
+                {"a": 3},
+                {"a": None},
+                {"a": (0, 0)},
+                [None],
+                *map(study_of, _POLICY),
+                study_of([0, 1], None),
+            ],
+            "n": COUNT,
+            "cost": [*POSITIVE, [1.0, 1.0], [-1.0]],
+        },
+        {"candidates": "candidates|policy"},
+    ),
+    Call(
+        "PolicyStudy",
+        {"policy": value([0, 1]), "num_episodes": value(3)},
+        {"policy": [RAGGED], "num_episodes": COUNT, "max_steps": without(COUNT, None)},
+    ),
+    Call(
         "split_return_variance",
         {**_JUDGE, "policy": value([0, 1])},
         {**_BAD_JUDGE, "policy": ["greedy", [0, 2]], "initial": [[1.0], "first"]},
@@ -1804,7 +1832,7 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal FoldedLog NextExperiment Training mdp.Source "
+    "a record that the library fills": "BayesOptimal FoldedLog NextExperiment Training mdp.Source mdp.PriorWeight "
     "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
     "mdp.ReplanContext mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "

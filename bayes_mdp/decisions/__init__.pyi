@@ -19,6 +19,7 @@ from .information.next_experiment import NextExperiment as NextExperiment
 from .information.next_experiment import next_experiment as next_experiment
 from .information.perfect_knowledge import evpi as evpi
 from .information.perfect_knowledge import evppi as evppi
+from .information.policy_study import PolicyStudy as PolicyStudy
 from .information.sample_information import SamplingBenefit as SamplingBenefit
 from .information.sample_information import discounted_population as discounted_population
 from .information.sample_information import evsi as evsi

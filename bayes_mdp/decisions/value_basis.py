@@ -1,6 +1,7 @@
 """`ValueBasis`: what the value of a policy rests on: data, the prior, or a choice by the same posterior. Host-side."""
 
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,8 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.decisions.unvisited import Unvisited, describe_pairs
-from bayes_mdp.mdp import MDP, CanBorrow, CanCount, CanMean, CanSample, CanWeighPrior, Objective, SparseMDP
+from bayes_mdp.decisions.unvisited import Pair, Unvisited, describe_pairs
+from bayes_mdp.mdp import (
+    MDP,
+    CanBorrow,
+    CanCount,
+    CanCountPrior,
+    CanMean,
+    CanSample,
+    CanWeighPrior,
+    Objective,
+    PriorWeight,
+    SparseMDP,
+)
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
 
@@ -17,9 +29,16 @@ PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""
 
 WEAKEST = 5
+_ROUNDING = 1e-6
 _OPTIMAL = 1e-9  # share of the largest value by which an action must be better
 
-Pair = tuple[Hashable, ...]
+
+class _Prior(NamedTuple):
+    """What is known of the prior and of borrowing in each pair; None: not known."""
+
+    share: Float[np.ndarray, "*H S A"] | None
+    borrowed: Float[np.ndarray, "*H S A"] | None
+    weight: PriorWeight | None
 
 
 class ValueBasis(eqx.Module):
@@ -29,13 +48,16 @@ class ValueBasis(eqx.Module):
     objective).
 
     Args:
-        unvisited: the pairs that the policy uses and the data never tried.
+        unvisited: the pairs that the policy uses without data: never tried, or known by the prior alone.
         prior_share: the prior's part in the rows that the policy uses (prior concentration over posterior
             concentration; 1 where a reward is unknown and was never seen), weighted by its time there; None: the
             posterior does not know it (draws of a whole program). Where rows share their parameters by
             `partial_pooling`, what data of other pairs say of a row is not the prior's.
         borrowed: the part of these rows that is, at most, from data of other pairs, which the prior takes to be alike:
             right so far as they are. None: rows do not borrow, or the posterior does not know it.
+        informative: the part of `prior_share` that is from rows and rewards whose prior is informative (see
+            `Unvisited`): knowledge that was put in, right so far as its source fits; the rest is from priors that say
+            as good as nothing. None: what the prior weighs is not known.
         weakest: the pairs with most of it, (state, action) or (step, state, action), and their parts of `prior_share`.
         transitions: effective number of observed transitions behind the value: 1 / sum of time^2 / (count + 1). The
             variance of a mean over the policy's rows falls with it.
@@ -49,15 +71,31 @@ class ValueBasis(eqx.Module):
     transitions: float
     own_optimum: bool
     borrowed: float | None = None
+    informative: float | None = None
 
     def __str__(self) -> str:
         """One line."""
         share = ""
         if self.prior_share is not None:
             share = f"; prior's share of the rows it uses {self.prior_share:.2g}"
+        if self.informative:
+            share += f" ({self.informative:.2g} of it informative)"
         if self.borrowed is not None:
             share += f", borrowed from other pairs at most {self.borrowed:.2g}"
         return f"{self.transitions:.3g} transitions behind it (effective number){share}"
+
+    @property
+    def prior_kind(self) -> str:
+        """Which kind of prior `prior_share` is from, as the end of a sentence; empty: not known."""
+        if self.informative is None or self.prior_share is None:
+            return ""
+        rest = self.prior_share - self.informative
+        if rest <= _ROUNDING * self.prior_share:
+            return "all of it from informative priors, which weigh more than one transition for each possible outcome"
+        empty = "from priors that weigh at most one transition for each possible outcome"
+        if self.informative <= _ROUNDING * self.prior_share:
+            return f"all of it {empty}"
+        return f"{rest:.2g} of it {empty}, {self.informative:.2g} from informative ones"
 
     @property
     def describe_weakest(self) -> str:
@@ -87,21 +125,22 @@ def value_bases(
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     times, best = (np.asarray(x) for x in _in_mean(mdp, policies, objective, start))
-    parts = (share, borrowed)
+    weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
+    parts = _Prior(share, borrowed, weight)
     return [_basis(visits, parts, unknown, time, names, bool(own)) for time, own in zip(times, best, strict=True)]
 
 
 def _basis(
     visits: Float[np.ndarray, "*H S A"],
-    parts: tuple[Float[np.ndarray, "*H S A"] | None, Float[np.ndarray, "*H S A"] | None],
+    prior: _Prior,
     unknown: Bool[np.ndarray, "*H S A"],
     time: Float[np.ndarray, "*steps S A"],
     names: Sequence[Sequence[Hashable]],
     own: bool,
 ) -> ValueBasis:
-    share, borrowed = parts
+    share, borrowed, weight = prior
     time = time.sum(0) if time.ndim > visits.ndim else time
-    unvisited = Unvisited.of(visits, time, names, unknown)
+    unvisited = Unvisited.of(visits, time, names, unknown, weight)
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
@@ -115,7 +154,9 @@ def _basis(
     weakest = tuple(
         (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
     )
-    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other)
+    known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
+    informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
+    return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other, informative)
 
 
 @eqx.filter_jit

@@ -54,10 +54,17 @@ def verdict_on(values: Mapping[str, PolicyValue], value_range: Range | None, hel
     for name, value in values.items():
         basis = value.basis
         if basis is not None and basis.prior_share is not None and basis.prior_share > PRIOR_SHARE:
+            kind = f" ({basis.prior_kind})" if basis.prior_kind else ""
+            trust = (
+                "evidence that the source of the prior fits here"
+                if basis.informative
+                else "a prior that is known to fit"
+            )
             found.append(
                 (
-                    f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {PRIOR_SHARE:g}",
-                    f"data of {basis.describe_weakest}, or a prior that is known to fit",
+                    f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {PRIOR_SHARE:g}"
+                    f"{kind}",
+                    f"data of {basis.describe_weakest}, or {trust}",
                 )
             )
         if value_range is not None:

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp import CanCountPrior, StateActionSpace
+from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.mdp.typing import AnyArray, Names, RealScalar
 from bayes_mdp.mdp.validation import described, is_concrete
@@ -267,6 +268,24 @@ def _head(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     return [title, *(_wrap(f"  {name:<15}{text}", 17) for name, text in lines.items())]
 
 
+def _without_data(posterior: Summarised) -> list[str]:
+    """Pairs that were never tried, and those that an informative prior alone knows."""
+    missing = np.asarray(posterior.visit_counts()) <= 0
+    if posterior.space.legal is not None:
+        missing &= posterior.space.legal
+    informed, weight = np.zeros(missing.shape, bool), np.zeros(missing.shape)
+    if isinstance(posterior, CanCountPrior):
+        weight, is_empty = map(np.asarray, posterior.prior_weight())
+        informed = missing & ~is_empty & np.isfinite(weight)
+    found = []
+    if untried := int((missing & ~informed).sum()):
+        found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+    if informed.any():
+        pairs, of = _count(informed.sum(), "pair"), describe_weight(weight[informed])
+        found.append(f"{pairs} known by the prior alone (weight of {of}): right so far as its source fits here.")
+    return found
+
+
 def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     """One line per thing that a reader should not miss."""
     visits, share, reward_sd = (frame[name].to_numpy(float) for name in ("visits", "prior_share", "reward_sd"))
@@ -274,8 +293,8 @@ def _warnings(posterior: Summarised, frame: "pd.DataFrame") -> list[str]:
     found = []
     if total == 0:
         found.append("No data: this is the prior.")
-    elif untried := int((~tried).sum()):
-        found.append(f"{_count(untried, 'pair')} never tried: what is said of them is the prior.")
+    else:
+        found += _without_data(posterior)
     if missing := int(np.isnan(frame["reward_mean"].to_numpy(float)).sum()):
         found.append(
             f"{_count(missing, 'pair')} whose mean reward does not exist (a law without a mean, as Cauchy, or a "

@@ -8,9 +8,11 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.observed import HasCells, ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.picture import Picture
+from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.protocols import (
     CanBorrow,
     CanCount,
+    CanCountPrior,
     CanExpectNext,
     CanInform,
     CanMean,
@@ -39,6 +41,7 @@ __all__ = [
     "AverageReward",
     "CanBorrow",
     "CanCount",
+    "CanCountPrior",
     "CanExpectNext",
     "CanInform",
     "CanMean",
@@ -69,6 +72,7 @@ __all__ = [
     "Policy",
     "PolicyLike",
     "Posterior",
+    "PriorWeight",
     "Problem",
     "ReplanContext",
     "ReplanLike",

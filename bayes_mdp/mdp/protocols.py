@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
 
@@ -47,6 +48,15 @@ class CanWeighPrior(Protocol):
         1 where the reward is unknown and the pair was never tried; nan where nothing about the pair is unknown. What
         a row has from data of other pairs (`CanBorrow`) is not the prior's.
         """
+        ...
+
+
+@runtime_checkable
+class CanCountPrior(Protocol):
+    """Says how many observations its prior is worth."""
+
+    def prior_weight(self) -> PriorWeight:
+        """The weight of the prior of each pair."""
         ...
 
 

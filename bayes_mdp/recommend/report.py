@@ -104,6 +104,7 @@ def _candidates(decision: Decision) -> str:
         low, high = value.interval
         basis = value.basis
         share = "" if basis is None or basis.prior_share is None else f"{basis.prior_share:.2g}"
+        share += f" ({basis.informative:.2g} informative)" if basis is not None and basis.informative else ""
         share += "" if basis is None or basis.borrowed is None else f" (borrowed {basis.borrowed:.2g})"
         behind = "" if basis is None else f"{basis.transitions:.3g}"
         rows += (

@@ -21,7 +21,16 @@ from bayes_mdp.inference.conjugate.row_entries import RowEntries, row_entries
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
-from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import (
+    MDP,
+    Counts,
+    FoldedLog,
+    PriorWeight,
+    SparseMDP,
+    StateActionSpace,
+    Transitions,
+    check_transitions,
+)
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
@@ -29,6 +38,8 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.sufficient_statistics import fit_counts
 
 Pairs = Float[Array, "*H S A"]
+FLAT = 1.0 + 1e-4
+"""A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 
 
 class ConjugatePosterior(eqx.Module):
@@ -194,6 +205,33 @@ class ConjugatePosterior(eqx.Module):
     def prior_share(self) -> Pairs:
         """The prior's part in the belief about each pair (`CanWeighPrior`)."""
         return self.share_with_rewards(self.transition_probs.prior_share())
+
+    def prior_weight(self) -> PriorWeight:
+        """What the prior of each pair weighs (`CanCountPrior`)."""
+        rows, rewards = self.transition_probs, self.reward_cells
+        weight = rows.prior_total()
+        # How many flat priors it weighs.
+        ratio = weight / rows.num_possible()
+        if rewards.learns:
+            paid, paid_ratio = self._least_known_reward()
+            weight = jnp.where(paid_ratio < ratio, paid, weight)
+            ratio = jnp.minimum(paid_ratio, ratio)
+            weight = jnp.where(jnp.isnan(ratio), jnp.nan, weight)
+        return PriorWeight(weight, ~(ratio > FLAT))
+
+    def _least_known_reward(self) -> tuple[Pairs, Pairs]:
+        """Weight of the prior of the reward of each pair, and over that of a flat one; of outcomes the least."""
+        rewards = self.reward_cells
+        weight = jnp.asarray(rewards.prior_weight())
+        ratio = weight / jnp.asarray(rewards.flat_weight())
+        known = jnp.asarray(rewards.variance()) == 0
+        if not rewards.by_outcome:
+            return jnp.where(known, jnp.inf, weight), jnp.where(known, jnp.inf, ratio)
+        known |= jnp.asarray(self.transition_probs.mean()) == 0
+        weight, ratio = (jnp.where(known, jnp.inf, x) for x in (weight, ratio))
+        least = jnp.argmin(ratio, -1, keepdims=True)  # nan counts as the least
+        weight, ratio = (jnp.take_along_axis(x, least, -1)[..., 0] for x in (weight, ratio))
+        return weight, ratio
 
     def share_with_rewards(self, share: Pairs) -> Pairs:
         """The prior's part in the belief about each pair, from that in its row: 1 where no reward was seen."""

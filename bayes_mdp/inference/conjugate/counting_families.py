@@ -114,6 +114,11 @@ class BetaBinomialBelief(RewardBelief):
         """total_count E[probs (1 - probs)]."""
         return self.total_count * (self.concentration1 + self.concentration0) * self._moments()[1]
 
+    @property
+    def flat_weight(self) -> Cells:
+        """That of Beta(1, 1), in rewards of `total_count` trials."""
+        return 2.0 / self.total_count
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         return (_beta(key, self.concentration1, self.concentration0),)
@@ -262,6 +267,11 @@ class DirichletCategoricalBelief(RewardBelief):
         """Expected variance of one reward: Var_pbar(values) c0 / (c0 + 1)."""
         _, variance, total = self._expected()
         return variance * total / (total + 1.0)
+
+    @property
+    def flat_weight(self) -> float:
+        """That of Dirichlet(1, ..., 1)."""
+        return float(np.shape(self.concentration)[-1])
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,), [*cells K]."""

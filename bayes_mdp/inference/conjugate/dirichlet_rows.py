@@ -105,17 +105,28 @@ class DirichletRows(eqx.Module):
 
     def total(self) -> Float[Array, "*H S A"]:
         """Sum of the concentrations of each row after data; infinite where nothing is unknown. It builds no rows."""
-        total = jnp.where(self._unknown_sites(), self._site_total(), jnp.inf)
-        if self.row is None:
-            return total.reshape(self.shape[:-1])
-        return jnp.where(self.is_known, jnp.inf, total[jnp.asarray(self.row)])
+        return self._of_sites(jnp.where(self._unknown_sites(), self._site_total(), jnp.inf), jnp.inf)
 
     def prior_share(self) -> Float[Array, "*H S A"]:
         """The prior's part of the sum of the concentrations; nan where nothing is unknown. It builds no rows."""
         share = jnp.where(self._unknown_sites(), self._site_prior() / self._site_total(), jnp.nan)
+        return self._of_sites(share, jnp.nan)
+
+    def prior_total(self) -> Float[Array, "*H S A"]:
+        """Sum of the concentrations of each row before data; infinite where nothing is unknown. It builds no rows."""
+        return self._of_sites(jnp.where(self._unknown_sites(), self._site_prior(), jnp.inf), jnp.inf)
+
+    def num_possible(self) -> Float[Array, "*H S A"]:
+        """Number of possible outcomes of each unknown row; one of the known ones. It builds no rows."""
+        width = float(self.prior.shape[-1])
+        each = jnp.full(len(self.prior), width) if self.unit_prior else (jnp.asarray(self.prior) > 0).sum(-1) * 1.0
+        return self._of_sites(each, 1.0)
+
+    def _of_sites(self, each: Float[Array, " M"], known: float) -> Float[Array, "*H S A"]:
+        """A number of every site row for each row of the law; `known` for known rows."""
         if self.row is None:
-            return share.reshape(self.shape[:-1])
-        return jnp.where(self.is_known, jnp.nan, share[jnp.asarray(self.row)])
+            return each.reshape(self.shape[:-1])
+        return jnp.where(self.is_known, known, each[jnp.asarray(self.row)])
 
     def _site_prior(self) -> Float[Array, " M"]:
         """Sum of the concentrations of each site row before data."""

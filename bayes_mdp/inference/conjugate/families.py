@@ -166,6 +166,11 @@ class BetaBelief(RewardBelief):
         """Expected probs (1 - probs)."""
         return (self.concentration1 + self.concentration0) * self.variance()
 
+    @property
+    def flat_weight(self) -> float:
+        """That of Beta(1, 1)."""
+        return 2.0
+
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (probs,)."""
         # A Beta draw is the first entry of a Dirichlet draw over two outcomes.

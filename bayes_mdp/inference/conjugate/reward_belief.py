@@ -73,6 +73,11 @@ class RewardBelief(eqx.Module):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log density of the rewards behind `statistics`, as a sequence, less their `log_constant`."""
 
+    @property
+    def flat_weight(self) -> Cells | float:
+        """The weight, in rewards, of a prior that prefers no value: one for each possible value of a reward, if few."""
+        return 1.0
+
     def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """The mean reward for parameters as `sample` draws them."""
         return drawn[0]

@@ -132,6 +132,10 @@ class RewardCells(Rewards):
         """Expected variance of one reward around its mean; zero where the reward is a known number."""
         return self._gather_noise(jnp.asarray(self.site_belief.noise()))
 
+    def flat_weight(self) -> Cells:
+        """Number of rewards that a prior without a preference weighs; one where the reward is known."""
+        return self._select(jnp.broadcast_to(jnp.asarray(self.prior.flat_weight, float), self.data.shape[:1]), 1.0)
+
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of the parameters (named by `prior.parameters`) of the site elements."""
         return tuple(map(jnp.asarray, self.site_belief.sample(key)))

@@ -74,6 +74,19 @@ class Rewards(eqx.Module):
     def noise(self) -> Cells:
         """Expected variance of one reward around its mean."""
 
+    def prior_weight(self) -> Cells:
+        """Number of rewards that the prior's mean weighs; nan where it is not known."""
+        if not self.in_closed_form:
+            return jnp.full(self.shape, jnp.nan)
+        # The mean after n rewards is (w m + n average) / (w + n), and w the noise over the variance of the mean.
+        before = self.before_data()
+        noise, variance = jnp.asarray(before.noise()), jnp.asarray(before.variance())
+        return jnp.where(jnp.isfinite(variance), noise / variance, jnp.nan)
+
+    def flat_weight(self) -> Cells:
+        """Number of rewards that a prior without a preference weighs: one for each possible value, if few; else one."""
+        return jnp.ones(self.shape)
+
     @abc.abstractmethod
     def sample_sites(self, key: PRNGKeyArray) -> Drawn:
         """One draw of the unknown parameters; `table_of` and `gather_drawn` say what follows."""

@@ -15,7 +15,7 @@ from bayes_mdp.inference.conjugate.predictive_density import log_gain
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
-from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp import PriorWeight, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import as_real, check_shape, check_type, is_concrete, require
@@ -93,6 +93,11 @@ class Mixture(MixturePosterior):
     def latent_sites(self) -> LatentSites:
         """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
         return LatentSites(self.hyperparameters, self.weights, False, {}, {})
+
+    def prior_weight(self) -> PriorWeight:
+        """What the prior of each pair weighs in the component in which it weighs least (`CanCountPrior`)."""
+        each = jax.vmap(lambda component: component.prior_weight())(jax.tree.map(jnp.asarray, self.components))
+        return PriorWeight(each.transitions.min(0), each.is_empty.any(0))
 
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`."""
