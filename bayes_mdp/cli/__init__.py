@@ -42,6 +42,11 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         argv: as for `main`.
     """
     arguments = parser.parse_args(argv)
+    if argv is None and getattr(arguments, "keep_compiled", False):
+        # The process is ours: what the command compiles is there for the next one.
+        from bayes_mdp.cli.compilation_cache import keep_compiled_programs
+
+        keep_compiled_programs()
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
         return arguments.command(arguments) or 0
@@ -92,6 +97,13 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = Parser(prog="bayes-mdp", description="Bayesian reinforcement learning in MDPs.")
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
+    parser.add_argument(
+        "--no-cache",
+        dest="keep_compiled",
+        action="store_false",
+        help="do not keep compiled programs for the next command (the environment variable BAYES_MDP_CACHE names the "
+        "folder, or is 'off')",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run.add_demo(commands)
     fit.add_fit(commands)
