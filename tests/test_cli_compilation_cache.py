@@ -43,7 +43,8 @@ def test_it_can_be_switched_off(tmp_path):
 def test_the_least_recently_used_goes_first(tmp_path):
     for age, name in enumerate(("new", "middle", "old")):
         (tmp_path / name).write_bytes(bytes(100))
-        os.utime(tmp_path / name, (time.time() - 1000 * age,) * 2)
+        when = time.time() - 1000 * age
+        os.utime(tmp_path / name, (when, when))
     trim(tmp_path, 250)
     assert {path.name for path in tmp_path.iterdir()} == {"new", "middle"}
     trim(tmp_path, 100)
