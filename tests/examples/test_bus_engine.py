@@ -139,7 +139,8 @@ def test_the_output_says_which_states_were_never_visited(bus, exact):
     anywhere: Any = bm.policy_value(
         jax.random.key(1), posterior, bus.replace_from(60), bus.MONTHLY, num_draws=NUM_DRAWS
     )
-    assert ("78", "replace") in {(str(s), a) for s, a in anywhere.unvisited.pairs}
+    # From there on it replaces: known rows, which no data need to try.
+    assert not anywhere.unvisited.pairs
     assert "start: uniform over the 90 states" in str(anywhere)
 
 
@@ -154,7 +155,9 @@ def nuts(prior, space, log, num_samples):
             program: Any = numpyro.handlers.seed(numpyro.handlers.substitute(prior, draw), 0)
             return bm.models.to_mdp(program(space), space)
 
-        samples = {name: x for name, x in chain.get_samples().items() if name != "transition"}
+        samples = chain.get_samples()
+        if len(samples) > 1:  # the rows of shared increments are a function of these
+            samples = {name: x for name, x in samples.items() if name != "transition"}
         mdps = jax.jit(jax.vmap(world))(samples)
         return bm.inference.posterior_samples(jax.tree.map(np.asarray, mdps))
 
