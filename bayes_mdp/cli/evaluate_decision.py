@@ -72,10 +72,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         model.check_sites("--sites", names)
     for study in studies:
         study.sites_of(model)
-    number = arguments.draws
-    if model.chains:
-        number = min(number, len(next(iter(model.chains.values()))))
-    draws = model.sample(key, number)
+    draws = model.sample(key, model.at_most(arguments.draws))
     # Wrong combinations of outcomes and --wtp are refused before anything is printed.
     draws.net_benefit(None if wtp is None else float(wtp[0]))
     print(model)
@@ -97,9 +94,10 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _print_values(draws: "StrategyDraws") -> None:
     import numpy as np
 
+    from bayes_mdp.decisions.strategies.strategy_draws import shares_of_best
+
     benefit = draws.net_benefit()
-    best = benefit == benefit.max(1, keepdims=True)
-    shares = (best / best.sum(1, keepdims=True)).mean(0)
+    shares = shares_of_best(benefit)
     print(f"{'strategy':<20} {'mean':>14} {'sd':>12} {'P(best)':>9}   ({draws.num_draws} draws)")
     for i in np.argsort(-benefit.mean(0)):
         print(f"{draws.strategies[i]:<20} {benefit[:, i].mean():>14.6g} {benefit[:, i].std():>12.4g} {shares[i]:>9.3f}")

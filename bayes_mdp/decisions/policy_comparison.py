@@ -18,7 +18,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_values,
     summarise_draws,
 )
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike
 from bayes_mdp.mdp.typing import ArrayLike, RealScalar
@@ -167,7 +167,5 @@ def compare_policies(
         raise ValueError("policies is empty, expected at least one policy by its name")
     values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
     draws = np.stack([value.draws for value in values.values()], axis=-1)
-    best = draws == draws.max(-1, keepdims=True)
-    shares = (best / best.sum(-1, keepdims=True)).mean(0)
-    probs = dict(zip(values, map(float, shares), strict=True))
+    probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
     return PolicyComparison(values, probs, verdict_on(values, value_range, held_out))

@@ -22,9 +22,13 @@ from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.decisions.information.closed_form_gain import closed_form_gain
 from bayes_mdp.decisions.information.gain_by_points import COPIES, best_of_means, gain_by_points
-from bayes_mdp.decisions.information.learning_problem import Gain, LearningProblem
+from bayes_mdp.decisions.information.information_value import InformationValue, Kind
+from bayes_mdp.decisions.information.learning_problem import Gain, Learned, LearningProblem
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.validation import check_count
+from bayes_mdp.random.host_generator import host_generator
 
 PLAIN_POINTS, SLOPE_POINTS, NESTED_POINTS, INNER_POINTS = 1 << 16, 1 << 14, 1 << 12, 64
 """Outer points without inner ones, where slopes are averaged, and with inner points for each; and these."""
@@ -40,6 +44,35 @@ def check_sizes(num_draws: int | None, num_inner: int | None) -> None:
         if number is not None:
             check_count(name, number, 2)
             check_memory(f"{name} is {number}", 8.0 * COPIES * number, "fewer points take less")
+
+
+def value_of_learning(
+    key: PRNGKeyArray,
+    model: DecisionModel,
+    learned: Learned,
+    kind: Kind,
+    about: str,
+    wtp: float | None,
+    sizes: tuple[int | None, int | None],
+) -> InformationValue:
+    """The gain of what is learned about a model, with its name.
+
+    Args:
+        key: of the points.
+        model: the belief.
+        learned: what information comes.
+        kind, about: what the value is called.
+        wtp: willingness to pay.
+        sizes: outer and inner points, see `expected_gain`.
+
+    Raises:
+        ValueError: see `net_benefit_weights`; points that do not fit in memory.
+    """
+    problem = LearningProblem(model, net_benefit_weights(model.outcomes, wtp), learned)
+    gain = expected_gain(host_generator(key), key, problem, *sizes)
+    names = model.strategies
+    errors = gain.standard_error, gain.numerical_error
+    return InformationValue(kind, about, gain.value, *errors, names, names[gain.best], wtp, gain.standing, gain.reason)
 
 
 def expected_gain(

@@ -1,5 +1,6 @@
 """Expected gains over scrambled Sobol points, outer and inner, in independent replicates that give the error."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
@@ -93,11 +94,16 @@ def gain_by_points(
 
 def _sizes(problem: LearningProblem, num_draws: int, num_inner: int) -> _Sizes:
     """Powers of two, for which Sobol points are balanced."""
-    outer = 1 << max(int(np.ceil(np.log2(max(num_draws / REPLICATES, 2)))), 1)
+    outer = _power(num_draws / REPLICATES)
     if not problem.nested:
         return _Sizes(outer, 1, None)
-    inner = 1 << max(int(np.ceil(np.log2(num_inner))), 1)
+    inner = _power(num_inner)
     return _Sizes(outer, max(inner, outer), _single(problem)) if problem.affine else _Sizes(outer, inner, None)
+
+
+def _power(number: float) -> int:
+    """The least power of two that is no less, and at least two."""
+    return 1 << (max(math.ceil(number), 2) - 1).bit_length()
 
 
 def _described(problem: LearningProblem, sizes: _Sizes) -> str:
@@ -122,9 +128,12 @@ def _replicate(
             return _Replicate(lines, plane.middle, plane.middle)
         benefit = plane.at(problem, _learned_values(problem, u))
         return _Replicate(benefit.max(-1).mean(1), benefit[0].mean(0), plane.middle)
+    # What all batches share is drawn once.
+    common = _inner_values(problem, z, key, sizes.inner)
+    outside = problem.model.sample_sites(key, sizes.outer) if problem.drawn_outside else {}
     parts = []
     for rows in _batches(sizes):
-        parts.append(_averaged(problem, u, z, rows, key))
+        parts.append(_averaged(problem, u[rows], z, common, {name: outside[name][rows] for name in outside}))
         bar.update(len(rows) * sizes.inner)
     benefit = np.concatenate(parts, axis=1)  # [whole, half, half][outer][strategies]
     mean = benefit[0].mean(0)
@@ -154,20 +163,24 @@ def _averaged(
     problem: LearningProblem,
     u: Float[np.ndarray, "outer outer_dims"],
     z: Float[np.ndarray, "inner inner_dims"],
-    rows: np.ndarray,
-    key: PRNGKeyArray,
-) -> Float[np.ndarray, "3 rows D"]:
-    """Net benefits of some outer points, averaged over the inner ones: over all, over either half."""
-    number, inner = len(rows), len(z)
-    given = _learned_values(problem, u[rows])
+    common: Mapping[str, np.ndarray],
+    outside: Mapping[str, np.ndarray],
+) -> Float[np.ndarray, "3 outer D"]:
+    """Net benefits of some outer points, averaged over the inner ones: over all, over either half.
+
+    Args:
+        problem: what is learned.
+        u, z: the outer and the inner points.
+        common: values of sites at the inner points.
+        outside: values of sites without a closed form at the outer points.
+    """
+    number, inner = len(u), len(z)
+    given = _learned_values(problem, u) | {name: outside[name] for name in problem.drawn if name in outside}
     column = sum(law.size for law in problem.perfect.values()) + sum(s.n_uniforms for s in problem.means.values())
     after = {}
     for name, studied in problem.data.items():
-        after[name] = studied.simulated(u[rows, column : column + studied.n_uniforms])
+        after[name] = studied.simulated(u[:, column : column + studied.n_uniforms])
         column += studied.n_uniforms
-    if problem.drawn_outside:
-        sites = problem.model.sample_sites(key, len(u))
-        given |= {name: sites[name][rows] for name in problem.drawn}
     if not problem.nested:
         return problem.net_benefits(given, number)[None].repeat(3, axis=0)
     # Outer points as they are, inner ones in turn: all pairs.
@@ -178,7 +191,6 @@ def _averaged(
         uniforms = np.tile(z[:, column : column + law.size], (number, 1))
         pairs[name] = SiteLaw(law.family, rows_of, law.shape).quantiles(uniforms)
         column += law.size
-    common = _inner_values(problem, z, key, inner)
     pairs |= {n: np.tile(x, (number, *[1] * (x.ndim - 1))) for n, x in common.items()}
     benefit = problem.net_benefits(pairs, number * inner).reshape(number, inner, -1)
     half = inner // 2

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Kind = Literal["EVPI", "EVPPI", "EVSI"]
 Standing = Literal["exact", "unbiased", "upper bound", "estimate"]
 
 
@@ -25,7 +26,7 @@ class InformationValue:
         useless: by regression, the value found for the same sites in random order, whose true value is 0.
     """
 
-    kind: Literal["EVPI", "EVPPI", "EVSI"]
+    kind: Kind
     about: str
     value: float
     standard_error: float

@@ -9,19 +9,19 @@ Source: Howard (1966), *Information value theory*.
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, value_of_learning
 from bayes_mdp.decisions.information.gain_by_points import DECIDED
 from bayes_mdp.decisions.information.information_value import InformationValue
-from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
+from bayes_mdp.decisions.information.learning_problem import Learned
 from bayes_mdp.decisions.information.regression_evppi import regression_value
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, net_benefit_weights, only_value
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, only_value
 from bayes_mdp.mdp.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
+from bayes_mdp.random.host_generator import host_generator
 
 Method = Literal["auto", "regression"]
 REGRESSION_DRAWS = 1 << 14
@@ -49,7 +49,8 @@ def evpi(
     check_key("key", key)
     check_sizes(num_draws, None)
     if isinstance(belief, DecisionModel):
-        return _of_model(key, belief, frozenset(belief.sites), "everything", "EVPI", wtp, (num_draws, None))
+        everything = Learned(perfect=frozenset(belief.sites))
+        return value_of_learning(key, belief, everything, "EVPI", "everything", wtp, (num_draws, None))
     draws = as_draws(belief)
     benefit = draws.net_benefit(wtp)
     best = int(np.argmax(benefit.mean(0)))
@@ -115,10 +116,9 @@ def evppi(
     if isinstance(belief, DecisionModel):
         belief.check_sites("sites", names)
         if method == "auto" and _is_of_blocks(belief, frozenset(names)):
-            return _of_model(key, belief, frozenset(names), about, "EVPPI", wtp, (num_draws, num_inner))
-        number = REGRESSION_DRAWS if num_draws is None else num_draws
-        have = len(next(iter(belief.chains.values()))) if belief.chains else number
-        draws = belief.sample(key, min(number, have))
+            learned = Learned(perfect=frozenset(names))
+            return value_of_learning(key, belief, learned, "EVPPI", about, wtp, (num_draws, num_inner))
+        draws = belief.sample(key, belief.at_most(REGRESSION_DRAWS if num_draws is None else num_draws))
     else:
         draws = as_draws(belief)
         for name in names:
@@ -131,8 +131,7 @@ def evppi(
     best = draws.strategies[int(np.argmax(benefit.mean(0)))]
     columns = [np.reshape(draws.sites[name], (draws.num_draws, -1)) for name in names]
     values = np.concatenate([np.zeros((draws.num_draws, 0)), *columns], axis=1).astype(float)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    fit = regression_value(rng, values, benefit)
+    fit = regression_value(host_generator(key), values, benefit)
     reason = f"net benefits regressed on the sites in {draws.num_draws} draws, by splines"
     return InformationValue(
         "EVPPI", about, fit.value, fit.standard_error, 0.0, draws.strategies, best, wtp, "estimate", reason, fit.useless
@@ -155,29 +154,3 @@ def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:
     """Whether the named sites are independent of all others: sites of closed form, or all that have none together."""
     without = frozenset(model.sites) - frozenset(model.laws)
     return not names & without or without <= names
-
-
-def _of_model(
-    key: PRNGKeyArray,
-    model: DecisionModel,
-    names: frozenset[str],
-    about: str,
-    kind: Literal["EVPI", "EVPPI"],
-    wtp: float | None,
-    sizes: tuple[int | None, int | None],
-) -> InformationValue:
-    weights = net_benefit_weights(model.outcomes, wtp)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, LearningProblem(model, weights, Learned(perfect=names)), *sizes)
-    return InformationValue(
-        kind,
-        about,
-        gain.value,
-        gain.standard_error,
-        gain.numerical_error,
-        model.strategies,
-        model.strategies[gain.best],
-        wtp,
-        gain.standing,
-        gain.reason,
-    )

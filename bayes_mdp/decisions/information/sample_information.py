@@ -10,18 +10,16 @@ Source: Raiffa and Schlaifer (1961), *Applied Statistical Decision Theory*, chap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 from tqdm import tqdm
 
-from bayes_mdp.decisions.information.expected_gain import check_sizes, expected_gain
+from bayes_mdp.decisions.information.expected_gain import check_sizes, value_of_learning
 from bayes_mdp.decisions.information.information_value import InformationValue
-from bayes_mdp.decisions.information.learning_problem import Learned, LearningProblem
+from bayes_mdp.decisions.information.learning_problem import Learned
 from bayes_mdp.decisions.information.study import Study
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-from bayes_mdp.decisions.strategies.strategy_draws import net_benefit_weights
 from bayes_mdp.mdp.validation import as_real, check_count, check_key, check_number, check_type, described, require
 
 
@@ -52,23 +50,8 @@ def evsi(
     check_type("model", model, DecisionModel, "a decision model")
     check_type("study", study, Study, "a Study")
     check_sizes(num_draws, num_inner)
-    weights = net_benefit_weights(model.outcomes, wtp)
     learned = Learned(studied=study.sites_of(model))
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-    gain = expected_gain(rng, key, LearningProblem(model, weights, learned), num_draws, num_inner)
-    best = model.strategies[gain.best]
-    return InformationValue(
-        "EVSI",
-        str(study),
-        gain.value,
-        gain.standard_error,
-        gain.numerical_error,
-        model.strategies,
-        best,
-        wtp,
-        gain.standing,
-        gain.reason,
-    )
+    return value_of_learning(key, model, learned, "EVSI", str(study), wtp, (num_draws, num_inner))
 
 
 @dataclass(frozen=True)

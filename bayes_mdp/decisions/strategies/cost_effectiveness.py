@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws
+from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import as_real, check_finite, check_type, require
 
@@ -113,9 +113,8 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
     for value in grid:
         benefit = draws.net_benefit(float(value))
         top = benefit.max(1, keepdims=True)
-        equal = benefit == top
         columns["net_benefit"].append(benefit.mean(0))
-        columns["prob_best"].append((equal / equal.sum(1, keepdims=True)).mean(0))
+        columns["prob_best"].append(shares_of_best(benefit))
         columns["expected_loss"].append((top - benefit).mean(0))
         chosen = int(np.argmax(benefit.mean(0)))
         gain = top[:, 0] - benefit[:, chosen]

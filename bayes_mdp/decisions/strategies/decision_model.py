@@ -37,6 +37,7 @@ from bayes_mdp.mdp.validation import (
 )
 from bayes_mdp.models.isolate import Isolated, isolated
 from bayes_mdp.models.tracing import tracing
+from bayes_mdp.random.host_generator import host_generator
 
 CHUNK = 1024
 """Draws that are evaluated at once: larger chunks leave the cache (measured, 4 times slower at 16,384)."""
@@ -112,9 +113,13 @@ class DecisionModel:
         values = self.sample_sites(key, num_draws)
         return StrategyDraws(self.strategies, self.outcomes, self.evaluate(values), values, not self.chains)
 
+    def at_most(self, num_draws: int) -> int:
+        """So many draws, or all that the chains of NUTS have."""
+        return min([num_draws, *map(len, self.chains.values())])
+
     def sample_sites(self, key: PRNGKeyArray, num_draws: int) -> dict[str, np.ndarray]:
         """Draws of all sites, name -> [draws, ...]; see `sample`."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        rng = host_generator(key)
         values = {name: law.sample(rng, num_draws) for name, law in self.laws.items()}
         if self.run_sites:
             keys = jax.random.split(key, num_draws)
@@ -122,7 +127,7 @@ class DecisionModel:
                 values.update({name: np.asarray(x) for name, x in self._run(keys).items()})
         if self.chains:
             have = len(next(iter(self.chains.values())))
-            if num_draws > have:
+            if self.at_most(num_draws) < num_draws:
                 raise ValueError(f"num_draws is {num_draws}, expected at most the {have} draws of NUTS")
             chosen = rng.permutation(have)[:num_draws]
             values.update({name: x[chosen] for name, x in self.chains.items()})

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import xarray as xr
@@ -91,18 +90,10 @@ class StrategyDraws:
         return xr.Dataset(data, coords, {"independent_draws": int(self.independent)})
 
 
-class CanDrawStrategies(Protocol):
-    """A belief about strategies that can be asked for draws, such as a `DecisionModel`."""
-
-    @property
-    def strategies(self) -> tuple[str, ...]:
-        """Their names."""
-        ...
-
-    @property
-    def outcomes(self) -> tuple[str, ...]:
-        """Names of the outcomes."""
-        ...
+def shares_of_best(values: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
+    """In what share of the draws each is the best; equal values share a draw."""
+    best = values == values.max(-1, keepdims=True)
+    return (best / best.sum(-1, keepdims=True)).mean(0)
 
 
 def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[np.ndarray, " outcomes"]:

@@ -3,7 +3,6 @@
 from itertools import product
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
@@ -23,6 +22,7 @@ from bayes_mdp.mdp.validation import (
     check_shape,
     require,
 )
+from bayes_mdp.random.host_generator import host_generator
 
 DEATH, SURVIVAL = "death", "survival"
 N_OUTCOMES = 2
@@ -105,7 +105,7 @@ class ICUSepsis(Environment):
         check_count("max_steps", max_steps)
         check_memory(f"num_episodes is {num_episodes}", BYTES_PER_EPISODE * float(num_episodes))
         chosen = self.expert if policy is None else self._probabilities(policy)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        rng = host_generator(key)
         transitions = simulate_episodes(rng, self.mdp, chosen, num_episodes, max_steps)
         names = self.mdp.n_states - N_OUTCOMES
         return Log(transitions, (*range(names), DEATH, SURVIVAL), DOSES, source=self.name)

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from bayes_mdp.decisions import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
 from bayes_mdp.mdp.validation import check_dataset, check_name, check_number, check_type
@@ -71,14 +69,9 @@ def plot_acceptability(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
         TypeError, ValueError: no such table.
     """
     check_dataset("table", table, "prob_best", "frontier")
-    figure, where = place(axes)
-    for name in table["strategy"].values:
-        where.plot(table["wtp"], table["prob_best"].sel(strategy=name), label=str(name))
-    where.plot(table["wtp"], table["frontier"], color="black", linestyle=":", linewidth=2.5, label="frontier")
-    where.set_xlabel("willingness to pay")
+    figure, where = _curves(table, "prob_best", "frontier", "frontier", axes)
     where.set_ylabel("probability of being the best")
     where.set_ylim(-0.02, 1.02)
-    where.legend()
     return figure
 
 
@@ -92,17 +85,23 @@ def plot_expected_loss(table: "xr.Dataset", *, axes: "Axes | None" = None) -> "F
         TypeError, ValueError: no such table.
     """
     check_dataset("table", table, "expected_loss", "evpi")
-    figure, where = place(axes)
-    for name in table["strategy"].values:
-        where.plot(table["wtp"], table["expected_loss"].sel(strategy=name), label=str(name))
-    where.plot(table["wtp"], table["evpi"], color="black", linestyle=":", linewidth=2.5, label="EVPI")
-    where.set_xlabel("willingness to pay")
+    figure, where = _curves(table, "expected_loss", "evpi", "EVPI", axes)
     where.set_ylabel("expected loss")
     # The losses of the worst strategies would hide the others.
-    top = float(np.quantile(table["expected_loss"].min("strategy"), 1.0))
+    top = float(table["expected_loss"].min("strategy").max())
     where.set_ylim(0, 5 * top if top > 0 else None)
-    where.legend()
     return figure
+
+
+def _curves(table: "xr.Dataset", of_each: str, of_best: str, label: str, axes: "Axes | None") -> "tuple[Figure, Axes]":
+    """By willingness to pay: a line for each strategy, and a dotted one for the best."""
+    figure, where = place(axes)
+    for name in table["strategy"].values:
+        where.plot(table["wtp"], table[of_each].sel(strategy=name), label=str(name))
+    where.plot(table["wtp"], table[of_best], color="black", linestyle=":", linewidth=2.5, label=label)
+    where.set_xlabel("willingness to pay")
+    where.legend()
+    return figure, where
 
 
 def plot_cohort(table: "xr.Dataset", *, strategy: str | None = None, axes: "Axes | None" = None) -> "Figure":
