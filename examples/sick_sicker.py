@@ -23,7 +23,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 import bayes_mdp as bm
 
@@ -126,25 +125,12 @@ def traces(by_age: bool) -> dict[str, np.ndarray]:
 
 def figures(folder: Path, name: str, draws: bm.decisions.StrategyDraws, by_age: bool) -> None:
     """Cost-effectiveness plane, acceptability curves with the frontier, and cohort traces, a picture each."""
-    plane, curves, cohort = Figure((6, 4.5)), Figure((6, 4)), Figure((10, 4))
-    axes = plane.add_subplot()
-    for i, strategy in enumerate(draws.strategies):
-        cost, effect = draws.values[:1500, i].T
-        axes.scatter(effect, cost / 1000, s=3, alpha=0.3, label=strategy)
-    axes.set(xlabel="QALYs", ylabel="costs (thousand $)")
-    axes.legend(markerscale=4)
-    axes = curves.add_subplot()
-    table = bm.acceptability(draws, np.linspace(0, 200_000, 101))
-    table["prob_best"].plot.line(x="wtp", hue="strategy", ax=axes)
-    axes.plot(table["wtp"], table["frontier"], "k--", lw=1)
-    axes.set(xlabel="willingness to pay for a QALY ($)", ylabel="P(best)", ylim=(0, 1), title="dashed: best mean")
-    occupancy = bm.decisions.trace_dataset(traces(by_age), STATES)["occupancy"]
-    for i, each in enumerate(occupancy["strategy"].values):
-        axes = cohort.add_subplot(1, 2, i + 1)
-        occupancy.sel(strategy=each).plot.line(x="cycle", hue="state", ax=axes)
-        axes.set(xlabel="years", ylabel="share of the cohort", title=each, ylim=(0, 1))
-    for kind, figure in (("plane", plane), ("acceptability", curves), ("cohort", cohort)):
-        figure.tight_layout()
+    pictures = {
+        "plane": bm.plot_cost_effectiveness(draws),
+        "acceptability": bm.plot_acceptability(bm.acceptability(draws, np.linspace(0, 200_000, 101))),
+        "cohort": bm.plot_cohort(bm.decisions.trace_dataset(traces(by_age), STATES)),
+    }
+    for kind, figure in pictures.items():
         figure.savefig(folder / f"{name}_{kind}.png", dpi=120)
 
 

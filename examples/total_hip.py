@@ -21,7 +21,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 import bayes_mdp as bm
 
@@ -108,23 +107,13 @@ def traces() -> dict[str, np.ndarray]:
 
 def figures(folder: Path, draws: bm.decisions.StrategyDraws) -> None:
     """Cost-effectiveness plane, acceptability curves and cohort traces, a picture each."""
-    plane, curves, cohort = Figure((6, 4.5)), Figure((6, 4)), Figure((10, 4))
-    axes = plane.add_subplot()
-    extra = np.diff(draws.values, axis=1)[:, 0]  # the new prosthesis minus the standard one
-    axes.scatter(extra[:3000, 1], extra[:3000, 0], s=3, alpha=0.3)
-    axes.axline((0, 0), slope=2200, color="black", lw=0.8, ls="--", label="£2,200 a QALY")
-    axes.set(xlabel="more QALYs", ylabel="more costs (£)", title="NP1 against the standard prosthesis")
-    axes.legend()
-    axes = curves.add_subplot()
-    bm.acceptability(draws, np.linspace(0, 20_000, 81))["prob_best"].plot.line(x="wtp", hue="strategy", ax=axes)
-    axes.set(xlabel="willingness to pay for a QALY (£)", ylabel="P(best)", ylim=(0, 1))
-    occupancy = bm.decisions.trace_dataset(traces(), STATES)["occupancy"]
-    for i, strategy in enumerate(PROSTHESIS):
-        axes = cohort.add_subplot(1, 2, i + 1)
-        occupancy.sel(strategy=strategy).plot.line(x="cycle", hue="state", ax=axes)
-        axes.set(xlabel="years", ylabel="share of the cohort", title=strategy, ylim=(0, 1))
-    for name, figure in (("plane", plane), ("acceptability", curves), ("cohort", cohort)):
-        figure.tight_layout()
+    cohort = bm.decisions.trace_dataset(traces(), STATES)
+    pictures = {
+        "plane": bm.plot_cost_effectiveness(draws, reference=next(iter(PROSTHESIS)), wtp=2200),
+        "acceptability": bm.plot_acceptability(bm.acceptability(draws, np.linspace(0, 20_000, 81))),
+        "cohort": bm.plot_cohort(cohort),
+    }
+    for name, figure in pictures.items():
         figure.savefig(folder / f"total_hip_{name}.png", dpi=120)
 
 

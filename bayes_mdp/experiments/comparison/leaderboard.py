@@ -7,11 +7,11 @@ sensitive to a few runs than the mean; intervals by a bootstrap that resamples t
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.validation import as_real, check_count, check_dataset, check_key, check_number, require
+from bayes_mdp.random.host_generator import host_generator
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -133,7 +133,7 @@ def leaderboard(
     scores = result["score"].to_numpy().astype(np.float64)
     counts = np.isfinite(scores).any((0, 2))
     ranked = np.asarray(np.isfinite(scores[:, counts]).all((1, 2)) & counts.any())
-    weights = resamples(_generator(key), num_resamples, int(counts.sum()), scores.shape[2])
+    weights = resamples(host_generator(key), num_resamples, int(counts.sum()), scores.shape[2])
     tables = _tables(scores[np.ix_(ranked, counts)], weights, level) if ranked.any() else {}
     found = {}
     for name, (axes, shape) in _axes(len(ranked)).items():
@@ -161,10 +161,6 @@ def _axes(num_agents: int) -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]
         found["rank" + ending] = ("agent",), (num_agents,)
         found |= {name + ending: (("agent", axis), (num_agents, size)) for name, (axis, size) in kept.items()}
     return found | {"best": (("agent",), (num_agents,)), "improvement": (("agent", "other"), (num_agents,) * 2)}
-
-
-def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
 
 
 def _tables(

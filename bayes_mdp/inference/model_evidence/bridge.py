@@ -35,6 +35,7 @@ from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import check_key
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.tracing import traced_alone
+from bayes_mdp.random.host_generator import host_generator
 
 DRAWS_PER_DIMENSION = 10
 """Draws of a half for each unconstrained number: fewer give no covariance matrix to build a proposal on."""
@@ -187,7 +188,7 @@ def bridge_density(
     """
     num_chains, num_samples, dimension = rows.shape
     total = num_chains * num_samples
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = host_generator(key)
     at_posterior = proposal.standardised(rows.reshape(total, dimension))
     at_proposal = rng.standard_normal((total, dimension))
     # Warp III: p becomes (p(m + L x) + p(m - L x)) / 2. Its draws are those of p with a random sign, which no function
