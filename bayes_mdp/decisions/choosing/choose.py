@@ -186,7 +186,7 @@ def choose(
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
-    return _judged(found, criterion, judge, posterior, today, confidence, slack)
+    return _judged(found, criterion, judge, posterior, today, mean, confidence, slack)
 
 
 def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
@@ -241,7 +241,7 @@ def _search(
     slack: float,
 ) -> Found:
     """The best policy that was found; the baseline where no other may be chosen."""
-    best = draws.best() if needs_best(criterion) else None
+    best = _best(draws, mean) if needs_best(criterion) else None
     feasible, stay = None, None
     if today is not None:
         base = draws.values(today[None])[:, 0]
@@ -262,6 +262,15 @@ def _search(
     if not found:
         raise ValueError("limits leave no policy with a finite value, expected at least one")
     return max(found, key=lambda result: result.score)
+
+
+def _best(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, " W"]:
+    """The optimal value of every draw; policy iteration starts from the optimum of the mean MDP."""
+    if mean is None or draws.chains is None:
+        return draws.best()
+    every = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
+    plan = best_in(mean, draws.objective, every)
+    return draws.best(np.eye(draws.shape[-1])[plan])
 
 
 Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
@@ -321,6 +330,7 @@ def _judged(
     judge: CommonDraws,
     posterior: CanSample,
     today: Float[np.ndarray, "*H S A"] | None,
+    mean: MDP | SparseMDP | None,
     confidence: float,
     slack: float,
 ) -> PolicyChoice:
@@ -339,7 +349,7 @@ def _judged(
         score, error = found.score, 0.0
     else:
         form = scored(criterion)
-        best = judge.best() if needs_best(form) else None
+        best = _best(judge, mean) if needs_best(form) else None
         score = form.score(values[:, 0], best)
         error = _score_error(form, values[:, 0], best)
     candidate = chosen = _plain(found.policy)

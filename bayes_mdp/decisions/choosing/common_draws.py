@@ -194,14 +194,23 @@ class CommonDraws(eqx.Module):
         """Values and error bounds [W P], and what shows that a draw is at fault [W 1]."""
         near = self._near(policies)
         found = self.over(_values_of, policies, near, chains=len(policies))
-        if near is None or near.chains.inverse is None or solved(found[0], found[1], near.mean.gap):
+        if near is None or near.chains.inverse is None:
             return found
-        # Draws that are too far from the mean for its inverse: as without it.
-        far = [i for i in range(self.num) if not solved(found[0][i], found[1][i], near.mean.gap)]
-        some = replace(self, keys=self.keys[np.asarray(far)])
-        again = some.over(_values_of, policies, self._near(policies, inverses=False), chains=len(policies))
-        for old, new in zip(found, again, strict=True):
-            old[far] = new
+        plain = lambda: self._near(policies, inverses=False)  # noqa: E731
+        again = lambda far: far.over(_values_of, policies, plain(), chains=len(policies))  # noqa: E731
+        return self._solved_again(found, near, again)
+
+    def _solved_again(
+        self,
+        found: tuple[np.ndarray, ...],
+        near: "Near",
+        again: "Callable[[CommonDraws], tuple[np.ndarray, ...]]",
+    ) -> tuple[np.ndarray, ...]:
+        """The same, but for draws that are too far from the mean for its inverse: those as `again` finds them."""
+        far = np.array([not solved(v, gap, near.mean.gap) for v, gap in zip(*found[:2], strict=True)])
+        if far.any():
+            for old, new in zip(found, again(replace(self, keys=self.keys[far])), strict=True):
+                old[far] = new
         return found
 
     def _near(self, policies: Float[np.ndarray, "P *H S A"], *, inverses: bool = True) -> "Near | None":
@@ -227,8 +236,11 @@ class CommonDraws(eqx.Module):
         d is the (discounted) time in a state, q the value of the pair (Sutton et al. 2000, theorem 1). Zero where the
         action is illegal, or not needed.
         """
-        policy = np.asarray(policy, np.float64)
-        (total,) = self.over(_gradient_of, policy, self._near(policy[None]), weights, chains=2, add=True)
+        policy, weights = np.asarray(policy, np.float64), np.asarray(weights)
+        # A criterion of the tail weighs few of the draws.
+        counted = np.flatnonzero(weights) if np.any(weights) else np.arange(1)
+        some = replace(self, keys=self.keys[counted])
+        (total,) = some.over(_gradient_of, policy, self._near(policy[None]), weights[counted], chains=2, add=True)
         return total
 
     def gradients(self, policy: Float[AnyArray, "*H S A"]) -> Float[np.ndarray, "W *H S A"]:
@@ -237,13 +249,16 @@ class CommonDraws(eqx.Module):
         (each,) = self.over(_gradients_of, policy, self._near(policy[None]), chains=2)
         return each
 
-    def best(self) -> Float[np.ndarray, " W"]:
+    def best(self, near: Float[AnyArray, "*H S A"] | None = None) -> Float[np.ndarray, " W"]:
         """The optimal value of every draw, over all policies that know the draw (and use needed pairs alone).
+
+        Args:
+            near: a deterministic policy that is optimal in an MDP like the draws, such as their mean, to start from.
 
         Raises:
             ValueError: as `values`.
         """
-        values, gaps, excess, ends, _ = self.over(_best_of)
+        values, gaps, excess, ends, _ = self._optima(near)
         if isinstance(self.objective, AverageReward):
             require_endless(ends)
         require_usable(values, gaps, excess, ["the best policy"], self.objective)
@@ -251,8 +266,16 @@ class CommonDraws(eqx.Module):
 
     def optimal_policies(self, number: int) -> Float[np.ndarray, "N *H S A"]:
         """The optimal policies of the first draws."""
-        *_, actions = eqx.tree_at(lambda d: d.keys, self, self.keys[:number]).over(_best_of)
+        *_, actions = eqx.tree_at(lambda d: d.keys, self, self.keys[:number]).over(_best_of, None)
         return np.eye(self.shape[-1])[actions]
+
+    def _optima(self, policy: Float[AnyArray, "*H S A"] | None) -> tuple[np.ndarray, ...]:
+        """As `_evaluated`, of the optimal policies, and their actions."""
+        near = None if policy is None else self._near(np.asarray(policy, np.float64)[None])
+        found = self.over(_best_of, near)
+        if near is None or near.chains.inverse is None:
+            return found
+        return self._solved_again(found, near, lambda far: far.over(_best_of, None))
 
     def over(
         self,
@@ -443,7 +466,7 @@ def _gradients_of(keys: Array, draws: CommonDraws, policy: Float[AnyArray, "*H S
 
 
 @eqx.filter_jit
-def _best_of(keys: Array, draws: CommonDraws) -> PyTree:
+def _best_of(keys: Array, draws: CommonDraws, near: Near | None) -> PyTree:
     """As `_values_of`, of the optimal policy; and its actions."""
     objective = draws.objective
 
@@ -454,15 +477,18 @@ def _best_of(keys: Array, draws: CommonDraws) -> PyTree:
         value = found.gain if isinstance(objective, AverageReward) else first @ draws.start
         return value[None], found.gap[None], *row_faults(mdp), found.policy
 
-    return jax.vmap(of_mdps if draws.chains is None else lambda key: _best_chain(key, draws))(keys)
+    return jax.vmap(of_mdps if draws.chains is None else lambda key: _best_chain(key, draws, near))(keys)
 
 
 Iterate = tuple[Int[Array, " Q"], Solution, Bool[Array, ""], Int[Array, ""]]
 """Which pairs are taken (1, or 0), the values of that policy, whether it is stable, iterations."""
 
 
-def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
-    """Policy iteration over the needed pairs of one draw, whose last evaluation bounds the error."""
+def _best_chain(key: Array, draws: CommonDraws, near: Near | None) -> tuple[Array, ...]:
+    """Policy iteration over the needed pairs of one draw, whose last evaluation bounds the error.
+
+    It starts from the policy of `near`, whose systems all others are close to, or from the best immediate rewards.
+    """
     chains, objective = draws.chains, draws.objective
     assert chains is not None
     entries, size = chains.entries, draws.shape[-2]
@@ -477,10 +503,13 @@ def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
         return (number == first[state]).astype(jnp.int32)
 
     def body(loop: Iterate) -> Iterate:
-        chosen, _, _, count = loop
+        chosen, before, _, count = loop
         weights = chosen.astype(jnp.float64)[None]
-        some = replace(chains, weights=weights, deterministic=True)
-        found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective, _nowhere(draws, 1)))
+        inverse = None if near is None else near.chains.inverse
+        some = replace(chains, weights=weights, deterministic=True, inverse=inverse)
+        # The values of the policy before are where the next linear system starts.
+        guess = jax.tree.map(lambda x: x[None], replace(before, v=jnp.where(jnp.isfinite(before.v), before.v, 0.0)))
+        found = jax.tree.map(lambda x: x[0], some.values(probs, reward, objective, guess))
         q = draws.pair_values(probs, reward, found.v)
         now = jax.ops.segment_sum(jnp.where(chosen == 1, q, 0.0), state, size, indices_are_sorted=True)
         least = _BETTER * jnp.max(jnp.abs(q))
@@ -488,12 +517,11 @@ def _best_chain(key: Array, draws: CommonDraws) -> tuple[Array, ...]:
         new = jnp.where(better[state], taken(q), chosen)
         return new, found, ~jnp.any(better), count + 1
 
-    first = (
-        taken(reward[state, action]),
-        jax.tree.map(lambda x: x[0], _nowhere(draws, 1)),
-        jnp.array(False),
-        jnp.int32(0),
-    )
+    if near is None:
+        start, guess = taken(reward[state, action]), _nowhere(draws, 1)
+    else:
+        start, guess = (jnp.asarray(near.chains.weights)[0] > 0).astype(jnp.int32), near.mean
+    first = start, jax.tree.map(lambda x: x[0], guess), jnp.array(False), jnp.int32(0)
     chosen, found, stable, _ = jax.lax.while_loop(lambda loop: ~loop[2] & (loop[3] < _ITERATIONS), body, first)
     value = found.gain if isinstance(objective, AverageReward) else found.v @ draws.start
     actions = jnp.zeros(size, jnp.int32).at[state].add(chosen * action)

@@ -21,6 +21,7 @@ from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.memory import check_memory
 
 _WIDER = 1 + 1e-9  # for rounding: a draw on the edge lies inside
+_KNOWN = 1e-9  # distance that is rounding; of rewards as a share of the largest
 
 
 class CredibleSet(eqx.Module):
@@ -146,7 +147,11 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
     shape = np.maximum(rows.mean(0), 1e-12), np.maximum(rewards.mean(0), 1e-12 * np.abs(middle.reward).max() + 1e-300)
     (largest,) = halves[1].over(_largest, middle.scaled(*shape))
     factor = float(np.sort(largest)[rank - 1]) * _WIDER
-    return middle.scaled(factor * shape[0], factor * shape[1])
+    # What no draw moves but for rounding is known: a radius of its size would be lost again in every step without end.
+    known = _KNOWN, _KNOWN * np.abs(middle.reward).max()
+    return middle.scaled(
+        *(np.where(factor * x <= least, 0.0, factor * x) for x, least in zip(shape, known, strict=True))
+    )
 
 
 def _mean_of(draws: CommonDraws) -> MDP | SparseMDP:

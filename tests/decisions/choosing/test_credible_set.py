@@ -59,7 +59,23 @@ def test_fresh_draws_lie_inside_as_a_whole(confidence):
     pairwise = np.quantile(distances(members, BELIEF, 2, 500), confidence, axis=0)
     assert (fresh <= pairwise).all(-1).sum() < least
     assert (fresh <= 0.9 * members.radius).all(-1).sum() < least
-    assert (members.reward_radius <= 1e-9).all()
+    # What is known has no distance: a radius of the size of rounding would be lost in every step of a long stay.
+    assert (members.reward_radius == 0).all()
+
+
+def test_a_known_row_has_no_distance():
+    """Draws agree on one row but for rounding, on the others they do not."""
+
+    class OneKnown(DirichletRows):
+        def sample(self, key, sample_shape=()):
+            mdp = super().sample(key, sample_shape)
+            row = jnp.eye(mdp.n_states, dtype=mdp.transition_probs.dtype)[1] * (1 - 1e-15)
+            return MDP(mdp.transition_probs.at[1, 0].set(row), mdp.reward)
+
+    belief = OneKnown(BELIEF.concentration, BELIEF.reward)
+    members = credible_set(draws(0, 100, belief), None, 0.9)
+    known = (members.state == 1) & (members.action == 0)
+    assert (members.radius[known] == 0).all() and (members.radius[~known] > 1e-3).all()
 
 
 @pytest.mark.slow
