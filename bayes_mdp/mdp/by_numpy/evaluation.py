@@ -1,0 +1,168 @@
+"""A traced program (a jaxpr) is evaluated by NumPy, step after step, so that nothing has to be compiled."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES
+
+SECONDS_A_STEP, SECONDS_A_NUMBER = 4e-6, 2e-9
+"""What a step of a program costs here, roughly, and what each number does that it makes."""
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+_LOOPS = ("while", "scan", "cond")
+_KEYS = ("threefry2x32",)
+_DTYPES = frozenset(np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64"))
+
+Array = np.ndarray
+
+
+class TooLongError(RuntimeError):
+    """The loops of a program go on for longer than it was meant to take."""
+
+
+def supported(jaxpr: Jaxpr) -> bool:
+    """Whether every step of a program, and of the programs within it, can be done by NumPy."""
+    if jaxpr.effects:
+        return False
+    if not all(_has_numbers(atom.aval) for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
+        return False
+    for step in jaxpr.eqns:
+        name = step.primitive.name
+        if name not in PRIMITIVES and name not in _CALLS and name not in _LOOPS:
+            return False
+        if not all(_has_numbers(out.aval) for out in step.outvars):
+            return False
+        if not all(supported(within) for within in _programs(step)):
+            return False
+    return True
+
+
+def seconds(jaxpr: Jaxpr) -> float:
+    """What evaluating a program takes at least, roughly: loops of unknown length count as one turn."""
+    total = 0.0
+    for step in jaxpr.eqns:
+        within = sum(map(seconds, _programs(step)))
+        turns = step.params["length"] if step.primitive.name == "scan" else 1
+        total += turns * within if within else _cost(step)
+    return total
+
+
+def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[Array]:
+    """The results of a `supported` program.
+
+    Args:
+        closed: the program.
+        arrays: its arguments; keys as integers (see `threefry`).
+        most: seconds that it may take, as `seconds` counts them.
+
+    Raises:
+        TooLongError: it would take longer.
+    """
+    with np.errstate(all="ignore"):
+        return _Run(most).program(closed, list(arrays))
+
+
+class _Run:
+    """One evaluation: what is left of its time."""
+
+    def __init__(self, most: float) -> None:
+        self.left = most
+
+    def program(self, closed: ClosedJaxpr, arrays: list[Array]) -> list[Array]:
+        """The results of a program."""
+        values = dict(zip(closed.jaxpr.constvars, map(as_numpy, closed.consts), strict=True))
+        values.update(zip(closed.jaxpr.invars, arrays, strict=True))
+
+        def read(atom: Var | Literal) -> Array:
+            return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else values[atom]
+
+        for step in closed.jaxpr.eqns:
+            found = self.step(step, [read(atom) for atom in step.invars])
+            values.update(zip(step.outvars, found, strict=True))
+        return [read(atom) for atom in closed.jaxpr.outvars]
+
+    def step(self, step: JaxprEqn, arrays: list[Array]) -> list[Array]:
+        """The results of one step."""
+        name = step.primitive.name
+        if name in _CALLS:
+            return self.program(_called(step), arrays)
+        if name in _LOOPS:
+            return getattr(self, f"_{name}")(step.params, arrays)
+        self.left -= _cost(step)
+        if self.left < 0:
+            raise TooLongError
+        found = PRIMITIVES[name](*arrays, **step.params)
+        found = found if step.primitive.multiple_results or isinstance(found, list) else [found]
+        return [np.asarray(x) for x in found]
+
+    def _while(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        asked, turned = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        carry = arrays[turned:]
+        while (going := self.program(params["cond_jaxpr"], arrays[:asked] + carry)[0]).any():
+            turned_once = self.program(params["body_jaxpr"], arrays[asked:turned] + carry)
+            # Of a batch, what is done stays as it is.
+            carry = [
+                np.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old) if going.ndim else new
+                for new, old in zip(turned_once, carry, strict=True)
+            ]
+        return carry
+
+    def _scan(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+        carry, along = arrays[first:last], arrays[last:]
+        order = range(params["length"])
+        rows: dict[int, list[Array]] = {}
+        for i in reversed(order) if params["reverse"] else order:
+            found = self.program(params["jaxpr"], [*arrays[:first], *carry, *(x[i] for x in along)])
+            carry, rows[i] = found[: len(carry)], found[len(carry) :]
+        outs = params["jaxpr"].out_avals[len(carry) :]
+        if not rows:
+            return [*carry, *(np.zeros((0, *out.shape), out.dtype) for out in outs)]
+        return [*carry, *(np.stack([rows[i][k] for i in order]) for k in range(len(outs)))]
+
+    def _cond(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
+        which = min(max(int(arrays[0]), 0), len(params["branches"]) - 1)
+        return self.program(params["branches"][which], arrays[1:])
+
+
+def as_numpy(x: Any) -> Array:
+    """An array as NumPy's; a key as integers of 64 bits."""
+    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        words = np.asarray(jax.random.key_data(x))
+        return (words[..., 0].astype(np.uint64) << np.uint64(32)) | words[..., 1]
+    return np.asarray(x)
+
+
+def _called(step: JaxprEqn) -> ClosedJaxpr:
+    found = step.params["jaxpr"] if "jaxpr" in step.params else step.params["call_jaxpr"]
+    return found if isinstance(found, ClosedJaxpr) else ClosedJaxpr(found, ())
+
+
+def _programs(step: JaxprEqn) -> Iterator[Jaxpr]:
+    """The programs within a step."""
+    if step.primitive.name in _CALLS:
+        yield _called(step).jaxpr
+    for name in ("cond_jaxpr", "body_jaxpr") if step.primitive.name == "while" else ():
+        yield step.params[name].jaxpr
+    if step.primitive.name == "scan":
+        yield step.params["jaxpr"].jaxpr
+    if step.primitive.name == "cond":
+        yield from (branch.jaxpr for branch in step.params["branches"])
+
+
+def _cost(step: JaxprEqn) -> float:
+    return SECONDS_A_STEP + SECONDS_A_NUMBER * sum(out.aval.size for out in step.outvars)
+
+
+def _has_numbers(aval: Any) -> bool:
+    """Whether its values are numbers that NumPy has, or keys of JAX's default kind."""
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None:
+        return False
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return str(dtype) == "key<fry>"
+    return np.dtype(dtype) in _DTYPES

@@ -1,0 +1,264 @@
+"""What one step of a traced program does, by NumPy: a table {name of JAX's primitive: function of arrays}.
+
+Each function has the arrays of the step as arguments and the step's parameters as keywords, and returns what XLA would
+but for rounding: NumPy's logarithms and sums are not XLA's. Control flow is in `evaluation`.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from bayes_mdp.mdp.by_numpy import threefry
+from bayes_mdp.mdp.by_numpy.indexing import gather, scatter
+
+Array = np.ndarray
+Primitive = Callable[..., Any]
+
+
+def _plain(function: Callable[..., Any]) -> Primitive:
+    """A function of arrays that needs no parameters."""
+    return lambda *arrays, **_: function(*arrays)
+
+
+def _along(function: Callable[..., Any]) -> Primitive:
+    """A reduction over `axes`."""
+    return lambda x, *, axes, **_: function(x, axis=tuple(axes))
+
+
+def _cumulative(function: Any) -> Primitive:
+    def run(x: Array, *, axis: int, reverse: bool) -> Array:
+        return np.flip(function(np.flip(x, axis), axis), axis) if reverse else function(x, axis)
+
+    return run
+
+
+def _convert(x: Array, *, new_dtype: Any, **_: Any) -> Array:
+    if np.issubdtype(x.dtype, np.floating) and np.issubdtype(new_dtype, np.integer):
+        # XLA takes the nearest integer that exists, and zero for nan.
+        info = np.iinfo(new_dtype)
+        inside = np.clip(np.where(np.isnan(x), 0.0, x), float(info.min), float(info.max))
+        high = inside >= float(info.max)
+        return np.where(high, info.max, np.where(high, 0.0, inside).astype(new_dtype)).astype(new_dtype)
+    return x.astype(new_dtype)
+
+
+def _broadcast(x: Array, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Array:
+    sizes = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
+        sizes[axis] = size
+    return np.broadcast_to(x.reshape(sizes), shape)
+
+
+def _divide(x: Array, y: Array, **_: Any) -> Array:
+    if np.issubdtype(x.dtype, np.floating):
+        return x / y
+    # Towards zero.
+    quotient = np.abs(x) // np.abs(y)
+    return (np.where((x < 0) != (y < 0), -quotient, quotient) if np.issubdtype(x.dtype, np.signedinteger) else x // y)
+
+
+def _integer_pow(x: Array, *, y: int, **_: Any) -> Array:
+    # By squarings, as XLA does.
+    result, base, left = None, x, abs(y)
+    while left:
+        if left & 1:
+            result = base if result is None else result * base
+        left >>= 1
+        base = base * base if left else base
+    result = np.ones_like(x) if result is None else result
+    return 1 / result if y < 0 else result
+
+
+def _dot(x: Array, y: Array, *, dimension_numbers: Any, preferred_element_type: Any, **_: Any) -> Array:
+    (x_sum, y_sum), (x_batch, y_batch) = dimension_numbers
+    x_free = [axis for axis in range(x.ndim) if axis not in (*x_sum, *x_batch)]
+    y_free = [axis for axis in range(y.ndim) if axis not in (*y_sum, *y_batch)]
+    batch = tuple(x.shape[axis] for axis in x_batch)
+    size = int(np.prod([x.shape[axis] for axis in x_sum]))
+    left = x.transpose(*x_batch, *x_free, *x_sum).reshape(*batch, -1, size)
+    right = y.transpose(*y_batch, *y_sum, *y_free).reshape(*batch, size, -1)
+    rest = [x.shape[axis] for axis in x_free] + [y.shape[axis] for axis in y_free]
+    product = np.matmul(left, right).reshape(*batch, *rest)
+    return product if preferred_element_type is None else product.astype(preferred_element_type)
+
+
+def _slice(x: Array, *, start_indices: Any, limit_indices: Any, strides: Any) -> Array:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(slice(*part) for part in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+def _window(x: Array, sizes: Sequence[int], starts: Sequence[Array]) -> tuple[slice, ...]:
+    first = [min(max(int(at), 0), n - size) for at, n, size in zip(starts, x.shape, sizes, strict=True)]
+    return tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
+
+
+def _dynamic_slice(x: Array, *starts: Array, slice_sizes: Sequence[int], **_: Any) -> Array:
+    return x[_window(x, slice_sizes, starts)]
+
+
+def _dynamic_update_slice(x: Array, update: Array, *starts: Array, **_: Any) -> Array:
+    result = x.copy()
+    result[_window(x, update.shape, starts)] = update
+    return result
+
+
+def _pad(x: Array, value: Array, *, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    size = [lo + hi + n + max(n - 1, 0) * gap for n, (lo, hi, gap) in zip(x.shape, padding_config, strict=True)]
+    # Room for all of it, then the negative edges cut away.
+    room = [size[i] + max(-lo, 0) + max(-hi, 0) for i, (lo, hi, _) in enumerate(padding_config)]
+    result = np.full(room, value, x.dtype)
+    ends = [max(lo, 0) + n + max(n - 1, 0) * gap for n, (lo, _, gap) in zip(x.shape, padding_config, strict=True)]
+    inner = [slice(max(lo, 0), end, gap + 1) for (lo, _, gap), end in zip(padding_config, ends, strict=True)]
+    result[tuple(inner)] = x
+    kept = [slice(max(-lo, 0), max(-lo, 0) + n) for (lo, *_), n in zip(padding_config, size, strict=True)]
+    return result[tuple(kept)]
+
+
+def _sort(*arrays: Array, dimension: int, num_keys: int, **_: Any) -> list[Array]:
+    # Stable, nan last, minus zero as zero: the order of JAX.
+    order = np.lexsort([key for key in arrays[:num_keys][::-1]], axis=dimension)
+    return [np.take_along_axis(x, order, dimension) for x in arrays]
+
+
+def _argument(function: Any) -> Primitive:
+    return lambda x, *, axes, index_dtype: function(x, axis=axes[0]).astype(index_dtype)
+
+
+def _shift(function: Any) -> Primitive:
+    def run(x: Array, by: Array, **_: Any) -> Array:
+        bits = 8 * x.dtype.itemsize
+        # Too far: nothing is left.
+        return np.where((by >= 0) & (by < bits), function(x, np.clip(by, 0, bits - 1).astype(x.dtype)), 0).astype(x.dtype)
+
+    return run
+
+
+def _logical_right(x: Array, by: Array) -> Array:
+    unsigned = f"uint{8 * x.dtype.itemsize}"
+    return (x.view(unsigned) >> by.view(unsigned)).view(x.dtype) if x.dtype.kind == "i" else x >> by
+
+
+def _round(x: Array, *, rounding_method: Any) -> Array:
+    if int(rounding_method) == 1:
+        return np.rint(x)
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def _unwrap(key: Array, **_: Any) -> Array:
+    return np.stack(threefry.to_words(key), -1)
+
+
+def _wrap(words: Array, **_: Any) -> Array:
+    return threefry.to_keys(words[..., 0], words[..., 1])
+
+
+def _seed(seed: Array, **_: Any) -> Array:
+    return seed.astype(np.int64).view(np.uint64) if seed.dtype.itemsize == 8 else seed.astype(np.uint32).astype(np.uint64)
+
+
+def _iota_pair(*, shape: Sequence[int]) -> list[Array]:
+    return list(threefry.to_words(np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)))
+
+
+def _in_dtype(function: Any) -> Primitive:
+    """A function of SciPy, which may answer in double precision, in the dtype of its first argument."""
+    return lambda *x, **_: np.asarray(function(*x), x[0].dtype)
+
+
+def _concatenate(*x: Array, dimension: int) -> Array:
+    return np.concatenate(x, dimension)
+
+
+def _unstack(x: Array, *, axis: int) -> list[Array]:
+    return list(np.moveaxis(x, axis, 0))
+
+
+def _split(x: Array, *, sizes: Sequence[int], axis: int) -> list[Array]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _select(which: Array, *cases: Array, **_: Any) -> Array:
+    return np.where(which, cases[1], cases[0]) if which.dtype == bool else np.choose(which, cases)
+
+
+_UNARY: dict[str, Any] = {
+    "neg": np.negative, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "not": np.invert,
+    "is_finite": np.isfinite, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "expm1": np.expm1,
+    "sqrt": np.sqrt, "cbrt": np.cbrt, "square": np.square, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "tanh": np.tanh, "copy": np.array, "stop_gradient": np.asarray, "copy_p": np.array,
+}  # fmt: skip
+_BINARY: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "pow": np.power,
+    "rem": np.fmod, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "eq": np.equal,
+    "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "atan2": np.arctan2, "nextafter": np.nextafter, "add_any": np.add, "add_jaxvals": np.add,
+}  # fmt: skip
+_SPECIAL: dict[str, Any] = {
+    "lgamma": special.gammaln, "digamma": special.digamma, "erf": special.erf, "erfc": special.erfc,
+    "erf_inv": special.erfinv, "logistic": special.expit, "igamma": special.gammainc, "igammac": special.gammaincc,
+}  # fmt: skip
+
+PRIMITIVES: dict[str, Primitive] = {
+    **{name: _plain(function) for name, function in (*_UNARY.items(), *_BINARY.items())},
+    **{name: _in_dtype(function) for name, function in _SPECIAL.items()},
+    "rsqrt": lambda x, **_: np.asarray(1 / np.sqrt(x), x.dtype),
+    "div": _divide,
+    "integer_pow": _integer_pow,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "round": _round,
+    "shift_left": _shift(operator.lshift),
+    "shift_right_logical": _shift(_logical_right),
+    "convert_element_type": _convert,
+    "bitcast_convert_type": lambda x, *, new_dtype: np.ascontiguousarray(x).view(new_dtype).reshape(x.shape),
+    "select_n": _select,
+    "iota": lambda *, dtype, shape, dimension, **_: _broadcast(
+        np.arange(shape[dimension], dtype=dtype), shape=shape, broadcast_dimensions=(dimension,)
+    ),
+    "broadcast_in_dim": _broadcast,
+    "reshape": lambda x, *, new_sizes, **_: x.reshape(new_sizes),
+    "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
+    "transpose": lambda x, *, permutation: x.transpose(permutation),
+    "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
+    "concatenate": _concatenate,
+    "stack": lambda *x, axis: np.stack(x, axis),
+    "unstack": _unstack,
+    "split": _split,
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "pad": _pad,
+    "gather": gather,
+    "scatter": partial(scatter, None),
+    "scatter-add": partial(scatter, np.add),
+    "scatter-mul": partial(scatter, np.multiply),
+    "scatter-min": partial(scatter, np.minimum),
+    "scatter-max": partial(scatter, np.maximum),
+    "dot_general": _dot,
+    "reduce_sum": lambda x, *, axes, **_: x.sum(tuple(axes), dtype=x.dtype),
+    "reduce_prod": lambda x, *, axes, **_: x.prod(tuple(axes), dtype=x.dtype),
+    "reduce_max": _along(np.max),
+    "reduce_min": _along(np.min),
+    "reduce_and": _along(np.all),
+    "reduce_or": _along(np.any),
+    "argmax": _argument(np.argmax),
+    "argmin": _argument(np.argmin),
+    "cumsum": _cumulative(np.cumsum),
+    "cumprod": _cumulative(np.cumprod),
+    "cummax": _cumulative(np.maximum.accumulate),
+    "cummin": _cumulative(np.minimum.accumulate),
+    "sort": _sort,
+    "optimization_barrier": lambda *x: list(x),
+    "random_seed": _seed,
+    "random_split": threefry.split,
+    "random_fold_in": lambda key, number: threefry.fold_in(key, number),
+    "random_bits": threefry.bits,
+    "random_wrap": _wrap,
+    "random_unwrap": _unwrap,
+    "threefry2x32": lambda k0, k1, x0, x1: list(threefry.block((k0, k1), x0, x1)),
+    "iota_2x32_shape": _iota_pair,
+}
+"""By name of the primitive; those of several results return a list."""

@@ -1,0 +1,78 @@
+"""`small_jit`: as `equinox.filter_jit`, but a program that is small is answered by NumPy, and never compiled."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from bayes_mdp.mdp.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
+from bayes_mdp.mdp.validation import is_concrete
+
+MOST_SECONDS = 0.03
+"""Programs that NumPy takes longer for, roughly, are compiled: that takes ten times as long or more, but only once."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class SmallJit(Generic[Parameters, Result]):
+    """See `small_jit`."""
+
+    def __init__(self, function: Callable[Parameters, Result], most: float) -> None:
+        self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, getattr(function, "__name__", "")
+        self._most = most
+        self._compiled = eqx.filter_jit(function)
+        self._traced: dict[Hashable, tuple[ClosedJaxpr, Any] | None] = {}
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if not is_concrete(args, kwargs):
+            return self.__wrapped__(*args, **kwargs)
+        arrays, rest = eqx.partition((args, kwargs), eqx.is_array)
+        traced = self._trace(arrays, rest)
+        if traced is None:
+            return self._compiled(*args, **kwargs)
+        program, tree = traced
+        try:
+            found = evaluate(program, [as_numpy(x) for x in jax.tree.leaves(arrays)], self._most)
+        except TooLongError:
+            return self._compiled(*args, **kwargs)
+        return jax.tree.unflatten(tree, found)
+
+    def _trace(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
+        """The program for arguments of these shapes, and the tree of its results; None: it is compiled."""
+        leaves, tree = jax.tree.flatten(arrays)
+        shapes = tuple((x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves)
+        key = (tree, shapes, *jax.tree.flatten(rest), jax.dtypes.canonicalize_dtype(float))
+        key = (*key[:2], tuple(key[2]), *key[3:])
+        if key not in self._traced:
+            self._traced[key] = self._small(arrays, rest)
+        return self._traced[key]
+
+    def _small(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
+        def run(arrays: Any) -> Any:
+            args, kwargs = eqx.combine(arrays, rest)
+            return self.__wrapped__(*args, **kwargs)
+
+        program, out = jax.make_jaxpr(run, return_shape=True)(arrays)
+        if not supported(program.jaxpr) or seconds(program.jaxpr) > self._most:
+            return None
+        return program, jax.tree.structure(out)
+
+
+def small_jit(
+    function: Callable[Parameters, Result], *, most: float = MOST_SECONDS
+) -> SmallJit[Parameters, Result]:
+    """`function` of arrays and other arguments, by NumPy where it is small, else compiled.
+
+    Small: it has no random numbers but JAX's default ones, no derivative, and takes NumPy no more than `most` seconds.
+    Results of a small program are NumPy arrays, equal to those of the compiled one but for rounding. Under tracing it
+    is the function itself. Which way is taken depends on the shapes of the arguments, and on how long loops go on.
+
+    Args:
+        function: traceable; it returns arrays alone.
+        most: seconds.
+    """
+    return SmallJit(function, most)
