@@ -1,6 +1,7 @@
 """A traced program (a jaxpr) is evaluated by NumPy, step after step, so that nothing has to be compiled."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -9,15 +10,16 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES
 
-SECONDS_A_STEP, SECONDS_A_NUMBER = 4e-6, 2e-9
+SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 """What a step of a program costs here, roughly, and what each number does that it makes."""
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _LOOPS = ("while", "scan", "cond")
-_KEYS = ("threefry2x32",)
 _DTYPES = frozenset(np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64"))
 
 Array = np.ndarray
+_NOTHING = np.zeros((), bool)
+"""In the place of what is not needed."""
 
 
 class TooLongError(RuntimeError):
@@ -41,11 +43,12 @@ def supported(jaxpr: Jaxpr) -> bool:
     return True
 
 
-def seconds(jaxpr: Jaxpr) -> float:
+def seconds(jaxpr: Jaxpr, wanted: tuple[bool, ...] | None = None) -> float:
     """What evaluating a program takes at least, roughly: loops of unknown length count as one turn."""
     total = 0.0
-    for step in jaxpr.eqns:
-        within = sum(map(seconds, _programs(step)))
+    for step, used in _needed(jaxpr, (True,) * len(jaxpr.outvars) if wanted is None else wanted):
+        called = step.primitive.name in _CALLS
+        within = sum(seconds(program, used if called else None) for program in _programs(step))
         turns = step.params["length"] if step.primitive.name == "scan" else 1
         total += turns * within if within else _cost(step)
     return total
@@ -72,24 +75,30 @@ class _Run:
     def __init__(self, most: float) -> None:
         self.left = most
 
-    def program(self, closed: ClosedJaxpr, arrays: list[Array]) -> list[Array]:
-        """The results of a program."""
+    def program(
+        self, closed: ClosedJaxpr, arrays: list[Array], wanted: Sequence[bool] | None = None
+    ) -> list[Array]:
+        """The results of a program; zero for those that are not wanted (None: all are)."""
         values = dict(zip(closed.jaxpr.constvars, map(as_numpy, closed.consts), strict=True))
         values.update(zip(closed.jaxpr.invars, arrays, strict=True))
 
         def read(atom: Var | Literal) -> Array:
-            return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else values[atom]
+            return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else values.get(atom, _NOTHING)
 
-        for step in closed.jaxpr.eqns:
-            found = self.step(step, [read(atom) for atom in step.invars])
+        wanted = (True,) * len(closed.jaxpr.outvars) if wanted is None else tuple(wanted)
+        for step, used in _needed(closed.jaxpr, wanted):
+            found = self.step(step, [read(atom) for atom in step.invars], used)
             values.update(zip(step.outvars, found, strict=True))
-        return [read(atom) for atom in closed.jaxpr.outvars]
+        return [
+            read(atom) if asked else _NOTHING
+            for atom, asked in zip(closed.jaxpr.outvars, wanted, strict=True)
+        ]
 
-    def step(self, step: JaxprEqn, arrays: list[Array]) -> list[Array]:
-        """The results of one step."""
+    def step(self, step: JaxprEqn, arrays: list[Array], used: Sequence[bool]) -> list[Array]:
+        """The results of one step, of which some are used."""
         name = step.primitive.name
         if name in _CALLS:
-            return self.program(_called(step), arrays)
+            return self.program(_called(step), arrays, used)
         if name in _LOOPS:
             return getattr(self, f"_{name}")(step.params, arrays)
         self.left -= _cost(step)
@@ -127,6 +136,19 @@ class _Run:
     def _cond(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
         which = min(max(int(arrays[0]), 0), len(params["branches"]) - 1)
         return self.program(params["branches"][which], arrays[1:])
+
+
+@lru_cache(maxsize=1024)
+def _needed(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[JaxprEqn, tuple[bool, ...]]]:
+    """The steps that the wanted results need, in their order, and which of their own results are used."""
+    used = {atom for atom, asked in zip(jaxpr.outvars, wanted, strict=True) if asked and not isinstance(atom, Literal)}
+    found = []
+    for step in reversed(jaxpr.eqns):
+        asked = tuple(out in used for out in step.outvars)
+        if any(asked):
+            found.append((step, asked))
+            used.update(atom for atom in step.invars if not isinstance(atom, Literal))
+    return found[::-1]
 
 
 def as_numpy(x: Any) -> Array:

@@ -31,13 +31,21 @@ def gather(
         slice_sizes,
         (numbers.start_index_map, numbers.operand_batching_dims, numbers.start_indices_batching_dims),
     )
-    places = _places(start, window, slice_sizes, indices.ndim - 1)
-    found = np.asarray(operand[places])
+    # Axes that are taken whole come last, and need no places.
+    whole = [axis for axis in window if start[axis] is None]
+    part = [axis for axis in range(operand.ndim) if axis not in whole]
+    if not part:
+        whole, part = [], whole
+    taken = [axis for axis in window if axis in part]
+    places = _places(start, taken, slice_sizes, indices.ndim - 1)
+    ordered = operand[tuple(slice(n) if axis in whole else slice(None) for axis, n in enumerate(slice_sizes))]
+    found = np.asarray(ordered.transpose(*part, *whole)[tuple(places[axis] for axis in part)])
+    batch, order = found.ndim - len(window), [*taken, *whole]
+    found = found.transpose(*range(batch), *(batch + order.index(axis) for axis in window))
     if mode == GatherScatterMode.FILL_OR_DROP and not inside.all():
         filled = _fill(operand.dtype) if fill_value is None else fill_value
         found = np.where(inside.reshape(inside.shape + (1,) * len(window)), found, np.asarray(filled, operand.dtype))
     # Axes of the indices come first here; the result has those of the window at `offset_dims`.
-    batch = found.ndim - len(window)
     return np.moveaxis(found, range(batch, found.ndim), [int(axis) for axis in numbers.offset_dims])
 
 

@@ -1,11 +1,11 @@
 """`small_jit`: as `equinox.filter_jit`, but a program that is small is answered by NumPy, and never compiled."""
 
 from collections.abc import Callable, Hashable
+from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
-import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from bayes_mdp.mdp.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
@@ -21,10 +21,12 @@ Result = TypeVar("Result")
 class SmallJit(Generic[Parameters, Result]):
     """See `small_jit`."""
 
-    def __init__(self, function: Callable[Parameters, Result], most: float) -> None:
-        self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, getattr(function, "__name__", "")
-        self._most = most
-        self._compiled = eqx.filter_jit(function)
+    def __init__(
+        self, function: Callable[Parameters, Result], most: float, compiled: Callable[Parameters, Result] | None
+    ) -> None:
+        update_wrapper(self, function)
+        self.__wrapped__, self._most = function, most
+        self.compiled: Callable[Parameters, Result] = eqx.filter_jit(function) if compiled is None else compiled
         self._traced: dict[Hashable, tuple[ClosedJaxpr, Any] | None] = {}
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -33,20 +35,21 @@ class SmallJit(Generic[Parameters, Result]):
         arrays, rest = eqx.partition((args, kwargs), eqx.is_array)
         traced = self._trace(arrays, rest)
         if traced is None:
-            return self._compiled(*args, **kwargs)
+            return self.compiled(*args, **kwargs)
         program, tree = traced
         try:
             found = evaluate(program, [as_numpy(x) for x in jax.tree.leaves(arrays)], self._most)
         except TooLongError:
-            return self._compiled(*args, **kwargs)
+            return self.compiled(*args, **kwargs)
         return jax.tree.unflatten(tree, found)
 
     def _trace(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
         """The program for arguments of these shapes, and the tree of its results; None: it is compiled."""
         leaves, tree = jax.tree.flatten(arrays)
+        others, other_tree = jax.tree.flatten(rest)
         shapes = tuple((x.shape, x.dtype, bool(getattr(x, "weak_type", False))) for x in leaves)
-        key = (tree, shapes, *jax.tree.flatten(rest), jax.dtypes.canonicalize_dtype(float))
-        key = (*key[:2], tuple(key[2]), *key[3:])
+        # In another width it is another program.
+        key = tree, shapes, other_tree, tuple(others), jax.dtypes.canonicalize_dtype(float)
         if key not in self._traced:
             self._traced[key] = self._small(arrays, rest)
         return self._traced[key]
@@ -57,13 +60,17 @@ class SmallJit(Generic[Parameters, Result]):
             return self.__wrapped__(*args, **kwargs)
 
         program, out = jax.make_jaxpr(run, return_shape=True)(arrays)
-        if not supported(program.jaxpr) or seconds(program.jaxpr) > self._most:
+        keys = any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) for x in program.out_avals)
+        if keys or not supported(program.jaxpr) or seconds(program.jaxpr) > self._most:
             return None
         return program, jax.tree.structure(out)
 
 
 def small_jit(
-    function: Callable[Parameters, Result], *, most: float = MOST_SECONDS
+    function: Callable[Parameters, Result],
+    *,
+    most: float = MOST_SECONDS,
+    compiled: Callable[Parameters, Result] | None = None,
 ) -> SmallJit[Parameters, Result]:
     """`function` of arrays and other arguments, by NumPy where it is small, else compiled.
 
@@ -74,5 +81,6 @@ def small_jit(
     Args:
         function: traceable; it returns arrays alone.
         most: seconds.
+        compiled: the function where it is not small; None: `equinox.filter_jit(function)`.
     """
-    return SmallJit(function, most)
+    return SmallJit(function, most, compiled)

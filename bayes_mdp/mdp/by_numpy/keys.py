@@ -1,0 +1,25 @@
+"""Keys on the host: split and selected without a program for it."""
+
+import jax
+import numpy as np
+from jaxtyping import Int, PRNGKeyArray
+
+from bayes_mdp.mdp.by_numpy import threefry
+from bayes_mdp.mdp.by_numpy.evaluation import as_numpy
+from bayes_mdp.mdp.validation import is_concrete
+
+
+def split_key(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
+    """`jax.random.split(key, number)`, the same keys."""
+    if not is_concrete(key) or str(key.dtype) != "key<fry>" or not jax.config.jax_threefry_partitionable:
+        return jax.random.split(key, number)
+    words = threefry.to_words(threefry.split(as_numpy(key), shape=(number,)))
+    return jax.random.wrap_key_data(np.stack(words, -1))
+
+
+def take_keys(keys: PRNGKeyArray, place: Int[np.ndarray, "..."] | int) -> PRNGKeyArray:
+    """`keys[place]`, of typed or raw keys; the places exist. Host side."""
+    if not jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key):
+        return keys[place]
+    words = np.asarray(jax.random.key_data(keys))[place]
+    return jax.random.wrap_key_data(words, impl=str(jax.random.key_impl(keys)))
