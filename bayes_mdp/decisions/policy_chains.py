@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.row_entries import RowEntries
 from bayes_mdp.mdp import MDP, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning.linear.systems import DIRECT, LISTED_DIRECT
 from bayes_mdp.planning.rounding import Mixed
@@ -201,7 +202,7 @@ def _deterministic(policies: Float[AnyArray, "P S A"]) -> bool:
     return bool(np.all(np.max(np.asarray(policies), -1) == 1.0))
 
 
-@eqx.filter_jit
+@small_jit
 def evaluate_mean(
     posterior: CanSampleEntries, chains: PolicyChains, objective: Objective, start: Solution | None = None
 ) -> tuple[Solution, Float[Array, " E"], Float[Array, "S A"]]:
@@ -214,6 +215,11 @@ def evaluate_mean(
     entries = eqx.tree_at(lambda e: e.concentration, chains.entries, jnp.asarray(chains.entries.concentration, float))
     probs, reward = (x.astype(jnp.float64) for x in posterior.mean_entries(entries))
     return chains.values(probs, reward, objective, start), probs, reward
+
+
+@small_jit
+def _mean_of(entries: RowEntries) -> Float[AnyArray, " E"]:
+    return entries.mean()
 
 
 def solved(values: Float[AnyArray, "*C P"], gaps: Float[AnyArray, "*C P"], mean_gap: Float[AnyArray, " P"]) -> bool:
@@ -262,6 +268,6 @@ def policy_chains(
         place = np.where(place < first[1:, None], place, len(state)).astype(np.int32)
     weights = probs[:, np.asarray(entries.state), np.asarray(entries.action)]
     near = np.abs(np.asarray(entries.next_state) - state) == 1
-    share = float((np.asarray(entries.mean()) * near).sum()) / len(entries.state)
+    share = float((np.asarray(_mean_of(entries)) * near).sum()) / len(entries.state)
     near_moves = share > NEIGHBOURS
     return PolicyChains(entries, weights, place, n_states, n_actions, ends, near_moves, _deterministic(probs))

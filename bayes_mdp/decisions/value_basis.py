@@ -22,6 +22,7 @@ from bayes_mdp.mdp import (
     PriorWeight,
     SparseMDP,
 )
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, occupancy
 
@@ -159,7 +160,7 @@ def _basis(
     return ValueBasis(unvisited, float(part.sum()), weakest, transitions, own, other, informative)
 
 
-@eqx.filter_jit
+@small_jit
 def _in_mean(
     mdp: MDP | SparseMDP, policies: Float[Array, "P *H S A"], objective: Objective, start: Float[AnyArray, " S"]
 ) -> tuple[Float[Array, "P *steps S A"], Bool[Array, " P"]]:

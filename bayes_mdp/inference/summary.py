@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import CanCountPrior, StateActionSpace
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.prior_weight import describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.mdp.typing import AnyArray, Names, RealScalar
@@ -207,7 +208,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     }
 
 
-@jax.jit
+@small_jit
 def _pair_moments(posterior: Summarised) -> PairMoments:
     return posterior.pair_moments()
 

@@ -11,6 +11,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -38,6 +40,6 @@ def lifted_jit(function: Callable[Parameters, Result]) -> LiftedJit[Parameters, 
     return LiftedJit(function)
 
 
-@eqx.filter_jit
+@small_jit
 def _call(function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
     return function(*args, **kwargs)

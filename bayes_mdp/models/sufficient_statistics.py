@@ -120,9 +120,10 @@ class Statistics(eqx.Module):
         """
         counts = Counts.of(transitions, space, by_outcome=by_outcome)
         check_rewards(law, transitions)
+        if transitions.reward is None or law is None or law is dist.Normal:
+            # NumPy, not eager JAX, which would compile it.
+            return cls(counts, (np if is_concrete(counts) else jnp).zeros_like(counts.reward_count))
         log_base = jnp.zeros_like(counts.reward_count)
-        if transitions.reward is None or law is None:
-            return cls(counts, log_base)
         index = transitions.cell(space) + ((transitions.outcome(space),) if by_outcome else ())
         each = log_base_measure(law, jnp.asarray(transitions.reward, dtype=float))
         if transitions.reward_observed is not None:

@@ -1,10 +1,12 @@
 """What the draws of a belief have in common, without drawing one."""
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 
 
 def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> SparseMDP:
@@ -13,8 +15,9 @@ def outline(key: PRNGKeyArray, posterior: CanSample, shape: tuple[int, ...]) -> 
     A draw would do; this compiles no sampler.
     """
     legal, initial = _stated(key, posterior)
-    stay = jnp.broadcast_to(jnp.arange(shape[-2])[:, None, None], (*shape, 1))
-    return SparseMDP(stay, jnp.ones(stay.shape), jnp.zeros(shape), legal=legal, initial=initial)
+    wide = jax.dtypes.canonicalize_dtype(float)
+    stay = np.broadcast_to(np.arange(shape[-2], dtype=np.int32)[:, None, None], (*shape, 1))
+    return SparseMDP(stay, np.ones(stay.shape, wide), np.zeros(shape, wide), legal=legal, initial=initial)
 
 
 def draw_shapes(key: PRNGKeyArray, posterior: CanSample) -> MDP | SparseMDP:
@@ -28,7 +31,8 @@ def _draw(key: PRNGKeyArray, posterior: CanSample) -> MDP | SparseMDP:
     return posterior.sample(key)
 
 
-@eqx.filter_jit
+@small_jit
 def _stated(key: PRNGKeyArray, posterior: CanSample) -> tuple[Array | None, Array | None]:
-    mdp = posterior.sample(key)
+    # The trace of `draw_shapes`, of which nothing random is needed.
+    mdp = _draw(key, posterior)
     return mdp.legal, mdp.initial

@@ -31,6 +31,7 @@ from bayes_mdp.mdp import (
     Transitions,
     check_transitions,
 )
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.data import check_weighted, unmasked
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
@@ -184,12 +185,18 @@ class ConjugatePosterior(eqx.Module):
     def mean_rows(self) -> tuple[Float[Array, "*H S A O"], Pairs]:
         """The posterior means of `mean_mdp`: probabilities of the outcomes, and expected rewards of the pairs."""
         # Outside a trace a mean that does not exist is refused, with the first cell; inside it stays nan.
-        mean = self.reward_cells.mean()
+        rows, mean, reward = self._means()
         if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
             self._refuse(np.isnan(mean), MIN_CONCENTRATION, "expectation")
-            mean = jnp.nan_to_num(mean)  # of illegal pairs, and of outcomes that cannot be
-        rows = self.transition_probs.mean()
-        return rows, self._of_pairs(rows, mean)
+            # Of illegal pairs, and of outcomes that cannot be.
+            reward = self._of_pairs(rows, jnp.nan_to_num(mean))
+        return rows, reward
+
+    @small_jit
+    def _means(self) -> tuple[Float[Array, "*H S A O"], Float[AnyArray, "*cells"], Pairs]:
+        """Means of the rows, of the rewards in their cells, and of the rewards of the pairs."""
+        rows, mean = self.transition_probs.mean(), self.reward_cells.mean()
+        return rows, mean, self._of_pairs(rows, mean)
 
     def _of_pairs(self, rows: Float[Array, "*H S A O"], reward: Float[AnyArray, "*cells"]) -> Pairs:
         """Expected rewards of the pairs. A cell matters only where its outcome has positive probability."""
@@ -198,14 +205,17 @@ class ConjugatePosterior(eqx.Module):
         # An outcome of probability zero adds nothing, even where its reward has no mean.
         return jnp.where(rows > 0, rows * reward, 0.0).sum(-1)
 
+    @small_jit
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
         return self.transition_probs.visits() if self.visits is None else jnp.asarray(self.visits)
 
+    @small_jit
     def prior_share(self) -> Pairs:
         """The prior's part in the belief about each pair (`CanWeighPrior`)."""
         return self.share_with_rewards(self.transition_probs.prior_share())
 
+    @small_jit
     def prior_weight(self) -> PriorWeight:
         """What the prior of each pair weighs (`CanCountPrior`)."""
         rows, rewards = self.transition_probs, self.reward_cells
@@ -604,7 +614,7 @@ def _log_evidence(posterior: ConjugatePosterior) -> Float[Array, ""]:
 
 
 # Eagerly, each of its operations would be compiled on its own: ten times as long.
-_compiled_evidence = jax.jit(_log_evidence)
+_compiled_evidence = small_jit(_log_evidence)
 
 
 @eqx.filter_jit

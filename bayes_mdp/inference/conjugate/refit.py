@@ -1,6 +1,4 @@
-"""`refit`: a posterior after a log, on the host: validated, counted in one compiled call, exact in float64."""
-
-from functools import partial
+"""`refit`: a posterior after a log, on the host: validated, counted in one call, exact in float64."""
 
 import jax
 import numpy as np
@@ -8,6 +6,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.typing import AnyArray
 
 MIN_BUFFER = 64
@@ -42,11 +41,14 @@ def padded_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray,
     return padded, (place < size).astype(np.float64)
 
 
-@partial(jax.jit, donate_argnums=0)  # the memory of the copies is used again
-def _update(
+def _update_at(
     posterior: ConjugatePosterior,
     transitions: Transitions,
     outcome: Int[AnyArray, " M"],
     weight: Float[AnyArray, " M"],
 ) -> ConjugatePosterior:
     return posterior.update_at_outcomes(transitions, outcome, weight)
+
+
+# Where it is compiled, the memory of the copies is used again.
+_update = small_jit(_update_at, compiled=jax.jit(_update_at, donate_argnums=0))

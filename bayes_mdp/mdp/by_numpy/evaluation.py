@@ -66,7 +66,9 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
         TooLongError: it would take longer.
     """
     with np.errstate(all="ignore"):
-        return _Run(most).program(closed, list(arrays))
+        # As JAX takes them: in 32 bits, unless 64 are switched on.
+        taken = [x if _is_key(aval) else x.astype(aval.dtype) for x, aval in zip(arrays, closed.in_avals, strict=True)]
+        return _Run(most).program(closed, taken)
 
 
 class _Run:
@@ -182,9 +184,10 @@ def _cost(step: JaxprEqn) -> float:
 
 def _has_numbers(aval: Any) -> bool:
     """Whether its values are numbers that NumPy has, or keys of JAX's default kind."""
-    dtype = getattr(aval, "dtype", None)
-    if dtype is None:
+    if not hasattr(aval, "dtype"):
         return False
-    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        return str(dtype) == "key<fry>"
-    return np.dtype(dtype) in _DTYPES
+    return str(aval.dtype) == "key<fry>" if _is_key(aval) else np.dtype(aval.dtype) in _DTYPES
+
+
+def _is_key(aval: Any) -> bool:
+    return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)

@@ -1,7 +1,7 @@
 """`small_jit`: as `equinox.filter_jit`, but a program that is small is answered by NumPy, and never compiled."""
 
 from collections.abc import Callable, Hashable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import equinox as eqx
@@ -41,7 +41,12 @@ class SmallJit(Generic[Parameters, Result]):
             found = evaluate(program, [as_numpy(x) for x in jax.tree.leaves(arrays)], self._most)
         except TooLongError:
             return self.compiled(*args, **kwargs)
-        return jax.tree.unflatten(tree, found)
+        # Copied to the device as they are: no program is needed for that.
+        return jax.tree.unflatten(tree, [jax.device_put(x) for x in found])
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Result]:
+        """As a method."""
+        return self if instance is None else partial(self, instance)  # pyright: ignore[reportCallIssue]
 
     def _trace(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
         """The program for arguments of these shapes, and the tree of its results; None: it is compiled."""
@@ -75,7 +80,7 @@ def small_jit(
     """`function` of arrays and other arguments, by NumPy where it is small, else compiled.
 
     Small: it has no random numbers but JAX's default ones, no derivative, and takes NumPy no more than `most` seconds.
-    Results of a small program are NumPy arrays, equal to those of the compiled one but for rounding. Under tracing it
+    Results of a small program are those of the compiled one but for rounding. Under tracing it
     is the function itself. Which way is taken depends on the shapes of the arguments, and on how long loops go on.
 
     Args:
