@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import equinox as eqx
@@ -26,6 +27,8 @@ from bayes_mdp.mdp import (
     SparseMDP,
 )
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
@@ -51,6 +54,8 @@ LEVEL = 0.95
 NUMBERS_AT_ONCE = 2**23  # float64 numbers of hypotheses, and of their chains, that are held at once: 64 MiB
 CHAINS_AT_ONCE = 2**21  # the same of chains that are drawn alone: a batch runs until its slowest chain is solved
 MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is evaluated by one compiled program
+FEW_DRAWS = 2048  # of a small problem: NumPy takes less for them than a compilation
+SECONDS_OF_A_CHUNK = 0.06  # for NumPy
 MANY_DRAWS = 32  # worth the inverses of the chains in the mean
 MANY_ENTRIES = 2**16  # of a draw: from here on its random numbers are of single precision
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
@@ -190,9 +195,9 @@ def policy_values(
     check_objective(objective)
     with jax.enable_x64(True):
         wide, aim = to_float64(posterior), to_float64(objective)
-        keys = jax.random.split(key, num_draws)
-        shapes = draw_shapes(keys[0], wide)
-        mdp = outline(keys[0], wide, shapes.reward.shape)
+        keys = split_key(key, num_draws)
+        shapes = draw_shapes(key, wide)
+        mdp = outline(key, wide, shapes.reward.shape)
         start, given = read_start(mdp, initial)
         # Common random numbers: one set of keys for all policies, in chunks that fit the memory.
         probs = _stack([read_action_probs(name, policy, mdp, objective) for name, policy in policies.items()])
@@ -210,12 +215,14 @@ def policy_values(
             if len(chains.entries.pair) > MANY_ENTRIES:
                 chains, near = chains.in_single_precision(), near.in_single_precision()
 
+            evaluate_chunk = _evaluate_chains if num_draws <= FEW_DRAWS else _evaluate_chains.compiled
+
             def evaluated(chunk: Keys) -> tuple[Array, ...]:
-                found = _evaluate_chains(chunk, wide, near, aim, start, mean)
+                found = evaluate_chunk(chunk, wide, near, aim, start, mean)
                 if near.inverse is None or solved(found[0], found[1], mean.gap):
                     return found
                 # Too far from the mean for its inverse: as without it.
-                return _evaluate_chains(chunk, wide, chains, aim, start, mean)
+                return evaluate_chunk(chunk, wide, chains, aim, start, mean)
 
             draws = over_chunks(evaluated, chunks)
         values, gaps, excess, ends = (x.reshape(-1, x.shape[-1])[:num_draws] for x in draws)
@@ -353,12 +360,14 @@ def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     chunk = 1 << (most - 1).bit_length()
     chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
-    return keys[jnp.arange(rounds * chunk) % len(keys)].reshape(rounds, chunk)
+    return take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
 
 
 def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
     """`function` of the chunks, one after the other, its answers stacked as numpy arrays. Host side."""
-    answers = [jax.tree.map(np.asarray, function(*chunk)) for chunk in zip(*chunks, strict=True)]
+    answers = [
+        jax.tree.map(np.asarray, function(*(take_keys(chunk, i) for chunk in chunks))) for i in range(len(chunks[0]))
+    ]
     return jax.tree.map(lambda *parts: np.stack(parts), *answers)
 
 
@@ -392,7 +401,7 @@ def _evaluate_draws(
     return values, gaps, excess, ends
 
 
-@eqx.filter_jit
+@partial(small_jit, most=SECONDS_OF_A_CHUNK)
 def _evaluate_chains(
     keys: Keys,
     posterior: CanSampleEntries,
@@ -423,7 +432,7 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
 
 def _stack(policies: list[Float[Array, "... S A"]]) -> Float[Array, "P *H S A"]:
     """Policies side by side; one that does not depend on the step is repeated where another does."""
-    return jnp.stack(jnp.broadcast_arrays(*policies))
+    return jnp.asarray(np.stack(np.broadcast_arrays(*map(np.asarray, policies))))
 
 
 def read_action_probs(

@@ -63,6 +63,9 @@ def policy_probs(policy: PolicyLike, mdp: MDP | SparseMDP, *, horizon: int | Non
         check_count("horizon", horizon)
     policy = read_policy(policy, mdp, horizon=horizon)
     if jnp.issubdtype(policy.dtype, jnp.integer):
+        if is_concrete(policy):
+            # By NumPy: nothing is compiled for it.
+            return jax.device_put(np.eye(mdp.n_actions, dtype=mdp.reward.dtype)[np.asarray(policy)])
         return jax.nn.one_hot(policy, mdp.n_actions, dtype=mdp.reward.dtype)
     return policy
 
