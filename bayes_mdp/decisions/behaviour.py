@@ -2,7 +2,6 @@
 
 import logging
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,6 +23,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.validation import check_labels, check_type, first_index
 from bayes_mdp.planning import Solution, solve
@@ -106,7 +106,7 @@ def behaviour_policy(log: Log | FoldedLog, *, space: StateActionSpace | None = N
     return counts / counts.sum(-1, keepdims=True)
 
 
-@eqx.filter_jit
+@small_jit
 def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
     return solve(mdp, objective)
 

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.planning import evaluate, solve
 
@@ -43,12 +44,12 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
         return choice
 
 
-@eqx.filter_jit
+@small_jit
 def _optimum(mdp: MDP | SparseMDP, objective: Objective) -> Int[Array, "*H S"]:
     return solve(mdp, objective).policy
 
 
-@eqx.filter_jit
+@small_jit
 def _pair_values(
     mdp: MDP | SparseMDP, policy: Float[AnyArray, "*H S A"], objective: Objective
 ) -> Float[Array, "*H S A"]:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
+from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES
 
 SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
@@ -15,9 +16,11 @@ SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
 _LOOPS = ("while", "scan", "cond")
-_DTYPES = frozenset(np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64"))
+_DTYPES = frozenset(
+    np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
+)
 
-Array = np.ndarray
+Array = np.ndarray | np.generic
 _NOTHING = np.zeros((), bool)
 """In the place of what is not needed."""
 
@@ -59,7 +62,7 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
 
     Args:
         closed: the program.
-        arrays: its arguments; keys as integers (see `threefry`).
+        arrays: its arguments; keys as integers (see `threefry_words`).
         most: seconds that it may take, as `seconds` counts them.
 
     Raises:
@@ -77,9 +80,7 @@ class _Run:
     def __init__(self, most: float) -> None:
         self.left = most
 
-    def program(
-        self, closed: ClosedJaxpr, arrays: list[Array], wanted: Sequence[bool] | None = None
-    ) -> list[Array]:
+    def program(self, closed: ClosedJaxpr, arrays: list[Array], wanted: Sequence[bool] | None = None) -> list[Array]:
         """The results of a program; zero for those that are not wanted (None: all are)."""
         values = dict(zip(closed.jaxpr.constvars, map(as_numpy, closed.consts), strict=True))
         values.update(zip(closed.jaxpr.invars, arrays, strict=True))
@@ -91,10 +92,7 @@ class _Run:
         for step, used in _needed(closed.jaxpr, wanted):
             found = self.step(step, [read(atom) for atom in step.invars], used)
             values.update(zip(step.outvars, found, strict=True))
-        return [
-            read(atom) if asked else _NOTHING
-            for atom, asked in zip(closed.jaxpr.outvars, wanted, strict=True)
-        ]
+        return [read(atom) if asked else _NOTHING for atom, asked in zip(closed.jaxpr.outvars, wanted, strict=True)]
 
     def step(self, step: JaxprEqn, arrays: list[Array], used: Sequence[bool]) -> list[Array]:
         """The results of one step, of which some are used."""
@@ -157,7 +155,7 @@ def as_numpy(x: Any) -> Array:
     """An array as NumPy's; a key as integers of 64 bits."""
     if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
         words = np.asarray(jax.random.key_data(x))
-        return (words[..., 0].astype(np.uint64) << np.uint64(32)) | words[..., 1]
+        return np.asarray(threefry.to_keys(words[..., 0], words[..., 1]))
     return np.asarray(x)
 
 

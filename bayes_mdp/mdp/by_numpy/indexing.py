@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-Array = np.ndarray
+Array = np.ndarray | np.generic
 
 
 def gather(
@@ -102,18 +102,16 @@ def _starts(
     inside = np.ones(lead, bool)
     for column, axis in enumerate(int(axis) for axis in mapped):
         wanted, last = indices[..., column].astype(np.int64), shape[axis] - sizes[axis]
-        inside &= (wanted >= 0) & (wanted <= last)
-        start[axis] = np.clip(wanted, 0, max(last, 0))
+        inside = inside & np.asarray((wanted >= 0) & (wanted <= last))
+        start[axis] = np.asarray(np.clip(wanted, 0, max(last, 0)))
     for axis, lane in zip(batching, along, strict=True):
         # The axis runs along with an axis of the indices.
         numbered = np.arange(lead[lane]).reshape([-1 if i == lane else 1 for i in range(len(lead))])
         start[int(axis)] = np.broadcast_to(numbered, lead)
-    return start, inside
+    return start, np.asarray(inside)
 
 
-def _places(
-    start: list[Array | None], window: list[int], sizes: tuple[int, ...], batch: int
-) -> tuple[Array, ...]:
+def _places(start: list[Array | None], window: list[int], sizes: tuple[int, ...], batch: int) -> tuple[Array, ...]:
     """Places along every axis of the operand, over [*indices *window]."""
     places = []
     for axis, first in enumerate(start):
@@ -131,6 +129,6 @@ def _fill(dtype: np.dtype) -> Any:
     """What JAX gives for an index that does not exist."""
     if np.issubdtype(dtype, np.inexact):
         return np.nan
-    if dtype == bool:
+    if dtype.kind == "b":
         return True
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.unsignedinteger) else np.iinfo(dtype).min

@@ -2,14 +2,15 @@
 
 import jax
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
-from bayes_mdp.mdp.by_numpy import threefry
+from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.evaluation import as_numpy
+from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import is_concrete
 
 
-def split_key(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
+def split_key(key: PRNGKeyArray, number: int) -> Key[Array, " N"]:
     """`jax.random.split(key, number)`, the same keys."""
     if not is_concrete(key) or str(key.dtype) != "key<fry>" or not jax.config.jax_threefry_partitionable:
         return jax.random.split(key, number)
@@ -17,8 +18,10 @@ def split_key(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     return jax.random.wrap_key_data(np.stack(words, -1))
 
 
-def take_keys(keys: PRNGKeyArray, place: Int[np.ndarray, "..."] | int) -> PRNGKeyArray:
-    """`keys[place]`, of typed or raw keys; the places exist. Host side."""
+def take_keys(
+    keys: Key[Array, "N *rest"] | Shaped[AnyArray, "N *rest"], place: Int[np.ndarray, "..."] | int
+) -> Key[Array, "..."] | Shaped[AnyArray, "..."]:
+    """`keys[place]`, of typed or raw keys or other arrays; the places exist. Host side."""
     if not jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key):
         return keys[place]
     words = np.asarray(jax.random.key_data(keys))[place]

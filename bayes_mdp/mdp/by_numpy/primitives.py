@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayes_mdp.mdp.by_numpy import threefry
+from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.indexing import gather, scatter
 
-Array = np.ndarray
+Array = np.ndarray | np.generic
 Primitive = Callable[..., Any]
 
 
@@ -58,7 +58,7 @@ def _divide(x: Array, y: Array, **_: Any) -> Array:
         return x / y
     # Towards zero.
     quotient = np.abs(x) // np.abs(y)
-    return (np.where((x < 0) != (y < 0), -quotient, quotient) if np.issubdtype(x.dtype, np.signedinteger) else x // y)
+    return np.where((x < 0) != (y < 0), -quotient, quotient) if np.issubdtype(x.dtype, np.signedinteger) else x // y
 
 
 def _integer_pow(x: Array, *, y: int, **_: Any) -> Array:
@@ -79,10 +79,10 @@ def _dot(x: Array, y: Array, *, dimension_numbers: Any, preferred_element_type: 
     y_free = [axis for axis in range(y.ndim) if axis not in (*y_sum, *y_batch)]
     batch = tuple(x.shape[axis] for axis in x_batch)
     size = int(np.prod([x.shape[axis] for axis in x_sum]))
-    left = x.transpose(*x_batch, *x_free, *x_sum).reshape(*batch, -1, size)
-    right = y.transpose(*y_batch, *y_sum, *y_free).reshape(*batch, size, -1)
+    left = x.transpose(*x_batch, *x_free, *x_sum).reshape((*batch, -1, size))
+    right = y.transpose(*y_batch, *y_sum, *y_free).reshape((*batch, size, -1))
     rest = [x.shape[axis] for axis in x_free] + [y.shape[axis] for axis in y_free]
-    product = np.matmul(left, right).reshape(*batch, *rest)
+    product = np.matmul(left, right).reshape((*batch, *rest))
     return product if preferred_element_type is None else product.astype(preferred_element_type)
 
 
@@ -106,7 +106,7 @@ def _dynamic_update_slice(x: Array, update: Array, *starts: Array, **_: Any) -> 
     return result
 
 
-def _pad(x: Array, value: Array, *, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+def _pad(x: Array, value: Array, *, padding_config: Sequence[Any]) -> Array:
     size = [lo + hi + n + max(n - 1, 0) * gap for n, (lo, hi, gap) in zip(x.shape, padding_config, strict=True)]
     # Room for all of it, then the negative edges cut away.
     room = [size[i] + max(-lo, 0) + max(-hi, 0) for i, (lo, hi, _) in enumerate(padding_config)]
@@ -135,7 +135,9 @@ def _shift(function: Any) -> Primitive:
         if not any(by.strides) and by.size and 0 <= int(by.flat[0]) < bits:
             return function(x, by)
         # Too far: nothing is left.
-        return np.where((by >= 0) & (by < bits), function(x, np.clip(by, 0, bits - 1).astype(x.dtype)), 0).astype(x.dtype)
+        return np.where((by >= 0) & (by < bits), function(x, np.clip(by, 0, bits - 1).astype(x.dtype)), 0).astype(
+            x.dtype
+        )
 
     return run
 
@@ -160,7 +162,9 @@ def _wrap(words: Array, **_: Any) -> Array:
 
 
 def _seed(seed: Array, **_: Any) -> Array:
-    return seed.astype(np.int64).view(np.uint64) if seed.dtype.itemsize == 8 else seed.astype(np.uint32).astype(np.uint64)
+    return (
+        seed.astype(np.int64).view(np.uint64) if seed.dtype.itemsize == 8 else seed.astype(np.uint32).astype(np.uint64)
+    )
 
 
 def _iota_pair(*, shape: Sequence[int]) -> list[Array]:
@@ -215,6 +219,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "round": _round,
     "shift_left": _shift(operator.lshift),
     "shift_right_logical": _shift(_logical_right),
+    "shift_right_arithmetic": lambda x, by: x >> np.clip(by, 0, 8 * x.dtype.itemsize - 1).astype(x.dtype),
     "convert_element_type": _convert,
     "bitcast_convert_type": lambda x, *, new_dtype: np.ascontiguousarray(x).view(new_dtype).reshape(x.shape),
     "select_n": _select,
@@ -228,6 +233,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
     "concatenate": _concatenate,
     "stack": lambda *x, axis: np.stack(x, axis),
+    "tile": lambda x, *, reps: np.tile(x, reps),
     "unstack": _unstack,
     "split": _split,
     "slice": _slice,
@@ -257,7 +263,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "optimization_barrier": lambda *x: list(x),
     "random_seed": _seed,
     "random_split": threefry.split,
-    "random_fold_in": lambda key, number: threefry.fold_in(key, number),
+    "random_fold_in": threefry.fold_in,
     "random_bits": threefry.bits,
     "random_wrap": _wrap,
     "random_unwrap": _unwrap,

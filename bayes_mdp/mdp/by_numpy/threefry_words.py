@@ -6,20 +6,21 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _WORD = 32
 
-Words = tuple[np.ndarray, np.ndarray]
+Array = np.ndarray | np.generic
+Words = tuple[Array, Array]
 
 
-def to_words(key: np.ndarray) -> Words:
+def to_words(key: Array) -> Words:
     """The two words of keys."""
     return (key >> np.uint64(_WORD)).astype(np.uint32), key.astype(np.uint32)
 
 
-def to_keys(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+def to_keys(high: Array, low: Array) -> Array:
     """Keys of two words each."""
     return (high.astype(np.uint64) << np.uint64(_WORD)) | low.astype(np.uint64)
 
 
-def block(key: Words, high: np.ndarray, low: np.ndarray) -> Words:
+def block(key: Words, high: Array, low: Array) -> Words:
     """Threefry-2x32, 20 rounds, elementwise (Salmon et al. 2011)."""
     words = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     high, low = high + words[0], low + words[1]
@@ -31,25 +32,25 @@ def block(key: Words, high: np.ndarray, low: np.ndarray) -> Words:
     return high, low
 
 
-def numbered(key: np.ndarray, shape: tuple[int, ...]) -> Words:
+def numbered(key: Array, shape: tuple[int, ...]) -> Words:
     """A block for every element of an array of `shape` under each key, in JAX's partitionable order."""
     number = np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)
     high, low = to_words(key.reshape(key.shape + (1,) * len(shape)))
     return block((high, low), *to_words(number))
 
 
-def split(key: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
+def split(key: Array, *, shape: tuple[int, ...]) -> Array:
     """`jax.random.split`."""
     return to_keys(*numbered(key, shape))
 
 
-def fold_in(key: np.ndarray, number: np.ndarray) -> np.ndarray:
+def fold_in(key: Array, number: Array) -> Array:
     """`jax.random.fold_in`."""
     number = np.asarray(number).astype(np.uint32)
     return to_keys(*block(to_words(key), np.zeros_like(number), number))
 
 
-def bits(key: np.ndarray, *, bit_width: int, shape: tuple[int, ...]) -> np.ndarray:
+def bits(key: Array, *, bit_width: int, shape: tuple[int, ...]) -> Array:
     """`jax.random.bits`."""
     high, low = numbered(key, shape)
     if bit_width == 2 * _WORD:

@@ -1,0 +1,248 @@
+"""Programs by NumPy against the same programs by XLA: numbers, dtypes, and when which of them is taken."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from bayes_mdp.mdp.by_numpy.evaluation import evaluate, supported
+from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
+from bayes_mdp.random import dirichlet, fused_key, gamma, loggamma
+
+pytestmark = pytest.mark.numerics
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 5))
+WORDS = RNG.integers(0, 2**32, size=(3, 4), dtype=np.uint32)
+NUMBERS = np.array([[5, -7, 0, 2], [1, 3, -2, 9], [4, 4, 4, -1]], np.int32)
+INDEX = np.array([[0, 2], [1, 9], [-1, 0]], np.int32)
+KEY = jax.random.key(3)
+
+
+def _refined(x):
+    """Every row halves until it is small: rows stop at different turns."""
+    return jax.vmap(lambda row: lax.while_loop(lambda r: jnp.max(jnp.abs(r)) > 0.1, lambda r: r / 2, row))(x)
+
+
+def _scanned(x, reverse):
+    return lax.scan(lambda c, row: (c + row.sum(), c * row), jnp.zeros(()), x, reverse=reverse)
+
+
+PROGRAMS = {
+    "arithmetic": (lambda x: (x + 1, x - x.T[0, 0], -x / 3, x**3, x**-2, jnp.abs(x) ** 0.5, jnp.sign(x)), X),
+    "functions": (lambda x: (jnp.exp(x), jnp.log1p(x**2), jnp.tanh(x), jax.nn.sigmoid(x), jnp.expm1(x)), X),
+    "special": (lambda x: (jax.scipy.special.gammaln(x**2 + 0.1), lax.erf_inv(jnp.tanh(x)), jax.lax.erf(x)), X),
+    "rounding": (lambda x: (jnp.floor(x), jnp.ceil(x), jnp.round(x), lax.round(3 * x), lax.rsqrt(x**2)), X),
+    "integers": (lambda n: (n // 2, n % 3, lax.div(n, jnp.int32(2)), lax.rem(n, jnp.int32(3)), n**2, ~n), NUMBERS),
+    "bits": (lambda w: (w << 5, w >> 27, w ^ (w * 3), w | 1, w & 255, w + w), WORDS),
+    "arithmetic shift": (
+        lambda n: (n >> 3, lax.shift_right_logical(n, jnp.int32(3)), lax.shift_left(n, jnp.int32(31))),
+        NUMBERS,
+    ),
+    "shift too far": (
+        lambda n, by: (lax.shift_left(n, by), lax.shift_right_logical(n, by)),
+        WORDS,
+        11 * NUMBERS.astype(np.uint32),
+    ),
+    "conversions": (
+        lambda x: ((1e10 * x).astype(jnp.int32), (x / 0).astype(jnp.int32), x > 0, x.astype(jnp.float32)),
+        X,
+    ),
+    "bitcast": (lambda w: lax.bitcast_convert_type(w, jnp.int32), WORDS),
+    "comparisons": (lambda x: (x > 0, (x <= 0.5) & (x != 0), jnp.isfinite(1 / (x - x[0, 0])), jnp.isnan(x)), X),
+    "clip": (lambda x: (jnp.clip(x, -0.5, 0.5), jnp.maximum(x, jnp.nan), jnp.minimum(x, 0)), X),
+    "reductions": (lambda x: (x.sum(0), x.prod(), x.max(1), x.min((0, 1)), (x > 0).all(0), (x > 0).any()), X),
+    "arguments": (lambda x: (x.argmax(0), x.argmin(), jnp.argmax(jnp.where(x > 0, jnp.nan, x), 1)), X),
+    "cumulative": (lambda x: (jnp.cumsum(x, 0), lax.cumsum(x, 1, reverse=True), jnp.cumprod(x), lax.cummax(x, 1)), X),
+    "products": (lambda x, y: (x @ y, jnp.einsum("ij,jk->ki", x, y), x[0] @ y[:, 0], jnp.tensordot(x, y, 0)), X, Y),
+    "batched products": (
+        lambda x: (jnp.einsum("bi,bij->bj", x, x[:, :, None] * x[:, None]), jnp.einsum("ij,ij->i", x, x)),
+        X,
+    ),
+    "shapes": (
+        lambda x: (x.reshape(2, 6), x.T[None], x[::-1], x[1:, ::2], jnp.pad(x, ((1, 0), (0, 2))), x[..., None]),
+        X,
+    ),
+    "joining": (lambda x: (jnp.concatenate([x, x], 1), jnp.stack([x, x], 1), jnp.repeat(x, 3, 0), jnp.tile(x, 2)), X),
+    "negative padding": (lambda x: lax.pad(x, 0.0, ((-1, 2, 1), (1, -2, 0))), X),
+    "selection": (
+        lambda x, n: (
+            jnp.where(x > 0, x, -1),
+            jnp.choose(n % 2, [x, 2 * x], mode="clip"),
+            lax.select_n(n % 3, x, -x, 0 * x),
+        ),
+        X,
+        NUMBERS,
+    ),
+    "sorting": (lambda x: (jnp.sort(x, 0), jnp.argsort(-x, 1), lax.sort((x > 0, x), num_keys=2)[1]), X),
+    "gather rows": (lambda x, i: (x[i], x[i[:, 0]], x[:, i[:, 0]], x[i[:, 0], i[:, 1]], x[1], x[:, i[0, 1]]), X, INDEX),
+    "gather fill": (lambda x, i: (x.at[i].get(mode="fill"), x.at[:, i].get(mode="fill", fill_value=7.0)), X, INDEX),
+    "gather clip": (lambda x, i: (x.at[i].get(mode="clip"), jnp.take(x, i, 1, mode="clip")), X, INDEX),
+    "gather batched": (lambda x, i: (jax.vmap(lambda r, j: r[j])(x, i), jnp.take_along_axis(x, i, 1)), X, INDEX),
+    "scatter": (
+        lambda x, i: (x.at[i[:, 0], i[:, 1]].set(9.0), x.at[i[:, 0]].add(1.0), x.at[:, i[1]].mul(2.0)),
+        X,
+        INDEX,
+    ),
+    "scatter extremes": (lambda x, i: (x.at[i].max(0.3), x.at[i[0], 1].min(-5.0), x.at[2].set(x[0])), X, INDEX),
+    "scatter twice": (lambda i: jnp.zeros((3, 2)).at[i[:, 0] * 0].add(jnp.arange(6.0).reshape(3, 2)), INDEX),
+    "scatter batched": (jax.vmap(lambda r, j: r.at[j].add(1.0)), X, INDEX),
+    "segments": (
+        lambda x: (jax.ops.segment_sum(x, np.array([0, 0, 2]), 4), jax.ops.segment_max(x, np.array([1, 1, 0]), 3)),
+        X,
+    ),
+    "windows": (
+        lambda x, n: (
+            lax.dynamic_slice(x, (n[0, 0], n[1, 0]), (2, 2)),
+            lax.dynamic_update_slice(x, x[:2, :2], (n[0, 3], n[0, 1])),
+        ),
+        X,
+        NUMBERS,
+    ),
+    "while of a batch": (_refined, X),
+    "while that never starts": (lambda x: lax.while_loop(lambda c: c[0] < 0, lambda c: (c[0], 0 * c[1]), (1, x)), X),
+    "loop": (lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, x), X),
+    "scan": (lambda x: (_scanned(x, False), _scanned(x, True)), X),
+    "empty scan": (lambda x: lax.scan(lambda c, row: (c, row * 2), 0, x[:0]), X),
+    "branches": (
+        lambda x, n: (lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), lax.switch(n[0, 0], [jnp.sin, jnp.cos], x)),
+        X,
+        NUMBERS,
+    ),
+    "custom rules": (
+        lambda x: (
+            jax.nn.relu(x),
+            jax.nn.softplus(x),
+            jax.nn.logsumexp(x, 1),
+            jax.grad(lambda y: jnp.sum(jax.nn.silu(y)))(x),
+        ),
+        X,
+    ),
+    "keys": (
+        lambda key: (
+            jax.random.bits(key, (3, 2)),
+            jax.random.uniform(jax.random.fold_in(key, 7), (4,)),
+            jax.vmap(jax.random.normal)(jax.random.split(key, 5)),
+            jax.random.key_data(jax.random.split(key, (2, 2))),
+        ),
+        KEY,
+    ),
+    "seeds": (lambda n: jax.random.uniform(jax.random.key(n[0, 0])), NUMBERS),
+    "gamma": (lambda key, x: (gamma(key, x**2), loggamma(key, x**2 / 9), dirichlet(key, x**2 + 0.1)), KEY, X),
+    "gamma of a batch": (lambda key, x: jax.vmap(loggamma)(jax.random.split(key, 3), x**2 / 9), KEY, X),
+}
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numpy_does_what_xla_does(name, wide):
+    function, *arrays = PROGRAMS[name]
+    with jax.enable_x64(wide):
+        small = small_jit(function, most=10.0)
+        found, expected = small(*arrays), jax.jit(function)(*arrays)
+        assert list(small._traced.values()) != [None], "it was compiled"
+        for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+            if not jnp.issubdtype(ours.dtype, jnp.floating):
+                np.testing.assert_array_equal(ours, theirs)
+                continue
+            rtol = 1e-12 if ours.dtype == jnp.float64 else 2e-4
+            np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol / 10)
+
+
+def test_a_program_is_traced_once_for_a_shape_and_arguments_that_are_no_arrays_are_fixed():
+    traces = []
+
+    @small_jit
+    def scaled(x, by):
+        traces.append(by)
+        return x * by
+
+    for by in (2, 3, 2):
+        np.testing.assert_array_equal(scaled(np.ones(3), by), np.full(3, float(by)))
+    assert traces == [2, 3]
+
+
+def test_large_programs_are_compiled_and_long_loops_too():
+    def down(x):
+        return lax.while_loop(lambda c: c > 0, lambda c: c - 1, x)
+
+    large = small_jit(lambda x: jnp.sin(x) + 1, most=1e-3)
+    assert np.isclose(large(np.zeros(3))[0], 1.0) and list(large._traced.values()) != [None]
+    np.testing.assert_allclose(large(np.zeros(10**7))[0], 1.0)
+    assert list(large._traced.values())[-1] is None
+    # What a loop takes is seen when it runs.
+    calls = []
+    long = small_jit(down, most=1e-3, compiled=lambda x: calls.append(x) or jax.jit(down)(x))
+    assert (int(long(3)), int(long(10**6)), calls) == (0, 0, [10**6])
+
+
+def test_it_is_the_function_itself_where_it_is_traced():
+    small = small_jit(lambda x: jnp.sum(x**2))
+    np.testing.assert_allclose(jax.grad(small)(np.arange(3.0)), 2 * np.arange(3.0))
+    np.testing.assert_allclose(jax.jit(jax.vmap(small))(np.ones((2, 3))), [3.0, 3.0])
+
+
+def test_what_numpy_cannot_do_is_compiled():
+    def solved(x):
+        return jnp.linalg.solve(x @ x.T + jnp.eye(3), jnp.ones(3))
+
+    assert not supported(jax.make_jaxpr(solved)(X).jaxpr)
+    np.testing.assert_allclose(small_jit(solved)(X), jax.jit(solved)(X), rtol=1e-4)
+    # A key among the results, other kinds of keys, and effects.
+    split = small_jit(jax.random.split)
+    np.testing.assert_array_equal(jax.random.key_data(split(KEY)), jax.random.key_data(jax.random.split(KEY)))
+    for other in (jax.random.key(0, impl="rbg"), fused_key(KEY)):
+        np.testing.assert_array_equal(small_jit(jax.random.bits)(other), jax.random.bits(other))
+    assert not supported(jax.make_jaxpr(lambda x: jax.debug.print("{}", x))(X).jaxpr)
+
+
+def test_only_what_is_needed_is_evaluated():
+    def endless(x):
+        never = lax.while_loop(lambda c: True, lambda c: c + 1, x)
+        return never, 2 * x
+
+    inner = eqx.filter_jit(endless)
+    np.testing.assert_array_equal(small_jit(lambda x: inner(x)[1])(1), 2)
+
+
+def test_a_method():
+    class Scale(eqx.Module):
+        by: jax.Array
+
+        @small_jit
+        def of(self, x):
+            """Scaled."""
+            return self.by * x
+
+    scale = Scale(jnp.asarray(3.0))
+    assert float(scale.of(2.0)) == 6.0 and float(jax.jit(lambda s: s.of(2.0))(scale)) == 6.0
+    assert Scale.of.__doc__ == "Scaled."
+
+
+def test_arguments_are_left_as_they_are():
+    table = np.zeros(3)
+    small_jit(lambda x: x.at[0].set(1.0))(table)
+    np.testing.assert_array_equal(table, 0.0)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_keys_without_programs(wide):
+    with jax.enable_x64(wide):
+        for key in (jax.random.key(5), jax.random.key(5, impl="rbg")):
+            ours, theirs = split_key(key, 70), jax.random.split(key, 70)
+            place = np.array([[3, 69], [0, 3]])
+            assert ours.dtype == theirs.dtype == take_keys(ours, place).dtype
+            for a, b in ((ours, theirs), (take_keys(ours, place), theirs[place]), (take_keys(ours, 4), theirs[4])):
+                np.testing.assert_array_equal(jax.random.key_data(a), jax.random.key_data(b))
+            raw = jax.random.key_data(theirs)
+            np.testing.assert_array_equal(take_keys(raw, place), raw[place])
+
+
+def test_the_results_of_a_program_with_constants():
+    table = jnp.arange(4.0)
+    closed = jax.make_jaxpr(lambda i: table[i] + 1)(2)
+    np.testing.assert_array_equal(evaluate(closed, [np.asarray(2)], 1.0), [3.0])
