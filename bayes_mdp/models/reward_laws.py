@@ -50,6 +50,11 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
     )
 
 
+def law_of_first(laws: dist.Distribution) -> dist.Distribution:
+    """The first of the laws that `jax.vmap` returned."""
+    return _map_parameters(laws, lambda parameter, extra, event_dim: jnp.asarray(parameter)[0], laws.batch_shape)
+
+
 def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
     """The mean of a law of numbers, with its batch shape; nan where none exists, or NumPyro has none."""
     probs = _category_probs(law)
@@ -126,12 +131,12 @@ def _map_parameters(
             return _map_parameters(value, function, batch_shape, extra + inner)
         return function(value, extra, _event_dim(law.arg_constraints.get(name)))
 
-    names = type(law).gather_pytree_data_fields()
+    # NumPyro's order of parameters is that of a set, another one in every process; a program in another order is not
+    # found among those that were kept.
+    named = dict(zip(type(law).gather_pytree_data_fields(), parameters, strict=True))
     is_law = partial(_is_instance, dist.Distribution)
-    mapped = tuple(
-        jax.tree.map(partial(one, name), value, is_leaf=is_law) for name, value in zip(names, parameters, strict=True)
-    )
-    result = type(law).tree_unflatten(static, mapped)
+    mapped = {name: jax.tree.map(partial(one, name), named[name], is_leaf=is_law) for name in sorted(named)}
+    result = type(law).tree_unflatten(static, tuple(mapped[name] for name in named))
     result._batch_shape = (*batch_shape, *extra)
     return result
 

@@ -17,7 +17,8 @@ from bayes_mdp.calibration.belief.posterior_views import FittedPosterior
 from bayes_mdp.calibration.belief.transition_law import Law
 from bayes_mdp.calibration.simulation_based.ranks import Design, Truth, look_at_draws
 from bayes_mdp.mdp import Environment, StateActionSpace, Transitions
-from bayes_mdp.models.mdp_spec import reward_law
+from bayes_mdp.models.mdp_spec import RewardTable, reward_law
+from bayes_mdp.models.reward_laws import law_of_first
 
 
 def truths_near(
@@ -32,7 +33,12 @@ def truths_near(
 
     def draw_truth(key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
         one = design._replace(num_draws=1)
-        law, sites = jax.tree.map(lambda x: x[0], look_at_draws(key_truth, posterior, one, lambda law: law))
+        laws, sites = look_at_draws(key_truth, posterior, one, lambda law: law)
+        rewards = laws.rewards
+        known = None if rewards.known is None else rewards.known[0]
+        of_one = None if rewards.law is None else law_of_first(rewards.law)
+        law = Law(laws.rows[0], RewardTable(of_one, known, rewards.by_outcome))
+        sites = {name: values[0] for name, values in sites.items()}
         new = _again(key_data, law, observed, design.space)
         return Truth(law, sites, jax.tree.map(lambda *parts: jnp.concatenate(parts), observed, new))
 

@@ -108,8 +108,10 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         chosen = solve(posterior.mean_mdp(), design.objective).policy if design.chooses else None
         values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites, chosen))(*everything)
         ties = jax.random.split(key_ties, len(values))
+        # One small program for all quantities; of values in one dtype, that of most.
+        ranks = jax.vmap(rank_of_truth)(ties, jnp.stack([value.astype(float) for value in values.values()]))
         # JAX sorts the names of a dict; it keeps the order of an OrderedDict.
-        return OrderedDict((name, rank_of_truth(tie, values[name])) for tie, name in zip(ties, values, strict=True))
+        return OrderedDict((name, jax.tree.map(lambda x, i=i: x[i], ranks)) for i, name in enumerate(values))
 
     return one
 
