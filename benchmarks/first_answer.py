@@ -37,7 +37,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.imports = 0.0
-        self.seconds: collections.Counter[str] = collections.Counter()
+        self.seconds: dict[str, float] = {}
         self.programs: list[tuple[float, str]] = []
         self._depth = 0
 
@@ -65,10 +65,10 @@ class Meter:
 
         return call
 
-    def _heard(self, event: str, seconds: float, **about: Any) -> None:
-        self.seconds[event] += seconds
+    def _heard(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        self.seconds[event] = self.seconds.get(event, 0.0) + duration_secs
         if event == COMPILING:
-            self.programs.append((seconds, str(about.get("fun_name", "?"))))
+            self.programs.append((duration_secs, str(kwargs.get("fun_name", "?"))))
 
 
 def small_log() -> Any:
@@ -194,7 +194,7 @@ def measured(door: str) -> dict[str, Any]:
         "imports": meter.imports,
         "clock": clock,
         "programs": meter.programs,
-        **{name: meter.seconds[event] for name, event in zip(STAGES, EVENTS, strict=True)},
+        **{name: meter.seconds.get(event, 0.0) for name, event in zip(STAGES, EVENTS, strict=True)},
     }
 
 
@@ -244,12 +244,10 @@ def _print_programs(programs: list[tuple[float, str]]) -> None:
     """The longest programs, and the names that were compiled most often."""
     for seconds, name in sorted(map(tuple, programs), reverse=True)[:10]:
         print(f"    {seconds:6.2f} s  {name}")
-    total, often = collections.Counter(), collections.Counter()
-    for seconds, name in programs:
-        total[name] += seconds
-        often[name] += 1
-    for name, seconds in total.most_common(25):
-        print(f"    {seconds:6.2f} s in {often[name]:3d}  {name}")
+    often = collections.Counter(name for _, name in programs)
+    total = {one: sum(seconds for seconds, name in programs if name == one) for one in often}
+    for name in sorted(total, key=lambda name: -total[name])[:25]:
+        print(f"    {total[name]:6.2f} s in {often[name]:3d}  {name}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -215,7 +214,7 @@ def policy_values(
             if len(chains.entries.pair) > MANY_ENTRIES:
                 chains, near = chains.in_single_precision(), near.in_single_precision()
 
-            evaluate_chunk = _evaluate_chains if num_draws <= FEW_DRAWS else _evaluate_chains.compiled
+            evaluate_chunk = _evaluate_chains if num_draws <= FEW_DRAWS else _compiled_chains
 
             def evaluated(chunk: Keys) -> tuple[Array, ...]:
                 found = evaluate_chunk(chunk, wide, near, aim, start, mean)
@@ -360,7 +359,8 @@ def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     chunk = 1 << (most - 1).bit_length()
     chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
-    return take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
+    chunks: Any = take_keys(keys, (np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk))
+    return chunks
 
 
 def over_chunks(function: Callable[..., tuple[Array, ...]], *chunks: AnyArray) -> tuple[np.ndarray, ...]:
@@ -401,8 +401,7 @@ def _evaluate_draws(
     return values, gaps, excess, ends
 
 
-@partial(small_jit, most=SECONDS_OF_A_CHUNK)
-def _evaluate_chains(
+def _evaluate_each_chain(
     keys: Keys,
     posterior: CanSampleEntries,
     chains: PolicyChains,
@@ -420,6 +419,10 @@ def _evaluate_chains(
 
     values, gaps, excess, ends = jax.vmap(one)(keys)
     return values, gaps, excess, ends
+
+
+_compiled_chains = eqx.filter_jit(_evaluate_each_chain)
+_evaluate_chains = small_jit(_evaluate_each_chain, most=SECONDS_OF_A_CHUNK, compiled=_compiled_chains)
 
 
 def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, " 1"]]:

@@ -28,6 +28,7 @@ from bayes_mdp.experiments.run import run
 from bayes_mdp.inference import infer, save
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import Discounted, Environment, Log, StateActionSpace
+from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.files import new_folder, write_beside
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior
@@ -154,7 +155,7 @@ def _study(key: PRNGKeyArray, prior: Prior, log: Log, env: Environment) -> Study
 
 def _truth(env: Environment) -> float:
     """The true value of the policy, from Gymnasium's table."""
-    value = evaluate(env.mdp, POLICIES[EVALUATED], Discounted(DISCOUNT)).v
+    value = small_jit(evaluate)(env.mdp, POLICIES[EVALUATED], Discounted(DISCOUNT)).v
     return float(np.asarray(env.mdp.initial) @ np.asarray(value))
 
 

@@ -5,7 +5,7 @@ As constants of a program they would be folded when it is compiled, in seconds f
 """
 
 from collections.abc import Callable, Hashable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,7 +32,8 @@ class LiftedJit(Generic[Parameters, Result]):
         if traced is None:
             traced = eqx.filter_closure_convert(self.function, *args, **kwargs)
             self._traced[tree, shapes, wide] = traced
-        return _call(traced, *args, **kwargs)
+        call: Any = _call
+        return call(traced, *args, **kwargs)
 
 
 def lifted_jit(function: Callable[Parameters, Result]) -> LiftedJit[Parameters, Result]:

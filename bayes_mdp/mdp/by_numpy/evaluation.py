@@ -5,11 +5,13 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES
+from bayes_mdp.mdp.by_numpy.threefry_words import Array
 
 SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 """What a step of a program costs here, roughly, and what each number does that it makes."""
@@ -20,7 +22,6 @@ _DTYPES = frozenset(
     np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
 )
 
-Array = np.ndarray | np.generic
 _NOTHING = np.zeros((), bool)
 """In the place of what is not needed."""
 
@@ -69,8 +70,9 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
         TooLongError: it would take longer.
     """
     with np.errstate(all="ignore"):
+        avals: Any = closed.in_avals
         # As JAX takes them: in 32 bits, unless 64 are switched on.
-        taken = [x if _is_key(aval) else x.astype(aval.dtype) for x, aval in zip(arrays, closed.in_avals, strict=True)]
+        taken = [x if _is_key(aval) else x.astype(aval.dtype) for x, aval in zip(arrays, avals, strict=True)]
         return _Run(most).program(closed, taken)
 
 
@@ -86,7 +88,8 @@ class _Run:
         values.update(zip(closed.jaxpr.invars, arrays, strict=True))
 
         def read(atom: Var | Literal) -> Array:
-            return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else values.get(atom, _NOTHING)
+            aval: Any = atom.aval
+            return np.asarray(atom.val, aval.dtype) if isinstance(atom, Literal) else values.get(atom, _NOTHING)
 
         wanted = (True,) * len(closed.jaxpr.outvars) if wanted is None else tuple(wanted)
         for step, used in _needed(closed.jaxpr, wanted):
@@ -153,7 +156,7 @@ def _needed(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[JaxprEqn, tupl
 
 def as_numpy(x: Any) -> Array:
     """An array as NumPy's; a key as integers of 64 bits."""
-    if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         words = np.asarray(jax.random.key_data(x))
         return np.asarray(threefry.to_keys(words[..., 0], words[..., 1]))
     return np.asarray(x)
@@ -177,7 +180,8 @@ def _programs(step: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _cost(step: JaxprEqn) -> float:
-    return SECONDS_A_STEP + SECONDS_A_NUMBER * sum(out.aval.size for out in step.outvars)
+    outs: Any = step.outvars
+    return SECONDS_A_STEP + SECONDS_A_NUMBER * sum(out.aval.size for out in outs)
 
 
 def _has_numbers(aval: Any) -> bool:
@@ -188,4 +192,4 @@ def _has_numbers(aval: Any) -> bool:
 
 
 def _is_key(aval: Any) -> bool:
-    return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-Array = np.ndarray | np.generic
+from bayes_mdp.mdp.by_numpy.threefry_words import Array
 
 
 def gather(
@@ -16,7 +16,7 @@ def gather(
     indices: Array,
     *,
     dimension_numbers: Any,
-    slice_sizes: tuple[int, ...],
+    slice_sizes: Any,
     mode: GatherScatterMode,
     fill_value: Any,
     **_: Any,
@@ -92,9 +92,7 @@ def scatter(
     return result
 
 
-def _starts(
-    indices: Array, shape: tuple[int, ...], sizes: tuple[int, ...], maps: tuple[Any, Any, Any]
-) -> tuple[list[Array | None], Array]:
+def _starts(indices: Array, shape: Any, sizes: Any, maps: tuple[Any, Any, Any]) -> tuple[list[Array | None], Array]:
     """Where each window starts along each axis of the operand (None: at 0), and whether it fits, over the indices."""
     mapped, batching, along = maps
     lead = indices.shape[:-1]
@@ -111,7 +109,7 @@ def _starts(
     return start, np.asarray(inside)
 
 
-def _places(start: list[Array | None], window: list[int], sizes: tuple[int, ...], batch: int) -> tuple[Array, ...]:
+def _places(start: list[Array | None], window: list[int], sizes: Any, batch: int) -> tuple[Array, ...]:
     """Places along every axis of the operand, over [*indices *window]."""
     places = []
     for axis, first in enumerate(start):

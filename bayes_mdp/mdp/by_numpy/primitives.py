@@ -14,8 +14,8 @@ from scipy import special
 
 from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.indexing import gather, scatter
+from bayes_mdp.mdp.by_numpy.threefry_words import Array
 
-Array = np.ndarray | np.generic
 Primitive = Callable[..., Any]
 
 
@@ -30,7 +30,7 @@ def _along(function: Callable[..., Any]) -> Primitive:
 
 
 def _cumulative(function: Any) -> Primitive:
-    def run(x: Array, *, axis: int, reverse: bool) -> Array:
+    def run(x: Array, *, axis: Any, reverse: Any) -> Array:
         return np.flip(function(np.flip(x, axis), axis), axis) if reverse else function(x, axis)
 
     return run
@@ -46,7 +46,7 @@ def _convert(x: Array, *, new_dtype: Any, **_: Any) -> Array:
     return x.astype(new_dtype)
 
 
-def _broadcast(x: Array, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Array:
+def _broadcast(x: Array, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Array:
     sizes = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, x.shape, strict=True):
         sizes[axis] = size
@@ -61,7 +61,7 @@ def _divide(x: Array, y: Array, **_: Any) -> Array:
     return np.where((x < 0) != (y < 0), -quotient, quotient) if np.issubdtype(x.dtype, np.signedinteger) else x // y
 
 
-def _integer_pow(x: Array, *, y: int, **_: Any) -> Array:
+def _integer_pow(x: Array, *, y: Any, **_: Any) -> Array:
     # By squarings, as XLA does.
     result, base, left = None, x, abs(y)
     while left:
@@ -91,12 +91,12 @@ def _slice(x: Array, *, start_indices: Any, limit_indices: Any, strides: Any) ->
     return x[tuple(slice(*part) for part in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def _window(x: Array, sizes: Sequence[int], starts: Sequence[Array]) -> tuple[slice, ...]:
+def _window(x: Array, sizes: Any, starts: Sequence[Array]) -> tuple[slice, ...]:
     first = [min(max(int(at), 0), n - size) for at, n, size in zip(starts, x.shape, sizes, strict=True)]
     return tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
 
 
-def _dynamic_slice(x: Array, *starts: Array, slice_sizes: Sequence[int], **_: Any) -> Array:
+def _dynamic_slice(x: Array, *starts: Array, slice_sizes: Any, **_: Any) -> Array:
     return x[_window(x, slice_sizes, starts)]
 
 
@@ -118,7 +118,7 @@ def _pad(x: Array, value: Array, *, padding_config: Sequence[Any]) -> Array:
     return result[tuple(kept)]
 
 
-def _sort(*arrays: Array, dimension: int, num_keys: int, **_: Any) -> list[Array]:
+def _sort(*arrays: Array, dimension: Any, num_keys: int, **_: Any) -> list[Array]:
     # Stable, nan last, minus zero as zero: the order of JAX.
     order = np.lexsort([key for key in arrays[:num_keys][::-1]], axis=dimension)
     return [np.take_along_axis(x, order, dimension) for x in arrays]
@@ -167,7 +167,7 @@ def _seed(seed: Array, **_: Any) -> Array:
     )
 
 
-def _iota_pair(*, shape: Sequence[int]) -> list[Array]:
+def _iota_pair(*, shape: Any) -> list[Array]:
     return list(threefry.to_words(np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)))
 
 
@@ -176,15 +176,15 @@ def _in_dtype(function: Any) -> Primitive:
     return lambda *x, **_: np.asarray(function(*x), x[0].dtype)
 
 
-def _concatenate(*x: Array, dimension: int) -> Array:
+def _concatenate(*x: Array, dimension: Any) -> Array:
     return np.concatenate(x, dimension)
 
 
-def _unstack(x: Array, *, axis: int) -> list[Array]:
+def _unstack(x: Array, *, axis: Any) -> list[Array]:
     return list(np.moveaxis(x, axis, 0))
 
 
-def _split(x: Array, *, sizes: Sequence[int], axis: int) -> list[Array]:
+def _split(x: Array, *, sizes: Any, axis: Any) -> list[Array]:
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 

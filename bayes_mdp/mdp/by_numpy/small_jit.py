@@ -6,6 +6,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from bayes_mdp.mdp.by_numpy.evaluation import TooLongError, as_numpy, evaluate, seconds, supported
@@ -46,7 +47,8 @@ class SmallJit(Generic[Parameters, Result]):
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Result]:
         """As a method."""
-        return self if instance is None else partial(self, instance)  # pyright: ignore[reportCallIssue]
+        call: Any = self
+        return call if instance is None else partial(call, instance)
 
     def _trace(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
         """The program for arguments of these shapes, and the tree of its results; None: it is compiled."""
@@ -60,12 +62,14 @@ class SmallJit(Generic[Parameters, Result]):
         return self._traced[key]
 
     def _small(self, arrays: Any, rest: Any) -> tuple[ClosedJaxpr, Any] | None:
+        function: Callable[..., Any] = self.__wrapped__
+
         def run(arrays: Any) -> Any:
             args, kwargs = eqx.combine(arrays, rest)
-            return self.__wrapped__(*args, **kwargs)
+            return function(*args, **kwargs)
 
         program, out = jax.make_jaxpr(run, return_shape=True)(arrays)
-        keys = any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) for x in program.out_avals)
+        keys = any(jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in program.out_avals)
         if keys or not supported(program.jaxpr) or seconds(program.jaxpr) > self._most:
             return None
         return program, jax.tree.structure(out)
@@ -76,7 +80,7 @@ def small_jit(
     *,
     most: float = MOST_SECONDS,
     compiled: Callable[Parameters, Result] | None = None,
-) -> SmallJit[Parameters, Result]:
+) -> Callable[Parameters, Result]:
     """`function` of arrays and other arguments, by NumPy where it is small, else compiled.
 
     Small: it has no random numbers but JAX's default ones, no derivative, and takes NumPy no more than `most` seconds.

@@ -1,12 +1,15 @@
 """JAX's default random numbers by NumPy: a key is one unsigned integer of 64 bits, its first word the higher half."""
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _WORD = 32
 
-Array = np.ndarray | np.generic
+Array: TypeAlias = Any
+"""An array of NumPy, or a number of it, which it gives in the place of an array without axes."""
 Words = tuple[Array, Array]
 
 
@@ -32,14 +35,14 @@ def block(key: Words, high: Array, low: Array) -> Words:
     return high, low
 
 
-def numbered(key: Array, shape: tuple[int, ...]) -> Words:
+def numbered(key: Array, shape: Any) -> Words:
     """A block for every element of an array of `shape` under each key, in JAX's partitionable order."""
     number = np.arange(int(np.prod(shape)), dtype=np.uint64).reshape(shape)
     high, low = to_words(key.reshape(key.shape + (1,) * len(shape)))
     return block((high, low), *to_words(number))
 
 
-def split(key: Array, *, shape: tuple[int, ...]) -> Array:
+def split(key: Array, *, shape: Any) -> Array:
     """`jax.random.split`."""
     return to_keys(*numbered(key, shape))
 
@@ -50,7 +53,7 @@ def fold_in(key: Array, number: Array) -> Array:
     return to_keys(*block(to_words(key), np.zeros_like(number), number))
 
 
-def bits(key: Array, *, bit_width: int, shape: tuple[int, ...]) -> Array:
+def bits(key: Array, *, bit_width: Any, shape: Any) -> Array:
     """`jax.random.bits`."""
     high, low = numbered(key, shape)
     if bit_width == 2 * _WORD:

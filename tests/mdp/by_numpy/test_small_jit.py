@@ -136,6 +136,11 @@ PROGRAMS = {
 }
 
 
+def programs_of(small):
+    """The programs that were traced; None for each that is compiled."""
+    return list(small._traced.values())
+
+
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_numpy_does_what_xla_does(name, wide):
@@ -143,7 +148,7 @@ def test_numpy_does_what_xla_does(name, wide):
     with jax.enable_x64(wide):
         small = small_jit(function, most=10.0)
         found, expected = small(*arrays), jax.jit(function)(*arrays)
-        assert list(small._traced.values()) != [None], "it was compiled"
+        assert programs_of(small) != [None], "it was compiled"
         for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
             if not jnp.issubdtype(ours.dtype, jnp.floating):
@@ -171,9 +176,9 @@ def test_large_programs_are_compiled_and_long_loops_too():
         return lax.while_loop(lambda c: c > 0, lambda c: c - 1, x)
 
     large = small_jit(lambda x: jnp.sin(x) + 1, most=1e-3)
-    assert np.isclose(large(np.zeros(3))[0], 1.0) and list(large._traced.values()) != [None]
+    assert np.isclose(large(np.zeros(3))[0], 1.0) and programs_of(large) != [None]
     np.testing.assert_allclose(large(np.zeros(10**7))[0], 1.0)
-    assert list(large._traced.values())[-1] is None
+    assert programs_of(large)[-1] is None
     # What a loop takes is seen when it runs.
     calls = []
     long = small_jit(down, most=1e-3, compiled=lambda x: calls.append(x) or jax.jit(down)(x))
