@@ -110,7 +110,8 @@ def as_floats(name: str, values: object) -> Array:
         return jnp.asarray(values, dtype=float)
     array = as_real(name, values)
     check_width(name, array)
-    return jnp.asarray(array, dtype=float)
+    # Converted by NumPy: JAX would compile a program for every shape.
+    return jax.device_put(np.asarray(array, jax.dtypes.canonicalize_dtype(float)))
 
 
 def check_width(name: str, array: AnyArray) -> None:

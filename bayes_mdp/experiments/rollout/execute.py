@@ -38,6 +38,7 @@ from bayes_mdp.experiments.seed_devices import (
     seed_mesh,
 )
 from bayes_mdp.mdp import CanThin, Environment, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.models.tracing import traced_alone
@@ -65,14 +66,15 @@ class Prepared(NamedTuple):
 def prepare(case: RunConfig) -> Prepared:
     """Make everything that a run needs (host side: the prior is inferred here, the true MDP is solved)."""
     # Three streams, whatever the run needs of them: a belief or an environment less does not shift the others.
-    key_seeds, key_belief, key_envs = jax.random.split(fused_key(case.key), 3)
+    streams = split_key(fused_key(case.key), 3)
+    key_seeds, key_belief, key_envs = (take_keys(streams, i) for i in range(3))
     if isinstance(case.agent, ChecksOptimism) and not case.own_env:
         case.agent.check_optimism(_largest_reward(case.environment))
-    numbers = jnp.arange(case.num_seeds)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, numbers)
+    numbers = np.arange(case.num_seeds)
+    keys = fold_in_each(key_seeds, numbers)
     space, envs = case.space, case.environment
     if case.own_env:
-        envs = _draw_environments(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_envs, numbers), case, space)
+        envs = _draw_environments(fold_in_each(key_envs, numbers), case, space)
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
     if not case.own_env:
         _check_lists(space, np.asarray(sim.outcome))

@@ -18,6 +18,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     restart_at_ends,
 )
+from bayes_mdp.mdp.by_numpy.place import place_as
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import Solution, evaluate, solve
 
@@ -86,7 +87,7 @@ _solve_all = jax.jit(jax.vmap(solve, in_axes=(0, None)))
 def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Truth:
     """The truth, for the loop to evaluate plans with."""
     best = optimal_plan(mdp, objective, batched=batched)
-    return Truth(mdp, jnp.asarray(best.v, float), mdp.initial)
+    return Truth(mdp, place_as(best.v, float), mdp.initial)
 
 
 def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Float[np.ndarray, "*N"]:
@@ -109,4 +110,4 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
 
 def _wide(leaf: ArrayLike) -> Array:
     array = np.asarray(leaf)
-    return jnp.asarray(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)
+    return place_as(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)

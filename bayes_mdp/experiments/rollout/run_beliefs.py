@@ -23,6 +23,7 @@ from bayes_mdp.experiments.run_config import BeliefTree, PriorLike
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.mdp import Agent, CanThin, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.by_numpy.place import place_as
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.random import plain_key
@@ -103,8 +104,7 @@ def on_device(tree: Tree) -> Tree:
         if isinstance(leaf, jax.Array):
             return leaf
         array = np.asarray(leaf)
-        kind = float if np.issubdtype(array.dtype, np.floating) else None
-        return jnp.asarray(array, dtype=kind)
+        return place_as(array, float if np.issubdtype(array.dtype, np.floating) else None)
 
     return jax.tree.map(place, tree)
 

@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
+from bayes_mdp.mdp.by_numpy.place import place_as
 from bayes_mdp.mdp.reward_distribution import DistributionReward
 from bayes_mdp.mdp.typing import AnyArray, Index, IntScalar, RealScalar
 from bayes_mdp.models.mdp_spec import RewardTable
@@ -142,7 +143,7 @@ def _listed(rows: np.ndarray, names: np.ndarray | None = None) -> tuple[Array, A
     last = np.maximum((probs > 0).sum(-1, keepdims=True) - 1, 0)
     order = np.where(probs > 0, order, np.take_along_axis(order, last, axis=-1))
     outcome = order if names is None else np.take_along_axis(names, order, axis=-1)
-    return jnp.asarray(outcome, jnp.int32), jnp.asarray(_thresholds(probs), float)
+    return place_as(outcome, jnp.int32), place_as(_thresholds(probs), float)
 
 
 def _thresholds(probs: np.ndarray) -> np.ndarray:

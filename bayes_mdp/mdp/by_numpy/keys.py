@@ -15,16 +15,28 @@ from bayes_mdp.mdp.validation import is_concrete
 
 def split_key(key: PRNGKeyArray, number: int) -> Key[Array, " N"]:
     """`jax.random.split(key, number)`, the same keys."""
-    if not is_concrete(key) or str(key.dtype) != "key<fry>" or not _in_parallel():
+    if not _is_threefry(key):
         return jax.random.split(key, number)
-    words = threefry.to_words(threefry.split(as_numpy(key), shape=(number,)))
-    return jax.random.wrap_key_data(jax.device_put(np.stack(words, -1)))
+    return _keys_of(threefry.split(as_numpy(key), shape=(number,)), key)
 
 
-def _in_parallel() -> bool:
-    """Whether JAX numbers the elements of an array as `threefry_words` does: its default."""
+def fold_in_each(key: PRNGKeyArray, numbers: Int[np.ndarray, " N"]) -> Key[Array, " N"]:
+    """`jax.random.fold_in(key, number)` of every number, the same keys."""
+    if not _is_threefry(key):
+        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers)
+    return _keys_of(threefry.fold_in(as_numpy(key), numbers), key)
+
+
+def _is_threefry(key: PRNGKeyArray) -> bool:
+    """Whether it is a key with a value, whose numbers are those of `threefry_words`: JAX's default, or fused."""
     config: Any = jax.config
-    return config.jax_threefry_partitionable
+    default = str(key.dtype) == "key<fry>" and config.jax_threefry_partitionable
+    return is_concrete(key) and (default or str(key.dtype) == "key<fus>")
+
+
+def _keys_of(numbers: threefry.Array, like: PRNGKeyArray) -> Key[Array, " N"]:
+    words = jax.device_put(np.stack(threefry.to_words(numbers), -1))
+    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
 
 
 def take_keys(
@@ -34,4 +46,4 @@ def take_keys(
     if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
         return keys[place]
     words = np.asarray(jax.random.key_data(keys))[place]
-    return jax.random.wrap_key_data(words, impl=str(jax.random.key_impl(keys)))
+    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(keys))

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 from bayes_mdp.mdp.by_numpy.evaluation import evaluate, supported
-from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
+from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.random import dirichlet, fused_key, gamma, loggamma
 
@@ -237,12 +237,16 @@ def test_arguments_are_left_as_they_are():
 @pytest.mark.parametrize("wide", [False, True])
 def test_keys_without_programs(wide):
     with jax.enable_x64(wide):
-        for key in (jax.random.key(5), jax.random.key(5, impl="rbg")):
+        for key in (jax.random.key(5), jax.random.key(5, impl="rbg"), fused_key(jax.random.key(5))):
             ours, theirs = split_key(key, 70), jax.random.split(key, 70)
             place = np.array([[3, 69], [0, 3]])
             assert ours.dtype == theirs.dtype == take_keys(ours, place).dtype
             for a, b in ((ours, theirs), (take_keys(ours, place), theirs[place]), (take_keys(ours, 4), theirs[4])):
                 np.testing.assert_array_equal(jax.random.key_data(a), jax.random.key_data(b))
+            folded = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(9))
+            np.testing.assert_array_equal(
+                jax.random.key_data(fold_in_each(key, np.arange(9))), jax.random.key_data(folded)
+            )
             raw = jax.random.key_data(theirs)
             np.testing.assert_array_equal(take_keys(raw, place), raw[place])
 
