@@ -1,16 +1,17 @@
 """Keys on the host: split and selected without a program for it."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Int, Key, PRNGKeyArray
 
 from bayes_mdp.mdp.by_numpy import threefry_words as threefry
 from bayes_mdp.mdp.by_numpy.evaluation import as_numpy
-from bayes_mdp.mdp.typing import AnyArray
 from bayes_mdp.mdp.validation import is_concrete
+
+Keys = TypeVar("Keys")
 
 
 def split_key(key: PRNGKeyArray, number: int) -> Key[Array, " N"]:
@@ -39,11 +40,11 @@ def _keys_of(numbers: threefry.Array, like: PRNGKeyArray) -> Key[Array, " N"]:
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
 
 
-def take_keys(
-    keys: Key[Array, "N *rest"] | Shaped[AnyArray, "N *rest"], place: Int[np.ndarray, "..."] | int
-) -> Key[Array, "..."] | Shaped[AnyArray, "..."]:
+def take_keys(keys: Keys, place: Int[np.ndarray, "..."] | int) -> Keys:
     """`keys[place]`, of typed or raw keys or other arrays; the places exist. Host side."""
-    if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        return keys[place]
-    words = np.asarray(jax.random.key_data(keys))[place]
-    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(keys))
+    given: Any = keys
+    if not jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
+        return given[place]
+    words: Any = np.asarray(jax.random.key_data(given))[place]
+    found: Any = jax.random.wrap_key_data(words, impl=jax.random.key_impl(given))
+    return found
