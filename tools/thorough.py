@@ -7,9 +7,9 @@ The functions that take longest (all their cases together) are listed until thos
 """
 
 import argparse
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 LIST = Path(__file__).parent.parent / "tests" / "thorough.txt"
 HEADER = """\
