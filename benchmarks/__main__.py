@@ -55,7 +55,9 @@ def build_parser(registry: Sequence[Benchmark]) -> argparse.ArgumentParser:
         "(default: results/benchmarks-SIZE.json)",
     )
     parser.add_argument("--overwrite", action="store_true", help="begin anew, whatever --out holds")
-    parser.add_argument("--compare", type=Path, metavar="FILE", help=f"a stored run (of --check: {STORED.name})")
+    parser.add_argument(
+        "--compare", type=Path, metavar="FILE", help=f"a stored run (default of --check: benchmarks/{STORED.name})"
+    )
     parser.add_argument("--verbose", action="store_true", help="show log messages, and the traceback of an error")
     parser.set_defaults(size="quick", resumes=True, command=lambda arguments: _run(arguments, registry))
     return parser

@@ -142,7 +142,10 @@ def ours(case: RunConfig, repeats: int) -> tuple[float, float]:
 
 
 def _run_of(prepared: Prepared) -> Callable[[], None]:
-    return lambda: execute(prepared, Progress(1, 1, show=False), Snapshots(None, {})) and None
+    def once() -> None:
+        execute(prepared, Progress(1, 1, show=False), Snapshots(None, {}))
+
+    return once
 
 
 def _compile(p: Prepared) -> None:

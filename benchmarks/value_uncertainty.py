@@ -119,7 +119,7 @@ def lines(states: int, dtype: Any, names: tuple[str, ...], size: Size) -> list[M
 
 def measure(size: Size) -> Iterator[Measured]:
     """Lines of the record; float64 in a full run alone."""
-    for states in (50,) if size == "check" else SIZES:
+    for states in (500,) if size == "check" else SIZES:
         yield from lines(states, np.float32, ("UBE", "moment matching"), size)
     if size == "full":
         with jax.enable_x64(True):

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +18,9 @@ from benchmarks.record.turns import SIZES, Measured, Size, Skipped
 FORMAT = "bayes_mdp benchmarks, 1"
 PEERS = ("numba", "quantecon", "pandas", "polars", "heormodel", "mdpsolver", "stormpy", "simuk")
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", *PEERS)
+
+NUMBERS = re.compile(r"\[[\d\s.,e+-]+\]")
+"""A list of numbers in a JSON text: it takes one line."""
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -98,7 +102,7 @@ def versions() -> dict[str, str]:
 
 def save(record: Record, path: Path) -> None:
     """Write the file beside its place, and rename it: whenever the run is stopped, there is a whole file."""
-    text = json.dumps(to_json(record), indent=1)
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(to_json(record), indent=1))
     write_beside(path, lambda beside: beside.write_text(text + "\n"))
 
 

@@ -72,7 +72,7 @@ def _remark(one: Change) -> str:
 
 def _time(seconds: float, unit: str) -> str:
     scale, name = next((one for one in UNITS if seconds >= one[0]), UNITS[-1])
-    return f"{seconds / scale:.3g} {name} a {unit}"
+    return f"{seconds / scale:.3g} {name} / {unit}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
