@@ -30,7 +30,7 @@ def run_all(benchmarks: Sequence[Benchmark], size: Size, path: Path, show: Show,
         overwrite: begin anew, whatever is there.
 
     Raises:
-        ValueError: the file is complete, or incomplete and of another size, machine or other versions.
+        ValueError: the file is complete, or incomplete and of another size, settings, machine or versions.
     """
     record = begin(benchmarks, size, path, overwrite)
     for i, benchmark in enumerate(benchmarks):
@@ -56,7 +56,7 @@ def begin(benchmarks: Sequence[Benchmark], size: Size, path: Path, overwrite: bo
     there = load(path)
     if there.complete:
         raise ValueError(f"{str(path)!r} is complete, give another --out or --overwrite")
-    for name in ("size", "machine", "versions"):
+    for name in ("size", "settings", "machine", "versions"):
         if getattr(there, name) != getattr(new, name):
             raise ValueError(f"{str(path)!r} was begun with another {name}, give another --out or --overwrite")
     return there
@@ -92,7 +92,8 @@ def run_one(benchmark: Benchmark, size: Size, show: Show) -> Finished:
         failed = None if process.returncode == 0 and cost is not None else _last_words(said.read(), process.returncode)
     if failed is not None:
         show(f"    failed: {failed}")
-    return Finished(tuple(lines), tuple(skipped), cost or Cost(), failed)
+    variables = {**ENVIRONMENT, **benchmark.environment}
+    return Finished(tuple(lines), tuple(skipped), cost or Cost(), failed, variables)
 
 
 def _environment(benchmark: Benchmark) -> dict[str, str]:

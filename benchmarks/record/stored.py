@@ -6,14 +6,15 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import bayes_mdp
 from bayes_mdp.mdp.files import read_bytes, write_beside
-from benchmarks.record.turns import SIZES, Measured, Size, Skipped
+from benchmarks.record.turns import LEAST_SECONDS, REPEATS, SIZES, Measured, Size, Skipped
 
 FORMAT = "bayes_mdp benchmarks, 1"
 PEERS = ("numba", "quantecon", "pandas", "polars", "heormodel", "mdpsolver", "stormpy", "simuk")
@@ -34,12 +35,13 @@ class Cost(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """One benchmark: its lines, what was skipped, its cost, and why it failed, if it did."""
+    """One benchmark: its lines, what was skipped, its cost, why it failed if it did, and the variables it was given."""
 
     lines: tuple[Measured, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     cost: Cost = Cost()
     failed: str | None = None
+    environment: Mapping[str, str] = MappingProxyType({})
 
 
 class Record(NamedTuple):
@@ -48,6 +50,7 @@ class Record(NamedTuple):
     Args:
         size: of the run.
         started: date and time, UTC.
+        settings: turns of a line, and the CPU seconds of one turn at least.
         machine: processor, cores, system.
         versions: of Python, this package, and the peers that are installed.
         benchmarks: those that were run, in turn.
@@ -56,6 +59,7 @@ class Record(NamedTuple):
 
     size: Size
     started: str
+    settings: dict[str, str]
     machine: dict[str, str]
     versions: dict[str, str]
     benchmarks: dict[str, Finished]
@@ -71,7 +75,8 @@ class Record(NamedTuple):
 def new_record(size: Size) -> Record:
     """Of this machine, nothing measured yet."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Record(size, now, this_machine(), versions(), {})
+    settings = {"turns": str(REPEATS[size]), "seconds_of_a_turn": str(LEAST_SECONDS)}
+    return Record(size, now, settings, this_machine(), versions(), {})
 
 
 def this_machine() -> dict[str, str]:
@@ -122,6 +127,7 @@ def _plain(one: Finished) -> Json:
         "skipped": [line._asdict() for line in one.skipped],
         "cost": {name: round(number, 2) for name, number in one.cost._asdict().items()},
         "failed": one.failed,
+        "environment": dict(one.environment),
     }
 
 
@@ -164,6 +170,7 @@ def _from_json(data: dict) -> Record:
             tuple(Skipped(**line) for line in one["skipped"]),
             Cost(**one["cost"]),
             one["failed"],
+            dict(one["environment"]),
         )
         for name, one in fields["benchmarks"].items()
     }

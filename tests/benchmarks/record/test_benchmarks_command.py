@@ -71,14 +71,16 @@ def stored(path, ratios):
 
 def test_a_run_writes_one_file_and_one_table(fake, tmp_path, capsys):
     """What a benchmark prints does not disturb what it yields."""
-    chatty = fake("one", "print('noise')", "yield line(2.0)", "yield Skipped('other', 'polars not installed')")
+    chatty = fake("one", "print('noise')", "yield line(2.0)", "yield Skipped('other', 'polars not installed')",
+                  environment={"SEA": "deep"})  # fmt: skip
     assert main(["--out", "run.json"], [chatty, fake("two", "yield line(0.5)")]) == 0
     out, err = capsys.readouterr()
     record, data = load(tmp_path / "run.json"), json.loads((tmp_path / "run.json").read_text())
     assert record.complete and record.size == "quick" and list(record.benchmarks) == ["one", "two"]
     assert record.benchmarks["one"].lines == (Measured("task", "numpy", "step", 1e-3, 2e-3, (2.0, 2.0)),)
     assert {"python", "jax", "numpy", "bayes_mdp"} <= set(data["versions"])
-    assert {"processor", "cores"} <= set(data["machine"])
+    assert {"processor", "cores"} <= set(data["machine"]) and data["settings"]["turns"] == "5"
+    assert data["benchmarks"]["one"]["environment"] == {"OPENBLAS_NUM_THREADS": "1", "SEA": "deep"}
     assert all(one.cost.seconds > 0 and one.cost.peak_mb > 1 for one in record.benchmarks.values())
     table = (tmp_path / "run.md").read_text()
     assert table in out and "| one | task | numpy | 1 ms / step | 2 ms / step | 2.00 | 2.00 to 2.00 |" in table
