@@ -82,7 +82,7 @@ def simulated(n_bins: int, n_buses: int = 37, n_months: int = 117) -> rust.Sampl
 
 
 def lines(n_bins: int, size: Size) -> list[Measured]:
-    """Lines of the record, of simulated data."""
+    """Lines of the record, of simulated data. Ours gives both kinds of standard errors, numpy BHHH alone."""
     sample = simulated(n_bins)
     arguments = (sample.bin, sample.replaced, sample.increment, n_bins, rust.MONTHLY)
     with jax.enable_x64(True):
