@@ -1,6 +1,6 @@
 """Speed of an `Actor` in a Gymnasium loop, beside the environment alone and an agent of eager JAX calls.
 
-    python benchmarks/actor.py
+    python -m benchmarks.actor
 
 Microseconds of CPU time of the process (all threads) a step, warm, the median over repeats and the least.
 "environment": random actions, nothing else. "host": what the actor does between two plans. "one plan": the compiled
@@ -11,7 +11,7 @@ compiled as a whole.
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -23,11 +23,12 @@ from bayes_mdp.envs import riverswim
 from bayes_mdp.envs.papers.scaled_rewards import scaled
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma
+from benchmarks.record.turns import Measured, Size, in_turns
 
 REPEATS, STEPS, PERIOD = 7, 4000, 20
 
 
-def measure(loop: Callable[[int], Any], steps: int, repeats: int = REPEATS) -> tuple[float, float]:
+def timed(loop: Callable[[int], Any], steps: int, repeats: int = REPEATS) -> tuple[float, float]:
     """Median and least microseconds a step, the first repeat left out."""
     loop(max(steps // 10, PERIOD))
     seconds = []
@@ -109,42 +110,68 @@ def parts(task: str, actor: bm.Actor) -> None:
             actor.observe(0, chosen, 0.0, 0, False, False)
             actor._news = False
 
-    show(task, "host, a step", measure(host, STEPS))
+    show(task, "host, a step", timed(host, STEPS))
 
     def plans(steps: int) -> None:
         for i in range(steps):
             mind.plan(i, [i])
 
-    show(task, "one plan (every 20 steps)", measure(plans, 500))
+    show(task, "one plan (every 20 steps)", timed(plans, 500))
 
 
 def case(task: str, env: Any, space: StateActionSpace) -> None:
     """One environment: alone, with actors, with the peer."""
     prior, objective = dirichlet_normal_gamma(1.0), Discounted(0.95)
-    show(task, "environment", measure(environment(env), STEPS))
+    show(task, "environment", timed(environment(env), STEPS))
     for name, agent in (
         ("PSRL(20)", PSRL(PERIOD)),
         ("Q-learning, a plan every 20 steps", EpsilonGreedyQ(replan=EverySteps(PERIOD))),
     ):
         actor = bm.Actor(agent, space, objective=objective, key=jax.random.key(0), prior=prior)
-        show(task, f"environment + Actor, {name}", measure(acting(env, actor), STEPS))
+        show(task, f"environment + Actor, {name}", timed(acting(env, actor), STEPS))
         parts(f"{task}, {name[:6]}", actor)
     belief = bm.infer(jax.random.key(0), prior, None, space=space)
     show(
         task,
         "environment + eager PSRL(20)",
-        measure(eager(env, PSRL(PERIOD), Problem(space, objective), belief), PERIOD, 3),
+        timed(eager(env, PSRL(PERIOD), Problem(space, objective), belief), PERIOD, 3),
     )
 
 
 def main() -> None:
     """The table."""
+    print(f"{'':28s} {'':44s} {'median':>12s} {'least':>12s}")
+    for task, (env, space) in environments().items():
+        case(task, env, space)
+
+
+def environments() -> dict[str, tuple[Any, StateActionSpace]]:
+    """By name."""
     import gymnasium
 
-    print(f"{'':28s} {'':44s} {'median':>12s} {'least':>12s}")
-    case("RiverSwim (to_gymnasium)", bm.to_gymnasium(scaled(riverswim(), 1e-4)), StateActionSpace(6, 2))
-    case("FrozenLake-v1", gymnasium.make("FrozenLake-v1"), StateActionSpace(16, 4, ends=True))
-    case("FrozenLake8x8-v1", gymnasium.make("FrozenLake8x8-v1"), StateActionSpace(64, 4, ends=True))
+    return {
+        "RiverSwim (to_gymnasium)": (bm.to_gymnasium(scaled(riverswim(), 1e-4)), StateActionSpace(6, 2)),
+        "FrozenLake-v1": (gymnasium.make("FrozenLake-v1"), StateActionSpace(16, 4, ends=True)),
+        "FrozenLake8x8-v1": (gymnasium.make("FrozenLake8x8-v1"), StateActionSpace(64, 4, ends=True)),
+    }
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record: environment and agent, a step."""
+    prior, objective = dirichlet_normal_gamma(1.0), Discounted(0.95)
+    for task, (env, space) in environments().items():
+        actor = bm.Actor(PSRL(PERIOD), space, objective=objective, key=jax.random.key(0), prior=prior)
+        belief = bm.infer(jax.random.key(0), prior, None, space=space)
+        ours, peer = acting(env, actor), eager(env, PSRL(PERIOD), Problem(space, objective), belief)
+        yield in_turns(
+            f"{task}, Actor with PSRL({PERIOD})",
+            "step",
+            lambda ours=ours: ours(STEPS),
+            "the same in eager JAX",
+            lambda peer=peer: peer(PERIOD),
+            size,
+            units=(STEPS, PERIOD),
+        )
 
 
 if __name__ == "__main__":

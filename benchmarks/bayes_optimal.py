@@ -1,4 +1,4 @@
-"""Speed of the Bayes-optimal value beside a plain recursion, in one run: `python benchmarks/bayes_optimal.py`.
+"""Speed of the Bayes-optimal value beside a plain recursion, in one run: `python -m benchmarks.bayes_optimal`.
 
 Wall time, median over repeats after a warm-up; the prior is inferred beforehand (its proof is kept by `infer`). The
 plain recursion memoises over tuples of counts in Python, at a smaller horizon: compare the time of one hyper-state.
@@ -6,7 +6,7 @@ plain recursion memoises over tuples of counts in Python, at a smaller horizon: 
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpyro.distributions as dist
 
 import bayes_mdp as bm
 from bayes_mdp.models import MDPSpec
+from benchmarks.record.turns import Measured, Size, in_turns
 
 PAY = ((0.0, 0.1), (0.2, 1.0))
 
@@ -106,6 +107,24 @@ def compare(
     print(f"{'':28s} value at H = {long}: {answer.value:.9g}")
 
 
+CASES: tuple[tuple[str, Any, bm.StateActionSpace, tuple[int, int], Callable[[int], tuple[float, int]]], ...] = (
+    ("two states, four rows", two_state, bm.StateActionSpace(2, 2), (25, 12), plain_two_state),
+    ("two-armed bandit", bandit, bm.StateActionSpace(1, 2), (100, 30), plain_bandit),
+)
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record: a hyper-state."""
+    for task, prior, space, (long, short), plain in CASES:
+        belief, start = bm.infer(jax.random.key(0), prior, space=space), np.eye(space.n_states)[0]
+        ours = lambda b=belief, s=start, h=long: bm.bayes_optimal(b, objective=bm.Episodic(h), initial=s)  # noqa: E731
+        units = ours().num_hyperstates, plain(short)[1]
+        peer = f"plain Python recursion (horizon {short})"
+        name = f"{task}, horizon {long}"
+        yield in_turns(name, "hyper-state", lambda ours=ours: ours().value, peer,
+                       lambda plain=plain, short=short: plain(short), size, units=units)  # fmt: skip
+
+
 if __name__ == "__main__":
-    compare("two states, four rows", two_state, bm.StateActionSpace(2, 2), (25, 12), plain_two_state)
-    compare("two-armed bandit", bandit, bm.StateActionSpace(1, 2), (100, 30), plain_bandit)
+    for one in CASES:
+        compare(*one)

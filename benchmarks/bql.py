@@ -1,4 +1,4 @@
-"""Speed and accuracy of Bayesian Q-learning's updates beside Monte Carlo in numpy: `python benchmarks/bql.py`.
+"""Speed and accuracy of Bayesian Q-learning's updates beside Monte Carlo in numpy: `python -m benchmarks.bql`.
 
 10,000 updates at once. CPU time of the process (all threads), median over repeats after a warm-up, compilation apart.
 Errors are the largest of loc (in posterior standard deviations), pseudo-count, concentration and rate (relative),
@@ -11,16 +11,18 @@ against 1024 nodes in float64: their 99 % quantile and their maximum. float32: o
 The peer draws 1000 returns for every update, and solves for the concentration by Newton steps on SciPy's digamma.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from planning import compiled, cpu, show
 from scipy.special import digamma, polygamma
 
 from bayes_mdp.inference.value import ACCURATE, FAST, Quadrature, ReturnBelief, StudentT, mixture_update, moment_update
 from bayes_mdp.inference.value.special import inverse_log_minus_digamma
+from benchmarks.planning import compiled, cpu, show
+from benchmarks.record.turns import Measured, Size, in_turns
 
 SIZE, DRAWS, REFERENCE = 10_000, 1000, Quadrature(1024, 60.0)
 
@@ -104,6 +106,29 @@ def report_inverse(dtype: Any) -> None:
         call, compile_s = compiled(inverse_log_minus_digamma, jnp.asarray(y))
         show(f"inverse, {np.dtype(dtype).name}", "bayes_mdp", cpu(call, 21), "ns an element", 1e9 / len(y), compile_s)
     show(f"inverse, {np.dtype(dtype).name}", "scipy", cpu(lambda: inverse(y), 5), "ns an element", 1e9 / len(y))
+
+
+def lines(dtype: Any, size: Size) -> list[Measured]:
+    """Lines of the record, in one width."""
+    width = np.dtype(dtype).name
+    own, law = jax.tree.map(lambda x: x.astype(dtype), cases("learning"))
+    y, rng = np.random.default_rng(0).uniform(0.01, 5.0, 100_000).astype(dtype), np.random.default_rng(1)
+    with jax.enable_x64(dtype == np.float64):
+        arguments = jax.tree.map(lambda x: jnp.asarray(x.copy()), (own, law))
+        update, _ = compiled(lambda o, t: mixture_update(o, t, FAST), *arguments)
+        inverted, _ = compiled(inverse_log_minus_digamma, jnp.asarray(y))
+        return [
+            in_turns(f"mixture update, 44 nodes, {width}", "update", update, f"numpy, {DRAWS} draws (less exact)",
+                     lambda: monte_carlo(own, law, rng), size, units=SIZE),
+            in_turns(f"inverse of log x - digamma(x), {width}", "element", inverted, "Newton on scipy",
+                     lambda: inverse(y), size, units=len(y)),
+        ]  # fmt: skip
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record."""
+    for dtype in (np.float64, np.float32):
+        yield from lines(dtype, size)
 
 
 if __name__ == "__main__":

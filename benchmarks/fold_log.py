@@ -1,4 +1,4 @@
-"""Logs of 10^6 to 10^8 rows to sufficient statistics: `python benchmarks/fold_log.py [--sizes 6 7 8] [--kinds csv]`.
+"""Logs of 10^6 to 10^8 rows to sufficient statistics: `python -m benchmarks.fold_log [--sizes 6 7 8] [--kinds csv]`.
 
 Rows per CPU-second and peak memory, each reader in a process of its own: `fold_log` (exact sums of rewards), the
 group-by of pandas on the whole log, and that of polars where it can be imported (lazy, streaming). The log: 10^4
@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from benchmarks.record.turns import REPEATS, Measured, Size, Skipped, from_turns
 
 STATES, ACTIONS, SUCCESSORS = 10_000, 4, 8
 BLOCK = 10**6
@@ -85,7 +87,7 @@ READERS: dict[str, Callable[[Path], int]] = {"fold_log": by_fold, "pandas": by_p
 
 def measured(reader: str, path: Path) -> dict[str, float]:
     """Seconds of the wall and of the CPU, and GB at most, of one reader in a process of its own."""
-    call = [sys.executable, __file__, "--child", reader, str(path)]
+    call = [sys.executable, "-m", "benchmarks.fold_log", "--child", reader, str(path)]
     return json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -99,6 +101,25 @@ def child(reader: str, path: Path) -> None:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     most, least = after.ru_maxrss / 2**20, before.ru_maxrss / 2**20
     print(json.dumps({"cells": cells, "wall": wall, "cpu": cpu, "gb": most, "gb before": least}))
+
+
+def measure(size: Size) -> Iterator[Measured | Skipped]:
+    """Lines of the record: a row of a Parquet log, read, grouped and summed up, in processes that take turns."""
+    power = 7 if size == "full" else 6
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "log.parquet")
+        write(path.with_name("tiny.parquet"), 1000, "normal")
+        write(path, 10**power, "normal")
+        for peer in ("pandas", "polars"):
+            name = f"10^{power} rows of Parquet"
+            if importlib.util.find_spec(peer) is None:
+                yield Skipped(f"{name} beside {peer}", f"{peer} not installed (pip install {peer})")
+                continue
+            turns = [
+                [measured(reader, path)["cpu"] / 10**power for reader in ("fold_log", peer)]
+                for _ in range(REPEATS[size])
+            ]
+            yield from_turns(name, "row", f"{peer}, group-by", [(a, b) for a, b in turns])
 
 
 def main() -> None:

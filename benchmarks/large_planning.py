@@ -1,4 +1,4 @@
-"""Planning in large sparse MDPs beside QuantEcon and scipy, in one run: `python benchmarks/large_planning.py 1e4,1e5`.
+"""Planning in large sparse MDPs beside QuantEcon and scipy, in one run: `python -m benchmarks.large_planning 1e4,1e5`.
 
 Arguments: sizes, discounts (default .95,.99,.999), problems (river,random). CPU time of the process (all threads),
 median of repeats after a warm-up, compilation left out. QuantEcon: modified policy iteration, epsilon 1e-6, with which
@@ -10,7 +10,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from scipy.sparse import csr_matrix
 from bayes_mdp.mdp import Discounted, SparseMDP
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.policy_chain import unrolled_action_values
+from benchmarks.record.turns import Measured, Size, in_turns
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 """successor [S A K], probability [S A K], reward [S A]."""
@@ -105,6 +106,30 @@ def main(sizes: list[int], discounts: list[float], problems: list[str]) -> None:
                     f"{bool(found.converged)}), {peer:.3g}, {ours / peer:.2f}; {exact:.3g}; {peak}",
                     flush=True,
                 )
+
+
+def lines(n: int, name: str, discounts: tuple[float, ...], size: Size) -> list[Measured]:
+    """Lines of the record, of one problem: plans at an equal bound."""
+    arrays = PROBLEMS[name](n)
+    rows, reward = matrix(arrays), arrays[2]
+    index, found = np.divmod(np.arange(reward.size), reward.shape[1]), []
+    with jax.enable_x64(True):
+        mdp = SparseMDP(*arrays)
+        for discount in discounts:
+            plan = jax.jit(lambda mdp, d=discount: solve(mdp, Discounted(d), tolerance=EQUAL).v)
+            problem = DiscreteDP(reward.ravel(), rows, discount, *index)
+            np.testing.assert_allclose(plan(mdp), quantecon(problem), atol=2.01 * EQUAL)
+            task, peer = f"{name} S = {n}, discount {discount}, float64", "quantecon, modified policy iteration"
+            ours, theirs = lambda plan=plan: plan(mdp), lambda problem=problem: quantecon(problem)
+            found.append(in_turns(task, "solve", ours, peer, theirs, size))
+    return found
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record."""
+    for n in (10**4, 10**5) if size == "full" else (10**4,):
+        for name in PROBLEMS:
+            yield from lines(n, name, (0.95, 0.99), size)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Speed of the planners beside numpy and QuantEcon, in one run: `python benchmarks/planning.py`.
+"""Speed of the planners beside numpy and QuantEcon, in one run: `python -m benchmarks.planning`.
 
 CPU time of the process (all threads), median over repeats after a warm-up, compilation apart.
 """
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 from bayes_mdp.envs import riverswim
 from bayes_mdp.mdp import MDP, Discounted, Episodic, SparseMDP
 from bayes_mdp.planning import Solution, solve
+from benchmarks.record.turns import Measured, Size, Skipped, in_turns
 
 SEEDS, ROUNDS = 100, 200
 
@@ -68,8 +69,8 @@ def riverswim_draws() -> tuple[np.ndarray, np.ndarray]:
     return (rows / rows.sum(-1, keepdims=True)).astype(np.float32), reward.astype(np.float32)
 
 
-def tiny() -> None:
-    """RiverSwim: 100 seeds at a time, a new draw each, warm-started."""
+def tiny_pair() -> tuple[Callable[[], Any], float, Callable[[], None]]:
+    """RiverSwim, 100 seeds at a time, a new draw each, warm-started: ours, its seconds to compile, numpy."""
     rows, reward = riverswim_draws()
     objective = Discounted(0.95)
 
@@ -82,15 +83,22 @@ def tiny() -> None:
         return jax.lax.scan(step, blank, (rows, reward))[1]
 
     call, compile_s = compiled(ours, jnp.asarray(rows), jnp.asarray(reward))
-    per = 1e9 / (SEEDS * ROUNDS)
-    show("S = 6, A = 2, 100 seeds, warm", "bayes_mdp", cpu(call), "ns a solve", per, compile_s)
 
     def peer() -> None:
         policy = np.zeros((SEEDS, rows.shape[2]), int)
         for p, r in zip(rows, reward, strict=True):
             _, policy = numpy_policy_iteration(p, r, 0.95, policy)
 
+    return call, compile_s, peer
+
+
+def tiny() -> None:
+    """RiverSwim: 100 seeds at a time, a new draw each, warm-started."""
+    call, compile_s, peer = tiny_pair()
+    per = 1e9 / (SEEDS * ROUNDS)
+    show("S = 6, A = 2, 100 seeds, warm", "bayes_mdp", cpu(call), "ns a solve", per, compile_s)
     show("S = 6, A = 2, 100 seeds, warm", "numpy, batched", cpu(peer), "ns a solve", per)
+    rows, reward = riverswim_draws()
     _quantecon("S = 6, A = 2, one at a time", reward[0, 0], rows[0, 0], 0.95, "ns a solve", 1e9)
 
 
@@ -102,29 +110,44 @@ def _quantecon(task: str, reward: np.ndarray, rows: np.ndarray, discount: float,
         show(task, f"QuantEcon {method[:13]}", cpu(lambda m=method: problem.solve(method=m).v), unit, per)
 
 
-def episodes() -> None:
-    """Backward induction over a layered grid, L = 50."""
-    length, seeds = 50, 8
+LENGTH, GRIDS = 50, 8
+
+
+def episodes_pair() -> tuple[Callable[[], Any], float, Callable[[], None]]:
+    """Backward induction over layered grids: ours, its seconds to compile, numpy."""
+    length, seeds = LENGTH, GRIDS
     rng = np.random.default_rng(1)
     rows = rng.dirichlet(np.ones(length), (seeds, length, length, 2)).astype(np.float32)
     reward = rng.standard_normal((seeds, length, length, 2)).astype(np.float32)
     ours = jax.vmap(lambda p, r: solve(MDP(p, r), Episodic(length)))
     call, compile_s = compiled(ours, jnp.asarray(rows), jnp.asarray(reward))
-    show("episodes, H = S = 50, A = 2, 8 at a time", "bayes_mdp", cpu(call), "us a solve", 1e6 / seeds, compile_s)
 
     def peer() -> None:
         values = np.zeros((seeds, length), np.float32)
         for h in reversed(range(length)):
             values = (reward[:, h] + np.einsum("nsaz,nz->nsa", rows[:, h], values, optimize=True)).max(-1)
 
-    show("episodes, H = S = 50, A = 2, 8 at a time", "numpy, batched", cpu(peer), "us a solve", 1e6 / seeds)
+    return call, compile_s, peer
+
+
+def episodes() -> None:
+    """Backward induction over a layered grid, L = 50."""
+    call, compile_s, peer = episodes_pair()
+    show("episodes, H = S = 50, A = 2, 8 at a time", "bayes_mdp", cpu(call), "us a solve", 1e6 / GRIDS, compile_s)
+    show("episodes, H = S = 50, A = 2, 8 at a time", "numpy, batched", cpu(peer), "us a solve", 1e6 / GRIDS)
+
+
+def dense(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and rewards of one dense problem, A = 4."""
+    rng = np.random.default_rng(2)
+    rows = rng.dirichlet(np.ones(size), (size, 4)).astype(np.float32)
+    return rows, rng.standard_normal((size, 4)).astype(np.float32)
 
 
 def large() -> None:
     """One dense problem with S = 1000, and sparse ones."""
-    rng = np.random.default_rng(2)
-    rows = rng.dirichlet(np.ones(1000), (1000, 4)).astype(np.float32)
-    reward = rng.standard_normal((1000, 4)).astype(np.float32)
+    rng = np.random.default_rng(3)
+    rows, reward = dense(1000)
     mdp = MDP(jnp.asarray(rows), jnp.asarray(reward))
     task = "dense S = 1000, A = 4, discount .99"
     call, compile_s = compiled(lambda m: solve(m, Discounted(0.99)), mdp)
@@ -142,6 +165,37 @@ def large() -> None:
         show(task, "bayes_mdp", cpu(call, 3), "ms", 1e3, compile_s)
         show(task, "one sweep", cpu(sweep, 5), "ns a nonzero", 1e9 / weights.size)
         print(f"{'':44s} {int(call().iterations)} iterations, gap {float(call().gap):.2g}, {bool(call().converged)}")
+
+
+def measure(size: Size) -> Iterator[Measured | Skipped]:
+    """Lines of the record."""
+    call, _, peer = tiny_pair()
+    name = "S = 6, A = 2, 100 seeds at a time, warm start, float32"
+    yield in_turns(name, "solve", call, "numpy, batched", peer, size, units=SEEDS * ROUNDS)
+    if size != "check":
+        call, _, peer = episodes_pair()
+        name = f"episodes, H = S = {LENGTH}, A = 2, {GRIDS} at a time, float32"
+        yield in_turns(name, "solve", call, "numpy, batched", peer, size, units=GRIDS)
+    for states in (200,) if size == "check" else (200, 1000):
+        yield from _dense_lines(states, size)
+
+
+def _dense_lines(states: int, size: Size) -> Iterator[Measured | Skipped]:
+    """One dense problem beside numpy (float32) and QuantEcon (float64, as it takes nothing else)."""
+    rows, reward = dense(states)
+    call, _ = compiled(lambda m: solve(m, Discounted(0.99)), MDP(jnp.asarray(rows), jnp.asarray(reward)))
+    name, start = f"dense S = {states}, A = 4, discount .99", np.zeros(states, int)
+    plain = lambda: numpy_policy_iteration(rows, reward, 0.99, start)  # noqa: E731
+    yield in_turns(name, "solve", call, "numpy, policy iteration", plain, size)
+    try:
+        from quantecon.markov import DiscreteDP
+    except ImportError:
+        yield Skipped(f"{name} beside quantecon", "quantecon not installed (pip install quantecon)")
+        return
+    problem = DiscreteDP(reward.astype(float), rows.astype(float), 0.99)
+    for method in ("policy_iteration", "modified_policy_iteration"):
+        peer = f"quantecon, {method.replace('_', ' ')}"
+        yield in_turns(name, "solve", call, peer, lambda m=method: problem.solve(method=m).v, size)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -23,6 +23,8 @@ import stormpy
 from bayes_mdp.mdp import Discounted, SparseMDP
 from bayes_mdp.planning import solve
 from benchmarks.large_planning import EQUAL, PROBLEMS, Arrays
+from benchmarks.record.turns import REPEATS as TURNS
+from benchmarks.record.turns import Measured, Size, from_turns
 
 REPEATS = 3
 POLICY_ITERATION_UP_TO = 2000  # states; Storm takes two minutes for a river of 10^4
@@ -93,6 +95,30 @@ def drn(successor: np.ndarray, probability: np.ndarray, reward: np.ndarray, stop
             lines.extend(f"\t\t{t} : {float(p)!r}\n" for t, p in zip(after, mass, strict=True) if p > 0)
             lines.append(f"\t\t{n} : {stop!r}\n")
     return [*lines, f"state {n} [0] stop\n\taction 0 [0]\n\t\t{n} : 1\n"]
+
+
+def lines(n: int, name: str, discount: float, size: Size) -> list[Measured]:
+    """Lines of the record, of one problem."""
+    arrays, found = PROBLEMS[name](n), []
+    with jax.enable_x64(True), tempfile.TemporaryDirectory() as folder:
+        mdp = SparseMDP(*arrays)
+        plan = jax.jit(lambda mdp: solve(mdp, Discounted(discount), tolerance=EQUAL).v)
+        peers: dict[str, Callable[[], Callable[[], np.ndarray]]] = {
+            "mdpsolver": lambda: of_mdpsolver(arrays, discount),
+            "Storm, optimistic value iteration": lambda: of_storm(arrays, discount, Path(folder), METHODS[1]),
+        }
+        for peer, make in peers.items():
+            turns = [(cpu(lambda: np.asarray(plan(mdp)))[0], cpu(make())[0]) for _ in range(TURNS[size])]
+            found.append(from_turns(f"{name} S = {n}, discount {discount}, float64", "solve", peer, turns))
+    return found
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record."""
+    for n in (10**3, 10**4) if size == "full" else (10**3,):
+        for name in PROBLEMS:
+            for discount in (0.95, 0.99):
+                yield from lines(n, name, discount, size)
 
 
 def main(sizes: list[int], discounts: list[float]) -> None:

@@ -1,6 +1,6 @@
 """Speed of PSRL: whole runs (environment, posterior, planning, bookkeeping) beside plain numpy programs and rlberry.
 
-    python benchmarks/psrl.py [--quick] [--rlberry-python PATH]
+    python -m benchmarks.psrl [--quick] [--rlberry-python PATH]
 
 Figures are items per CPU-second of the process (all threads), warm, the median of the repeats; an item is a step
 (RiverSwim, chain) or an episode (DeepSea). "literal" plans with `solve(posterior.sample(key))`. The fair
@@ -12,13 +12,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-import psrl_numpy
 
 from bayes_mdp.agents import PSRL, Greedy
 from bayes_mdp.envs import deep_sea, riverswim
@@ -31,8 +30,11 @@ from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import MDP, Discounted, Environment, Episodic, NormalReward
 from bayes_mdp.models import dirichlet_normal, dirichlet_normal_gamma
 from bayes_mdp.planning import solve
+from benchmarks import psrl_numpy
+from benchmarks.record.turns import Measured, Size, in_turns
 
 SEEDS = (1, 20, 100)
+IN_CHECK = ("RiverSwim, every 20, steps", "DeepSea L = 20, episodes")
 RLBERRY = """
 import time, warnings; warnings.filterwarnings("ignore")
 from rlberry.agents.psrl import PSRLAgent
@@ -134,12 +136,16 @@ def ours(case: RunConfig, repeats: int) -> tuple[float, float]:
     start = time.perf_counter()
     _compile(prepared)
     compiling = time.perf_counter() - start
+    once = _run_of(prepared)
+    once()
+    return cpu_seconds(once, repeats), compiling
 
+
+def _run_of(prepared: Prepared) -> Callable[[], None]:
     def once() -> None:
         execute(prepared, Progress(1, 1, show=False), Snapshots(None, {}))
 
-    once()
-    return cpu_seconds(once, repeats), compiling
+    return once
 
 
 def _compile(p: Prepared) -> None:
@@ -155,6 +161,24 @@ def cpu_seconds(action: Callable[[], Any], repeats: int) -> float:
         action()
         times.append(time.process_time() - start)
     return statistics.median(times)
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record: whole runs beside numpy batched over the same seeds."""
+    for task in tasks(quick=True):
+        for seeds in SEEDS if size == "full" else SEEDS[-1:]:
+            if size == "check" and task.name not in IN_CHECK:
+                continue
+            what, _, items = task.name.rpartition(", ")
+            yield in_turns(
+                f"{what}, {task.length * task.items} {items}, {seeds} seeds",
+                items.removesuffix("s"),
+                _run_of(prepare(task.case(PSRL(task.replan), task.length, seeds))),
+                "numpy, batched",
+                lambda task=task, seeds=seeds: task.peer(task.length, seeds),
+                size,
+                units=task.length * task.items * seeds,
+            )
 
 
 def rlberry(python: str | None, n: int | None) -> str:

@@ -1,6 +1,6 @@
 """Speed of the posterior draws, beside numpy batched over the seeds, in one run: CPU time, medians after a warm-up.
 
-    python benchmarks/sampling.py
+    python -m benchmarks.sampling
 
 Draws: nanoseconds an entry, 100 seeds of 5,000 entries. Backup: episodes per CPU-second of PSRL's inner loop on an
 episodic L x L grid with two actions, 100 seeds: for each of L layers a new Dirichlet row over the L states of the
@@ -10,7 +10,7 @@ maximum over actions. Run it on one core (`taskset -c 0`) to leave out the hand-
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,16 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bayes_mdp.random import dirichlet, dirichlet_expectation, exponential, fused_key, gamma, loggamma
+from benchmarks.record.turns import Measured, Size, in_turns
 
 SEEDS = 100
 ENTRIES = 5_000
 ACTIONS = 2
 REPEATS = 7
+IN_CHECK = ("gamma(2.5)", "dirichlet(.5), rows of 50", "backup, L = 20")
+
+Pair = tuple[str, Callable[[], object], Callable[[], object]]
+"""A task; here; numpy."""
 
 
 def cpu_seconds(call: Callable[[], object], calls: int) -> float:
@@ -38,28 +43,35 @@ def cpu_seconds(call: Callable[[], object], calls: int) -> float:
     return statistics.median(groups)
 
 
-def report_draws() -> None:
-    """Print nanoseconds an entry of words, exponentials, gamma and Dirichlet draws."""
+def draws() -> Iterator[Pair]:
+    """Words, exponentials, gamma and Dirichlet draws: SEEDS x ENTRIES of each."""
     keys, rng = jax.random.split(jax.random.key(0), SEEDS), np.random.default_rng(0)
     shape, size = (SEEDS, ENTRIES), SEEDS * ENTRIES
 
-    def line(name: str, ours: Callable, args: tuple, numpy_call: Callable[[], object]) -> None:
+    def line(name: str, ours: Callable, args: tuple, numpy_call: Callable[[], object]) -> Pair:
         compiled = jax.jit(jax.vmap(ours))
-        here = cpu_seconds(lambda: compiled(keys, *args), 10) / size * 1e9
-        print(f"{name:28s} {here:8.2f} {cpu_seconds(numpy_call, 2) / size * 1e9:8.2f}", flush=True)
+        return name, lambda: compiled(keys, *args), numpy_call
 
-    print(f"{'ns an entry':28s} {'here':>8s} {'numpy':>8s}")
-    line("random words", lambda key: jax.random.bits(fused_key(key), (ENTRIES,)), (), lambda: rng.bytes(4 * size))
-    line("random words, plain key", lambda key: jax.random.bits(key, (ENTRIES,)), (), lambda: rng.bytes(4 * size))
-    line("exponential", lambda key: exponential(key, (ENTRIES,)), (),
-         lambda: rng.standard_exponential(shape, np.float32))  # fmt: skip
+    yield line("random words", lambda key: jax.random.bits(fused_key(key), (ENTRIES,)), (), lambda: rng.bytes(4 * size))
+    yield line("random words, plain key", lambda key: jax.random.bits(key, (ENTRIES,)), (), lambda: rng.bytes(4 * size))
+    yield line("exponential", lambda key: exponential(key, (ENTRIES,)), (),
+               lambda: rng.standard_exponential(shape, np.float32))  # fmt: skip
     for concentration in (0.01, 1.0, 2.5, 40.0, 1e4):
         full = np.full(shape, concentration, np.float32)
-        line(f"gamma({concentration:g})", gamma, (full,), lambda full=full: rng.standard_gamma(full, dtype=np.float32))
-        line(f"loggamma({concentration:g})", loggamma, (full,),
-             lambda full=full: np.log(rng.standard_gamma(full, dtype=np.float32) + 1e-38))  # fmt: skip
+        yield line(f"gamma({concentration:g})", gamma, (full,),
+                   lambda full=full: rng.standard_gamma(full, dtype=np.float32))  # fmt: skip
+        yield line(f"loggamma({concentration:g})", loggamma, (full,),
+                   lambda full=full: np.log(rng.standard_gamma(full, dtype=np.float32) + 1e-38))  # fmt: skip
     rows = np.full((SEEDS, ENTRIES // 50, 50), 0.5, np.float32)
-    line("dirichlet(.5), rows of 50", dirichlet, (rows,), lambda: _numpy_rows(rng, rows))
+    yield line("dirichlet(.5), rows of 50", dirichlet, (rows,), lambda: _numpy_rows(rng, rows))
+
+
+def report_draws() -> None:
+    """Print nanoseconds an entry."""
+    print(f"{'ns an entry':28s} {'here':>8s} {'numpy':>8s}")
+    for name, ours, theirs in draws():
+        times = [cpu_seconds(call, calls) / (SEEDS * ENTRIES) * 1e9 for call, calls in ((ours, 10), (theirs, 2))]
+        print(f"{name:28s} {times[0]:8.2f} {times[1]:8.2f}", flush=True)
 
 
 def _numpy_rows(rng: np.random.Generator, concentration: np.ndarray) -> np.ndarray:
@@ -98,18 +110,34 @@ def numpy_episodes(rng: np.random.Generator, counts: np.ndarray, successor: np.n
     return np.stack(policy[::-1], 1)
 
 
-def report_backup() -> None:
-    """Print episodes per CPU-second of the layer backup at three sizes."""
-    print(f"\n{'episodes per CPU-second':28s} {'here':>8s} {'numpy':>8s}")
-    for length, calls in ((10, 20), (20, 8), (50, 2)):
+def backups() -> Iterator[Pair]:
+    """The layer backup at three sizes: SEEDS episodes of each."""
+    for length in (10, 20, 50):
         rng = np.random.default_rng(length)
         counts = rng.poisson(3.0, (SEEDS, length, length, ACTIONS, 1)).astype(np.float32)
         successor = rng.integers(0, length, counts.shape, dtype=np.int32)
         keys = fused_key(jax.random.split(jax.random.key(0), SEEDS))
         compiled = jax.jit(jax.vmap(episode))
-        here = SEEDS / cpu_seconds(lambda args=(keys, counts, successor), run=compiled: run(*args), calls)
-        peer = cpu_seconds(lambda args=(rng, counts, successor): numpy_episodes(*args), 1)
-        print(f"L = {length:<24d} {here:8.0f} {SEEDS / peer:8.0f}", flush=True)
+        yield (
+            f"backup, L = {length}",
+            lambda args=(keys, counts, successor), run=compiled: run(*args),
+            lambda args=(rng, counts, successor): numpy_episodes(*args),
+        )
+
+
+def report_backup() -> None:
+    """Print episodes per CPU-second."""
+    print(f"\n{'episodes per CPU-second':28s} {'here':>8s} {'numpy':>8s}")
+    for name, ours, theirs in backups():
+        print(f"{name:28s} {SEEDS / cpu_seconds(ours, 2):8.0f} {SEEDS / cpu_seconds(theirs, 1):8.0f}", flush=True)
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record."""
+    for unit, units, pairs in (("entry", SEEDS * ENTRIES, draws()), ("episode", SEEDS, backups())):
+        for name, ours, theirs in pairs:
+            if size != "check" or name in IN_CHECK:
+                yield in_turns(f"{name}, {SEEDS} seeds", unit, ours, "numpy, batched", theirs, size, units=units)
 
 
 if __name__ == "__main__":

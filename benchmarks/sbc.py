@@ -1,4 +1,4 @@
-"""Simulation-based calibration beside simuk, the package of the ArviZ developers: `python benchmarks/sbc.py`.
+"""Simulation-based calibration beside simuk, the package of the ArviZ developers: `python -m benchmarks.sbc`.
 
 One model, S = A = 2, 20 transitions, Dirichlet rows and normal-gamma rewards, NUTS with 200 + 200 steps in one chain.
 simuk compiles a program for every simulation, so it gets few; ours compiles one for all of them. CPU time of the
@@ -7,6 +7,7 @@ installed, ours is measured alone.
 """
 
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,6 +21,7 @@ from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
 from bayes_mdp.models.priors import dirichlet_normal_gamma
+from benchmarks.record.turns import Measured, Size, from_turns
 
 SPACE, STEPS = StateActionSpace(2, 2), 20
 OURS, THEIRS = 256, 4
@@ -61,6 +63,12 @@ def theirs() -> tuple[float, float]:
     )
     check.run_simulations()
     return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record: a simulation, compilation included."""
+    turns = [(ours()[0] / OURS, theirs()[0] / THEIRS) for _ in range(5 if size == "full" else 2)]
+    yield from_turns(f"S = A = 2, {STEPS} transitions, NUTS", "simulation", "simuk", turns)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ over the repeats, against a value by sums, quadrature, or 2^22 Sobol points.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from heormodel.models import Outcomes
 from heormodel.voi import evppi, evsi_regression
 
 import bayes_mdp as bm
+from benchmarks.record.turns import Measured, Size, in_turns
 
 WTP = 1.0
 TIMES = (1, 10)
@@ -211,6 +212,15 @@ def number_for(rival: Callable[[Case, int, int], float], case: Case, budget: flo
     while number < 1 << 20 and min(seconds(rival, case, 0, 2 * number) for _ in range(3)) <= budget:
         number *= 2
     return number
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record: one value, ours at its defaults, which are exact or at least as exact (see `main`)."""
+    for case in CASES:
+        model = bm.decision_model(case.program)
+        mine = lambda case=case, model=model: ours(case, model, 0)  # noqa: E731
+        theirs = lambda case=case: regression(case, 0, 10_000)  # noqa: E731
+        yield in_turns(case.name, "value", mine, "heormodel, 10,000 draws", theirs, size)
 
 
 def main(repeats: int) -> None:

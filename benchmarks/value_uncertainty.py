@@ -1,4 +1,4 @@
-"""Speed of value uncertainty beside numpy: `OPENBLAS_NUM_THREADS=1 python benchmarks/value_uncertainty.py`.
+"""Speed of value uncertainty beside numpy: `OPENBLAS_NUM_THREADS=1 python -m benchmarks.value_uncertainty`.
 
 (Threads of OpenBLAS that wait spin, which would count as the CPU time of numpy. At S = 1000 most of the time of either
 side can be page faults: glibc gives buffers of more than 32 MB back after every call. MALLOC_MMAP_THRESHOLD_=4294967296
@@ -11,12 +11,12 @@ compilation apart. Three tasks at every size and width:
 * UBE, moment matching: from the posterior's counts to mean and variance of Q and V.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from planning import compiled, cpu, show
 
 from bayes_mdp.agents.value_uncertainty import moment_matching, ube
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
@@ -26,6 +26,8 @@ from bayes_mdp.inference.conjugate.layered import conjugate_posterior
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.mdp import Discounted, StateActionSpace
 from bayes_mdp.planning.variance_backup import propagate
+from benchmarks.planning import compiled, cpu, show
+from benchmarks.record.turns import Measured, Size, in_turns
 
 SIZES, ACTIONS, DISCOUNT, Q_MAX = (50, 500, 1000), 4, 0.99, 100.0
 OBJECTIVE = Discounted(DISCOUNT)
@@ -76,8 +78,8 @@ class Plain:
         return mean, self.evaluate(rows, local, DISCOUNT**2)
 
 
-def compare(size: int, dtype: Any) -> None:
-    """One size in one width."""
+def tasks(size: int, dtype: Any) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], Callable[[], Any]]]:
+    """By name: a function and its arguments, and the peer's call."""
     posterior, policy = problem(size)
     plain, belief = Plain(posterior, policy, dtype), on_device(posterior)
     mean = jax.jit(lambda p: p.mean_mdp())(belief)
@@ -86,17 +88,43 @@ def compare(size: int, dtype: Any) -> None:
     solved = lambda p, a: ube.solve(p, a, OBJECTIVE, q_max=Q_MAX)  # noqa: E731
     matched = lambda p, a: moment_matching.value_variance(p, a, OBJECTIVE)  # noqa: E731
     fixed = lambda m, u, a: propagate(m, u, a, OBJECTIVE)  # noqa: E731
-    tasks = {
+    return {
         "fixed point": (fixed, (mean, local, policy), lambda: plain.evaluate(rows, added, DISCOUNT**2)),
         "UBE": (solved, (belief, policy), plain.ube),
         "moment matching": (matched, (belief, policy), plain.moment_matching),
     }
-    for name, (function, arguments, peer) in tasks.items():
+
+
+def compare(size: int, dtype: Any) -> None:
+    """One size in one width."""
+    for name, (function, arguments, peer) in tasks(size, dtype).items():
         task = f"{name}, S = {size}, {np.dtype(dtype).name}"
         call, compile_s = compiled(function, *(jax.tree.map(jnp.asarray, x) for x in arguments))
         check(call(), peer())
         show(task, "bayes_mdp", cpu(call, 21), "ms", 1e3, compile_s)
         show(task, "numpy", cpu(peer, 9), "ms", 1e3)
+
+
+def lines(states: int, dtype: Any, names: tuple[str, ...], size: Size) -> list[Measured]:
+    """Lines of the record, of one size in one width."""
+    found = []
+    for name in names:
+        function, arguments, peer = tasks(states, dtype)[name]
+        call, _ = compiled(function, *(jax.tree.map(jnp.asarray, x) for x in arguments))
+        check(call(), peer())
+        task = f"{name}, S = {states}, {np.dtype(dtype).name}"
+        found.append(in_turns(task, "solve", call, "numpy", peer, size))
+    return found
+
+
+def measure(size: Size) -> Iterator[Measured]:
+    """Lines of the record; float64 in a full run alone."""
+    for states in (500,) if size == "check" else SIZES:
+        yield from lines(states, np.float32, ("UBE", "moment matching"), size)
+    if size == "full":
+        with jax.enable_x64(True):
+            wide = [line for states in SIZES for line in lines(states, np.float64, ("UBE", "moment matching"), size)]
+        yield from wide
 
 
 def check(ours: Any, theirs: Any) -> None:

@@ -30,6 +30,7 @@ import pytest
 
 from tests import typecheck
 from tests.numerics import mark_numerics
+from tests.thorough import mark_thorough
 
 # Tracing makes very many small objects, of which few are in cycles: looking for those took a twelfth of the time.
 gc.set_threshold(100_000, 20, 50)
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(items):
     """Of a test that is marked `few(n)` or `some(n)`, n of the cases that are not slow run by default. Before pytest
     selects."""
     mark_numerics(items)
+    mark_thorough(items)
     cases = {}
     for item in items:
         if item.get_closest_marker("slow") is None and any(map(item.get_closest_marker, ("few", "some"))):

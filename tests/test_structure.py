@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import listed
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = "bayes_mdp"
 OUTSIDE = {"reproductions", "benchmarks", "tests", "examples", "docs", "tools"}
@@ -144,3 +146,14 @@ def test_tests_import_their_helpers_by_full_path():
         if (found := {name for name in imported_names(file) if name.partition(".")[0] in helpers})
     }
     assert bare == {}
+
+
+def test_every_thorough_test_exists():
+    """A test that was renamed would silently be in the default run again."""
+    missing = []
+    for name in sorted(listed()):
+        file, _, function = name.partition("::")
+        path = ROOT / file
+        if not path.exists() or f"def {function.rpartition('::')[2]}(" not in path.read_text():
+            missing.append(name)
+    assert not missing, f"tests/thorough.txt lists {missing[0]}, which is no test"

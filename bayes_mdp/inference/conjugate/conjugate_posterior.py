@@ -379,6 +379,8 @@ class ConjugatePosterior(eqx.Module):
         """
         if form == "dirichlet":  # asked for at every plan: it builds no rows
             return self.transition_probs.inverse_total()
+        if form == "ratio":  # the default of the equation: no rows either
+            return (self.transition_probs.num_possible() - 1.0) * self.transition_probs.inverse_total()
         return dirichlet_factor(form, self.transition_probs.concentration, self.visit_counts())
 
     def expected_information(self) -> Pairs:

@@ -95,8 +95,8 @@ class DirichletRows(eqx.Module):
 
     def mean(self) -> Float[Array, "*H S A O"]:
         """Expected probabilities."""
-        rows = self.site_concentration
-        return self.gather(rows / rows.sum(-1, keepdims=True))
+        # The sum apart from the rows: XLA would store the concentrations for both.
+        return self.gather(self.site_concentration / self._site_total()[:, None])
 
     def inverse_total(self) -> Float[Array, "*H S A"]:
         """1 / (sum of concentrations + 1), the factor of every Dirichlet covariance; zero where nothing is unknown."""
@@ -119,7 +119,7 @@ class DirichletRows(eqx.Module):
     def num_possible(self) -> Float[Array, "*H S A"]:
         """Number of possible outcomes of each unknown row; one of the known ones. It builds no rows."""
         width = float(self.prior.shape[-1])
-        each = jnp.full(len(self.prior), width) if self.unit_prior else (jnp.asarray(self.prior) > 0).sum(-1) * 1.0
+        each = jnp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
         return self._of_sites(each, 1.0)
 
     def _of_sites(self, each: Float[Array, " M"], known: float) -> Float[Array, "*H S A"]:
@@ -141,7 +141,7 @@ class DirichletRows(eqx.Module):
 
     def _unknown_sites(self) -> bool | Bool[Array, " M"]:
         """Which site rows have more than one possible outcome."""
-        return self.prior.shape[-1] > 1 if self.unit_prior else (jnp.asarray(self.prior) > 0).sum(-1) > 1
+        return self.prior.shape[-1] > 1 if self.unit_prior else _num_positive(self.prior) > 1
 
     def sample_sites(self, key: PRNGKeyArray) -> Float[Array, "M K"]:
         """One draw of the site rows."""
@@ -374,6 +374,14 @@ class DirichletRows(eqx.Module):
     def unlisted(self) -> "DirichletRows":
         """The same belief with the counts of all columns."""
         return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
+
+
+def _num_positive(rows: Float[AnyArray, "M K"]) -> Float[Array, " M"]:
+    """How many numbers of each row are positive, of numbers that are nowhere negative.
+
+    The sum of their signs: on a CPU XLA would store a comparison of the size of the rows before it adds.
+    """
+    return jnp.sign(jnp.asarray(rows)).sum(-1)
 
 
 def _dot(rows: Float[Array, "*H S A O"], values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:

@@ -71,6 +71,10 @@ def row_variance(
     probs, inverse_total, values = (jnp.asarray(x) for x in (probs, inverse_total, values))
     if values.ndim > probs.ndim:
         return lax.map(lambda step: row_variance(probs, inverse_total, step), values)
+    if values.size == values.shape[-1] and probs.ndim > 2:
+        # As a matrix, as which products with vectors take it: XLA would store the mean once for each shape.
+        flat = row_variance(probs.reshape(-1, probs.shape[-1]), 1.0, values.reshape(-1))
+        return inverse_total * flat.reshape(probs.shape[:-1])
     # Centred first: E[v^2] - E[v]^2 cancels where values are large.
     centred = values - (probs * values).sum(-1, keepdims=True)
     return inverse_total * (probs * centred**2).sum(-1)
