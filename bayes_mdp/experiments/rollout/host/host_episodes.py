@@ -1,0 +1,69 @@
+"""A run in whole episodes by the numba loop: the arrays of `SeedState`, advanced in place between two looks of Python.
+
+What an iteration does is in `episode_kernel`. A state can be handed over to the compiled loop of XLA and back at any
+chunk: both read and write the same arrays, and draw the same random numbers.
+"""
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+from bayes_mdp.agents import TDBMA, SarsaLambda
+from bayes_mdp.experiments.rollout.host.episode_kernel import Learnt, Numbers, Sizes, play_seeds
+from bayes_mdp.experiments.rollout.host.listed_environment import listed_environment
+from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, EpisodeLayout, SeedState, TabularStates
+
+
+class HostEpisodes:
+    """All seeds of a run, played by numba.
+
+    Args:
+        layout: the shape of the run.
+        setting: what does not change (see `host_choice.whole_episodes` for what is supported).
+        keys: of the seeds.
+        seeds: their states.
+        done: chunks that were played.
+
+    Attributes:
+        seeds: the states; `play` writes into their arrays.
+        done: Int[]: chunks that were played, written together with the states.
+    """
+
+    def __init__(
+        self, layout: EpisodeLayout, setting: EpisodeContext, keys: Key[Array, " N"], seeds: SeedState, done: int
+    ) -> None:
+        agent, rows = setting.agent, setting.env
+        assert isinstance(agent, (SarsaLambda, TDBMA)) and isinstance(rows, TabularStates)
+        self.seeds: SeedState = jax.tree.map(np.array, seeds)  # copies, that can be written
+        self.done = np.array(done)
+        self._keys = np.asarray(jax.random.key_data(keys))
+        self._env = listed_environment(rows.simulator)
+        averages = isinstance(agent, TDBMA)
+        self._sizes = Sizes(*layout, frozen=agent.frozen, bootstrap=agent.bootstrap, averages=averages)
+        kind = self.seeds.tables.q.dtype.type
+        trace_decay = 0.0 if isinstance(agent, TDBMA) else agent.trace_decay
+        numbers = agent.epsilon, agent.learning_rate, trace_decay, setting.discount, np.finfo(kind).tiny, 1.0
+        self._numbers = Numbers(*(kind(x) for x in numbers))
+
+    def play(self, num_chunks: int) -> None:
+        """Some more chunks of every seed that has not finished."""
+        first = int(self.done)
+        chunks = first, first + num_chunks
+        play_seeds(self._sizes, self._numbers, self._env, self._arrays, self._keys, chunks, self.done.reshape(1))
+
+    @property
+    def _arrays(self) -> Learnt:
+        """The arrays of the states, without copies."""
+        seeds, message = self.seeds, self.seeds.message
+        frozen_q, statistics = seeds.steps.frozen_q, seeds.tables.statistics
+        q, rewards = np.asarray(seeds.tables.q), np.asarray(seeds.steps.reward)
+        return Learnt(
+            q,
+            np.zeros((0, 0, 3), q.dtype) if statistics is None else np.asarray(statistics),
+            np.asarray(seeds.state),
+            *(np.asarray(x) for x in (seeds.phase, seeds.at, seeds.episode, seeds.steps.pair)),
+            rewards,
+            np.zeros((0, 0), q.dtype) if frozen_q is None else np.asarray(frozen_q),
+            *(np.asarray(x) for x in (message.ret, message.next_q, message.last, message.cut)),
+            *(np.asarray(x) for x in (seeds.sums, seeds.log)),
+        )
