@@ -17,6 +17,7 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
+from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_episodes
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
@@ -42,11 +43,12 @@ CHUNKS = 64  # of a call of `play`, each `sweep_loop.CHUNK` iterations
 
 
 class Prepared(NamedTuple):
-    """A run in whole episodes, ready to be played."""
+    """A run in whole episodes, ready to be played; `by_numba`: not by XLA (see `host_choice`)."""
 
     layout: EpisodeLayout
     setting: EpisodeContext
     keys: Key[Array, " N"]
+    by_numba: bool
 
 
 def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
@@ -87,7 +89,9 @@ def prepare(case: RunConfig) -> Prepared:
     )
     key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `execute.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    return Prepared(layout, on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial))), keys)
+    setting = on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial)))
+    by_numba = chooses_numba(case.options.compiler, why_not_episodes(setting, keys))
+    return Prepared(layout, setting, keys, by_numba)
 
 
 def _learner(case: RunConfig) -> SweepLearner:
@@ -178,8 +182,10 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
 
 def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> SeedState:
     """All seeds until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
-    layout, setting, keys = prepared
+    layout, setting, keys, by_numba = prepared
     done, seeds, _ = snapshots.restore(begin_all(layout, setting, keys))
+    if by_numba:
+        return _play_by_numba(prepared, seeds, done, progress, snapshots)
     with progress as bar, snapshots as saved:
         while not np.all(np.asarray(seeds.phase) == FINISHED):
             seeds = play(layout, setting, keys, seeds, jnp.asarray([done, done + CHUNKS], jnp.int32))
@@ -189,3 +195,20 @@ def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Se
             saved.write_if_old()
             bar.advance(int(np.sum(np.asarray(seeds.episode, np.int64))))
     return seeds
+
+
+def _play_by_numba(
+    prepared: Prepared, seeds: SeedState, done: int, progress: Progress, snapshots: Snapshots
+) -> SeedState:
+    """`play_all` from these states on, by the loop of numba."""
+    from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # needs numba
+
+    layout, setting, keys, _ = prepared
+    host = HostEpisodes(layout, setting, keys, seeds, done)
+    with progress as bar, snapshots as saved:
+        saved.keep(host.done, host.seeds)  # once: both are written in place, together
+        while not np.all(host.phase == FINISHED):
+            host.play(CHUNKS)
+            saved.write_if_old()
+            bar.advance(int(np.sum(host.episode, dtype=np.int64)))
+    return host.seeds

@@ -4,15 +4,15 @@ The same iterations with the same random words: one step forward, or one of the 
 the other, each for all chunks of a call, while its tables are near the processor. Arrays are written in place.
 """
 
-import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from bayes_mdp.experiments.rollout.host.host_threefry import fill_bits, fold_in, uniform32
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
-from bayes_mdp.experiments.rollout.host.numba_function import compiled
-from bayes_mdp.experiments.rollout.host.searches import first_of_largest, search
+from bayes_mdp.experiments.rollout.host.numba_function import CODE, compiled, kept
+from bayes_mdp.experiments.rollout.host.searches import drawn_reward, first_of_largest, search, search_first
 from bayes_mdp.experiments.rollout.sweep_loop import BACKWARD, CHUNK, FINISHED, FORWARD
 
 
@@ -68,28 +68,28 @@ class Learnt(NamedTuple):
 
 
 @compiled
-def random_action(share: float, q: np.ndarray, masked: bool) -> int:
-    """The legal action (q above -inf) that a uniform number picks."""
+def random_action(share: np.floating, q: np.ndarray, seed: int, first: int, n_actions: int, masked: bool) -> int:
+    """The legal action (q above -inf) that a uniform number picks, of those from `first` on in a row of `q` [N R]."""
     if not masked:
-        return min(int(math.floor(share * np.float32(q.size))), q.size - 1)
+        return min(int(share * np.float32(n_actions)), n_actions - 1)
     number = 0
-    for a in range(q.size):
-        number += q[a] > -np.inf
-    wanted, rank = int(math.floor(share * np.float32(number))), 0
-    for a in range(q.size):
-        rank += q[a] > -np.inf
+    for a in range(n_actions):
+        number += q[seed, first + a] > -np.inf
+    wanted, rank = int(share * np.float32(number)), 0
+    for a in range(n_actions):
+        rank += q[seed, first + a] > -np.inf
         if rank > wanted:
             return a
-    return q.size - 1
+    return n_actions - 1
 
 
 @compiled
 def averaged_weight(
-    q_mc: np.floating, q_td: np.floating, statistics: np.ndarray, unit: np.floating
+    q_mc: np.floating, q_td: np.floating, statistics: np.ndarray, seed: int, pair: int, unit: np.floating
 ) -> np.floating:
     """Lambda of TD-BMA: `trial_learning.weight`, from count, mean and sum of squared deviations of the returns."""
     half = unit / (unit + unit)
-    count, mean, squares = statistics[0], statistics[1], statistics[2]
+    count, mean, squares = statistics[seed, pair, 0], statistics[seed, pair, 1], statistics[seed, pair, 2]
     if not count > unit:
         return half
     variance = squares / count
@@ -103,103 +103,7 @@ def averaged_weight(
 
 
 @compiled
-def play_seed(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
-    sizes: Sizes,
-    numbers: Numbers,
-    env: ListedEnvironment,
-    seed: Learnt,
-    i: int,
-    key: tuple[np.uint32, np.uint32],
-    chunks: tuple[int, int],
-    words: np.ndarray,
-) -> None:
-    """Seed i through some chunks, or to its end.
-
-    Args:
-        sizes, numbers, env: what does not change.
-        seed: the states of all seeds.
-        i: which.
-        key: its own.
-        chunks: from number `chunks[0]` up to `chunks[1]`.
-        words: room for the random words of a chunk.
-    """
-    epsilon, rate, discount, unit = numbers.epsilon, numbers.learning_rate, numbers.discount, numbers.unit
-    nothing, n_states, n_actions = unit - unit, env.outcome.shape[0], sizes.num_actions
-    q, sums = seed.q[i], seed.sums[i]
-    state, at, phase, ret, next_q = seed.state[i], seed.at[i], seed.phase[i], seed.ret[i], seed.next_q[i]
-    last, cut = seed.last[i], seed.cut[i]
-    share_of = max(epsilon, numbers.tiny)
-    for number in range(chunks[0], chunks[1]):
-        if phase == FINISHED:
-            break
-        fill_bits(fold_in(key, 1 + number), words)  # 0: the first state
-        for step in range(CHUNK):
-            for_action, for_outcome = uniform32(words[2 * step]), uniform32(words[2 * step + 1])
-            if phase == FORWARD:
-                # Epsilon-greedy: below epsilon, u / epsilon is uniform again and picks the action.
-                row = q[state * n_actions : (state + 1) * n_actions]
-                if for_action < epsilon:
-                    action = random_action(for_action / share_of, row, sizes.masked)
-                else:
-                    action = first_of_largest(row)
-                k = search(for_outcome, env.threshold[state, action])
-                outcome, reward = env.outcome[state, action, k], env.reward[state, action, k]
-                # The step is kept for the sweep.
-                seed.pair[i, at] = state * n_actions + action
-                seed.reward[i, at] = reward
-                if sizes.frozen:
-                    seed.frozen_q[i, at] = row[action]
-                sums[0] += reward
-                sums[1] += unit
-                state, ended = min(outcome, n_states - 1), outcome == n_states
-                if ended or at == sizes.num_steps - 1:
-                    phase, last, cut, next_q = BACKWARD, True, not ended, nothing
-                else:
-                    at += 1
-            elif phase == BACKWARD:
-                if sizes.bootstrap and last and cut:  # the present state is still the one in which the episode stopped
-                    row = q[state * n_actions : (state + 1) * n_actions]
-                    next_q = row[first_of_largest(row)]
-                pair, reward = seed.pair[i, at], seed.reward[i, at]
-                # The one-step target, the Monte Carlo target, and their mean, weighed by lambda.
-                q_td = reward + discount * next_q
-                if last:
-                    ret = q_td
-                else:
-                    q_mc, decay = reward + discount * ret, numbers.trace_decay
-                    if sizes.averages:
-                        decay = averaged_weight(q_mc, q_td, seed.statistics[i, pair], unit)
-                    ret = q_td + decay * (q_mc - q_td)
-                    sums[2] += decay
-                    sums[3] += unit
-                q[pair] += rate * (ret - q[pair])
-                if sizes.averages:
-                    kept = seed.statistics[i, pair]  # count, mean, sum of squared deviations (Welford)
-                    count, gap = kept[0] + unit, ret - kept[1]
-                    mean = kept[1] + gap / count
-                    kept[0], kept[1], kept[2] = count, mean, kept[2] + gap * (ret - mean)
-                next_q = seed.frozen_q[i, at] if sizes.frozen else q[pair]
-                last = False
-                if at > 0:
-                    at -= 1
-                    continue
-                # The sweep has reached the first step: the episode is written to the log, the next one begins.
-                at_row = min(seed.episode[i] // sizes.per_row, sizes.num_rows - 1)
-                for measure in range(4):
-                    seed.log[i, at_row, measure] += sums[measure]
-                    sums[measure] = nothing
-                seed.episode[i] += 1
-                state = env.first_state[search(for_outcome, env.first_threshold)]
-                phase = FINISHED if seed.episode[i] == sizes.num_episodes else FORWARD
-                last, next_q = True, nothing
-            else:
-                break
-    seed.state[i], seed.at[i], seed.phase[i], seed.ret[i], seed.next_q[i] = state, at, phase, ret, next_q
-    seed.last[i], seed.cut[i] = last, cut
-
-
-@compiled
-def play_seeds(
+def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
     sizes: Sizes,
     numbers: Numbers,
     env: ListedEnvironment,
@@ -208,7 +112,7 @@ def play_seeds(
     chunks: tuple[int, int],
     done: np.ndarray,
 ) -> None:
-    """All seeds through some chunks.
+    """All seeds through some chunks, or to their ends.
 
     Args:
         sizes, numbers, env: what does not change.
@@ -217,7 +121,104 @@ def play_seeds(
         chunks: from number `chunks[0]` up to `chunks[1]`.
         done: Int[1], becomes `chunks[1]`: what is interrupted is interrupted before or after, and this says which.
     """
+    epsilon, rate, discount, unit = numbers.epsilon, numbers.learning_rate, numbers.discount, numbers.unit
+    nothing, n_states, n_actions = unit - unit, env.outcome.shape[0], sizes.num_actions
+    share_of = max(epsilon, numbers.tiny)
     words = np.empty(2 * CHUNK, np.uint32)
     for i in range(keys.shape[0]):
-        play_seed(sizes, numbers, env, seeds, i, (keys[i, 0], keys[i, 1]), chunks, words)
+        state, at, phase, ret, next_q = seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i]
+        last, cut = seeds.last[i], seeds.cut[i]
+        for number in range(chunks[0], chunks[1]):
+            if phase == FINISHED:
+                break
+            key = fold_in((keys[i, 0], keys[i, 1]), 1 + number)  # 0: the first state
+            fill_bits(key, words)
+            for step in range(CHUNK):
+                for_outcome = uniform32(words[2 * step + 1])
+                if phase == FORWARD:
+                    # Epsilon-greedy: below epsilon, u / epsilon is uniform again and picks the action.
+                    for_action, first = uniform32(words[2 * step]), state * n_actions
+                    if for_action < epsilon:
+                        action = random_action(for_action / share_of, seeds.q, i, first, n_actions, sizes.masked)
+                    else:
+                        action = first_of_largest(seeds.q, i, first, n_actions)
+                    k = search(for_outcome, env.threshold, state, action)
+                    outcome, reward = env.outcome[state, action, k], env.reward[state, action, k]
+                    if env.drawn[state, action, k] >= 0:
+                        reward = drawn_reward(fold_in(key, step), env.weight, env.value, env.drawn[state, action, k])
+                    # The step is kept for the sweep.
+                    seeds.pair[i, at] = first + action
+                    seeds.reward[i, at] = reward
+                    if sizes.frozen:
+                        seeds.frozen_q[i, at] = seeds.q[i, first + action]
+                    seeds.sums[i, 0] += reward
+                    seeds.sums[i, 1] += unit
+                    state, ended = min(outcome, n_states - 1), outcome == n_states
+                    if ended or at == sizes.num_steps - 1:
+                        phase, last, cut, next_q = BACKWARD, True, not ended, nothing
+                    else:
+                        at += 1
+                elif phase == BACKWARD:
+                    if sizes.bootstrap and last and cut:  # the present state is still the one where the episode stopped
+                        first = state * n_actions
+                        next_q = seeds.q[i, first + first_of_largest(seeds.q, i, first, n_actions)]
+                    pair, reward = seeds.pair[i, at], seeds.reward[i, at]
+                    # The one-step target, the Monte Carlo target, and their mean, weighed by lambda.
+                    q_td = reward + discount * next_q
+                    if last:
+                        ret = q_td
+                    else:
+                        q_mc, decay = reward + discount * ret, numbers.trace_decay
+                        if sizes.averages:
+                            decay = averaged_weight(q_mc, q_td, seeds.statistics, i, pair, unit)
+                        ret = q_td + decay * (q_mc - q_td)
+                        seeds.sums[i, 2] += decay
+                        seeds.sums[i, 3] += unit
+                    seeds.q[i, pair] += rate * (ret - seeds.q[i, pair])
+                    if sizes.averages:  # count, mean, sum of squared deviations (Welford)
+                        count, gap = seeds.statistics[i, pair, 0] + unit, ret - seeds.statistics[i, pair, 1]
+                        mean = seeds.statistics[i, pair, 1] + gap / count
+                        seeds.statistics[i, pair, 0], seeds.statistics[i, pair, 1] = count, mean
+                        seeds.statistics[i, pair, 2] += gap * (ret - mean)
+                    next_q = seeds.frozen_q[i, at] if sizes.frozen else seeds.q[i, pair]
+                    last = False
+                    if at > 0:
+                        at -= 1
+                        continue
+                    # The sweep has reached the first step: the episode is logged, the next one begins.
+                    row = min(seeds.episode[i] // sizes.per_row, sizes.num_rows - 1)
+                    for measure in range(4):
+                        seeds.log[i, row, measure] += seeds.sums[i, measure]
+                        seeds.sums[i, measure] = nothing
+                    seeds.episode[i] += 1
+                    state = env.first_state[search_first(for_outcome, env.first_threshold)]
+                    phase = FINISHED if seeds.episode[i] == sizes.num_episodes else FORWARD
+                    last, next_q = True, nothing
+                else:
+                    break
+        seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i] = state, at, phase, ret, next_q
+        seeds.last[i], seeds.cut[i] = last, cut
     done[0] = chunks[1]
+
+
+def _kept_loop(code: int) -> Callable[..., None]:
+    """`play_seeds`, kept on disk for this text of it."""
+
+    @kept
+    def play(
+        sizes: Sizes,
+        numbers: Numbers,
+        env: ListedEnvironment,
+        seeds: Learnt,
+        keys: np.ndarray,
+        chunks: tuple[int, int],
+        done: np.ndarray,
+    ) -> None:
+        if code >= 0:  # always: what it closes over is part of its name on disk
+            play_seeds(sizes, numbers, env, seeds, keys, chunks, done)
+
+    return play
+
+
+play_all_seeds = _kept_loop(CODE)
+"""`play_seeds` with its machine code kept on disk."""

@@ -6,10 +6,10 @@ chunk: both read and write the same arrays, and draw the same random numbers.
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from bayes_mdp.agents import TDBMA, SarsaLambda
-from bayes_mdp.experiments.rollout.host.episode_kernel import Learnt, Numbers, Sizes, play_seeds
+from bayes_mdp.experiments.rollout.host.episode_kernel import Learnt, Numbers, Sizes, play_all_seeds
 from bayes_mdp.experiments.rollout.host.listed_environment import listed_environment
 from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, EpisodeLayout, SeedState, TabularStates
 
@@ -19,7 +19,7 @@ class HostEpisodes:
 
     Args:
         layout: the shape of the run.
-        setting: what does not change (see `host_choice.whole_episodes` for what is supported).
+        setting: what does not change (see `host_choice.why_not_episodes` for what is supported).
         keys: of the seeds.
         seeds: their states.
         done: chunks that were played.
@@ -49,21 +49,27 @@ class HostEpisodes:
         """Some more chunks of every seed that has not finished."""
         first = int(self.done)
         chunks = first, first + num_chunks
-        play_seeds(self._sizes, self._numbers, self._env, self._arrays, self._keys, chunks, self.done.reshape(1))
+        play_all_seeds(self._sizes, self._numbers, self._env, self._arrays, self._keys, chunks, self.done.reshape(1))
+
+    @property
+    def phase(self) -> Int[np.ndarray, " N"]:
+        """FORWARD, BACKWARD or FINISHED."""
+        return np.asarray(self.seeds.phase)
+
+    @property
+    def episode(self) -> Int[np.ndarray, " N"]:
+        """Finished episodes."""
+        return np.asarray(self.seeds.episode)
 
     @property
     def _arrays(self) -> Learnt:
         """The arrays of the states, without copies."""
-        seeds, message = self.seeds, self.seeds.message
-        frozen_q, statistics = seeds.steps.frozen_q, seeds.tables.statistics
-        q, rewards = np.asarray(seeds.tables.q), np.asarray(seeds.steps.reward)
-        return Learnt(
-            q,
-            np.zeros((0, 0, 3), q.dtype) if statistics is None else np.asarray(statistics),
-            np.asarray(seeds.state),
-            *(np.asarray(x) for x in (seeds.phase, seeds.at, seeds.episode, seeds.steps.pair)),
-            rewards,
-            np.zeros((0, 0), q.dtype) if frozen_q is None else np.asarray(frozen_q),
-            *(np.asarray(x) for x in (message.ret, message.next_q, message.last, message.cut)),
-            *(np.asarray(x) for x in (seeds.sums, seeds.log)),
-        )
+        seeds, steps = self.seeds, self.seeds.steps
+        none = np.zeros((0, 0), self.seeds.tables.q.dtype)
+        statistics = none[..., None] if seeds.tables.statistics is None else seeds.tables.statistics
+        frozen_q = none if steps.frozen_q is None else steps.frozen_q
+        tables, message = (seeds.tables.q, statistics), seeds.message
+        where = seeds.state, seeds.phase, seeds.at, seeds.episode
+        episode = steps.pair, steps.reward, frozen_q
+        sweep = message.ret, message.next_q, message.last, message.cut
+        return Learnt._make(np.asarray(x) for x in (*tables, *where, *episode, *sweep, seeds.sums, seeds.log))
