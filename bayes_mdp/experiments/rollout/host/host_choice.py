@@ -7,6 +7,9 @@ one state at a time the plain loop is several times faster; where it plans over 
 numba plays (everything else is XLA's):
 
 * runs in whole episodes of `TDBMA` and `SarsaLambda` (`why_not_episodes`);
+* runs in steps, under `Discounted`, of `OIM`, `RMax`, `MBIEEB`, `MBIE` without a transition width, `FrequencyBonus` and
+  `RecencyBonus` without `explore_prob`, with `PrioritizedSweeping` in lists of observed states and a plan at every step,
+  where regret needs no values of policies and nothing else is counted (`why_not_sweeps`);
 
 in an `Environment` that is the same at every step and whose rewards are known, or a list for every outcome. Both loops
 draw the same random numbers and sum in the same order, but XLA may round a product and a sum once, numba rounds twice:
@@ -16,12 +19,15 @@ The choice does not depend on the size of a run: the first seeds would then depe
 """
 
 import jax
+from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
-from bayes_mdp.agents import TDBMA, SarsaLambda
+from bayes_mdp.agents import MBIE, MBIEEB, OIM, TDBMA, FrequencyBonus, RecencyBonus, RMax, SarsaLambda
+from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, TabularStates
+from bayes_mdp.experiments.rollout.time_loop import Layout, RunContext
 from bayes_mdp.mdp import NormalReward, RewardLaw
 from bayes_mdp.models.mdp_spec import RewardTable
 
@@ -59,6 +65,31 @@ def why_not_episodes(setting: EpisodeContext, keys: Key[Array, " N"]) -> str | N
     if not isinstance(setting.env, TabularStates):
         return "the states of env are not listed"
     return _why_not_here(keys) or _why_not_in(setting.env.simulator)
+
+
+SWEPT = (OIM, RMax, MBIEEB, MBIE, FrequencyBonus, RecencyBonus)
+
+
+def why_not_sweeps(
+    layout: Layout, setting: RunContext, keys: Key[Array, " N"], *, own_env: bool, mesh: Mesh | None
+) -> str | None:
+    """Why numba cannot play a run in steps; None: it can. `own_env`, `mesh`: as in `execute.Prepared`."""
+    agent, space = setting.agent, setting.problem.space
+    if type(agent) not in SWEPT:
+        return (
+            f"agent is a {type(agent).__name__}, not {', '.join(kind.__name__ for kind in SWEPT)}, TDBMA, SarsaLambda"
+        )
+    if not isinstance(agent.planner, PrioritizedSweeping) or space.successors is not None:
+        return "agent.planner is not PrioritizedSweeping in a space that lists no successors"
+    if isinstance(agent, (FrequencyBonus, RecencyBonus)) and agent.explore_prob is not None:
+        return "agent.explore_prob is given"
+    if layout.episodic or not layout.always or layout.segment_length != 1:
+        return "the agent does not plan at every step, without a horizon"
+    if layout.values or own_env:
+        return "its regret needs values of policies, or environments that are drawn"
+    if setting.target is not None or mesh is not None:
+        return "options.target or options.devices is given"
+    return _why_not_here(keys) or _why_not_in(setting.simulator)
 
 
 def _why_not_here(keys: jax.Array) -> str | None:
