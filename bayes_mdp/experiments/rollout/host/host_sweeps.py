@@ -82,7 +82,7 @@ class HostSweeps:
         numbers = v_max, width, objective.discount, bonus_discount, planner.threshold, 1.0
         self._numbers = SweepNumbers(*(kind(x) for x in numbers))
         self._model = Model(np.zeros(shape[:3], kind), np.zeros(shape[:3], kind), np.zeros(shape, kind))
-        kept_models(self._sizes, self._numbers, self._arrays[0], self._model)
+        kept_models(which, self._numbers, self._arrays[0], self._model)
         self.reward = np.zeros((shape[0], layout.num_rows), kind)
         if reward is not None:
             self.reward[:, :done] = reward

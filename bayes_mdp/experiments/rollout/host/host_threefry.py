@@ -78,10 +78,16 @@ def uniform32(word: np.uint32) -> np.float32:
 
 
 @compiled
-def uniform(key: Words, size: int) -> float:
-    """`jax.random.uniform` of a float of so many bytes (4 or 8): 23 or 52 random bits in [0, 1), exactly."""
-    high, low = block(key, np.uint32(0))
+def as_uniform(high: np.uint32, low: np.uint32, size: int) -> float:
+    """A float of so many bytes (4 or 8) in [0, 1), from two words: 23 or 52 bits, exactly."""
     if size == 4:
         return np.float64(uniform32(high ^ low))
     both = (np.uint64(high) << np.uint64(32)) | np.uint64(low)
     return np.float64(both >> np.uint64(12)) * _UNIT64
+
+
+@compiled
+def uniform(key: Words, size: int) -> float:
+    """`jax.random.uniform` of a float of so many bytes."""
+    high, low = block(key, np.uint32(0))
+    return as_uniform(high, low, size)

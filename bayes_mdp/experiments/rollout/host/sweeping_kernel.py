@@ -6,11 +6,11 @@ then states are taken out of the queue and their predecessors backed up, up to `
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from bayes_mdp.experiments.rollout.host.host_threefry import Words, block, fold_in, uniform
+from bayes_mdp.experiments.rollout.host.host_threefry import Words, as_uniform, block, fold_in, uniform
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.numba_function import CODE, compiled, kept
 from bayes_mdp.experiments.rollout.host.searches import drawn_reward, search, search_first
@@ -20,6 +20,9 @@ OPTIMISTIC_START, KNOWN_AFTER, INTERVAL, FREQUENCY, RECENCY = range(5)
 """Models of a pair: `OIM`; `RMax`; `MBIEEB` and `MBIE`; `FrequencyBonus`; `RecencyBonus`."""
 ENV_KEY, RESET_KEY = 0, 1  # places in `time_loop.RngKeys`
 BLOCK = 128  # steps whose random numbers are made at once
+
+
+Array: TypeAlias = np.ndarray
 
 
 class SweepSizes(NamedTuple):
@@ -90,150 +93,180 @@ class Recorded(NamedTuple):
 
 
 @compiled
-def set_model(sizes: SweepSizes, numbers: SweepNumbers, counts: Counts, model: Model, i: int, s: int, a: int) -> None:
-    """The model of a pair from its counts: `local` of the agent."""
+def set_model(
+    which: int, numbers: SweepNumbers, counts: Counts, reward: Array, bonus: Array, probs: Array, s: int, a: int
+) -> None:
+    """The model of a pair from its counts: `local` of the agent. All arrays are those of one seed."""
     unit = numbers.unit
-    nothing = unit - unit
-    n = counts.visits[i, s, a]
-    mean, most = counts.total[i, s, a] / max(n, unit), max(n, unit)
-    reward, bonus, number = mean, numbers.v_max, most
-    if sizes.model == OPTIMISTIC_START:
+    nothing, n = unit - unit, counts.visits[s, a]
+    number = max(n, unit)
+    mean = counts.total[s, a] / number
+    paid, extra = mean, numbers.v_max
+    if which == OPTIMISTIC_START:
         number = n + unit
-        reward, bonus = mean * n / number, numbers.v_max / number
-    elif sizes.model == KNOWN_AFTER:
+        paid, extra = mean * n / number, numbers.v_max / number
+    elif which == KNOWN_AFTER:
         if n >= numbers.width:
-            bonus = nothing
+            extra = nothing
         else:
-            reward = nothing
+            paid = nothing
     elif n > nothing:
-        if sizes.model == INTERVAL:
-            bonus = numbers.width / np.sqrt(n)
-        elif sizes.model == FREQUENCY:
-            bonus = -n / numbers.width
+        if which == INTERVAL:
+            extra = numbers.width / np.sqrt(n)
+        elif which == FREQUENCY:
+            extra = -n / numbers.width
         else:
-            bonus = -counts.visits.dtype.type(counts.last_use[i, s, a]) / numbers.width
-    model.reward[i, s, a], model.bonus[i, s, a] = reward, bonus
-    used = sizes.model != KNOWN_AFTER or n >= numbers.width
-    for k in range(counts.counts.shape[3]):
-        model.probs[i, s, a, k] = counts.counts[i, s, a, k] / number if used else nothing
+            extra = -counts.visits.dtype.type(counts.last_use[s, a]) / numbers.width
+    reward[s, a], bonus[s, a] = paid, extra
+    used = which != KNOWN_AFTER or n >= numbers.width
+    for k in range(probs.shape[2]):
+        probs[s, a, k] = counts.counts[s, a, k] / number if used else nothing
 
 
 @compiled
-def set_all_models(sizes: SweepSizes, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
+def set_all_models(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
     """The models of all pairs of all seeds."""
     for i in range(model.reward.shape[0]):
+        own = counts_of(counts, i)
         for s in range(model.reward.shape[1]):
             for a in range(model.reward.shape[2]):
-                set_model(sizes, numbers, counts, model, i, s, a)
+                set_model(which, numbers, own, model.reward[i], model.bonus[i], model.probs[i], s, a)
 
 
 @compiled
-def count(counts: Counts, i: int, s: int, a: int, y: int, reward: np.floating, ended: bool, unit: np.floating) -> bool:
-    """`ListedTally.count` of one transition; whether it was counted (its places in the lists were not taken)."""
-    most, longest, n_states = counts.successor.shape[3], counts.predecessor.shape[2], counts.predecessor.shape[1]
+def counts_of(counts: Counts, i: int) -> Counts:
+    """The arrays of one seed, without copies; numbers as arrays of length 1."""
+    return Counts(
+        counts.visits[i],
+        counts.total[i],
+        counts.last_use[i],
+        counts.time[i : i + 1],
+        counts.successor[i],
+        counts.counts[i],
+        counts.predecessor[i],
+        counts.lost[i : i + 1],
+    )
+
+
+@compiled
+def count(own: Counts, s: int, a: int, y: int, reward: np.floating, ended: bool, unit: np.floating) -> bool:
+    """`ListedTally.count` of one transition; whether it was counted (there was a place for it in the lists)."""
+    most, longest, n_states = own.successor.shape[2], own.predecessor.shape[1], own.predecessor.shape[0]
     slot, before = 0, 0
     if not ended:
-        while slot < most and counts.counts[i, s, a, slot] > 0 and counts.successor[i, s, a, slot] != y:
+        while slot < most and own.counts[s, a, slot] > 0 and own.successor[s, a, slot] != y:
             slot += 1
-        while (
-            before < longest and counts.predecessor[i, y, before] < n_states and counts.predecessor[i, y, before] != s
-        ):
+        while before < longest and own.predecessor[y, before] < n_states and own.predecessor[y, before] != s:
             before += 1
         if slot == most or before == longest:
-            counts.lost[i] += 1
+            own.lost[0] += 1
             return False
-        counts.successor[i, s, a, slot] = y
-        counts.counts[i, s, a, slot] += unit
-        counts.predecessor[i, y, before] = s
-    counts.time[i] += 1
-    counts.visits[i, s, a] += unit
-    counts.total[i, s, a] += reward
-    counts.last_use[i, s, a] = counts.time[i]
+        own.successor[s, a, slot] = y
+        own.counts[s, a, slot] += unit
+        own.predecessor[y, before] = s
+    own.time[0] += 1
+    own.visits[s, a] += unit
+    own.total[s, a] += reward
+    own.last_use[s, a] = own.time[0]
     return True
 
 
 @compiled
-def look_ahead(
-    sizes: SweepSizes,
+def back_up(
+    joint: bool,
     numbers: SweepNumbers,
-    legal: np.ndarray,
-    counts: Counts,
-    model: Model,
-    rows: np.ndarray,
-    i: int,
+    legal: Array,
+    successor: Array,
+    model: tuple[Array, Array, Array],
+    rows: Array,
     s: int,
-    new: np.ndarray,
-    place: int,
-) -> None:
-    """The row of a state after a backup, into `new[place]`: values, values last passed on, actions, Qr and Qe."""
-    n_actions, illegal = model.reward.shape[2], -numbers.unit / (numbers.unit - numbers.unit)  # -inf
-    best, best_r = 0, 0
-    top, top_r, top_e = illegal, illegal, illegal
+) -> tuple[np.floating, np.floating]:
+    """Qr, Qe and the actions of a state are written; its two values are returned: others may need the old ones first.
+
+    Args:
+        joint: see `SweepSizes`.
+        numbers: of the run.
+        legal: Bool[S A].
+        successor: Int[S A K].
+        model: reward and bonus [S A], rows [S A K] of the model.
+        rows: Float[S D], as in `Sweeps`.
+        s: the state.
+    """
+    reward, bonus, probs = model
+    n_actions, unit = reward.shape[1], numbers.unit
+    nothing = unit - unit
+    illegal = -unit / nothing
+    best, best_r, most, most_r, most_e = 0, 0, illegal, illegal, illegal
     for a in range(n_actions):
         qr, qe = illegal, illegal
         if legal[s, a]:
-            real, explore = numbers.unit - numbers.unit, numbers.unit - numbers.unit
-            for k in range(model.probs.shape[3]):
-                p = model.probs[i, s, a, k]
+            real, explore = nothing, nothing
+            for k in range(probs.shape[2]):
+                p = probs[s, a, k]
                 if p == 0:  # lists are filled from the left
                     break
-                y = counts.successor[i, s, a, k]
-                real += p * rows[i, y, 0]
-                explore += p * rows[i, y, 1]
-            qr = model.reward[i, s, a] + numbers.discount * real
-            qe = model.bonus[i, s, a] + numbers.bonus_discount * explore
+                y = successor[s, a, k]
+                real += p * rows[y, 0]
+                explore += p * rows[y, 1]
+            qr = reward[s, a] + numbers.discount * real
+            qe = bonus[s, a] + numbers.bonus_discount * explore
         # The first of the largest, of the sum and of the rewards alone.
-        if qr + qe > top:
-            best, top = a, qr + qe
-        if qr > top_r:
-            best_r, top_r = a, qr
-        top_e = max(top_e, qe)
-        new[place, 6 + a], new[place, 6 + n_actions + a] = qr, qe
-    if sizes.joint:
-        new[place, 0], new[place, 1] = new[place, 6 + best], new[place, 6 + n_actions + best]
-    else:
-        new[place, 0], new[place, 1] = top_r, top_e
-    new[place, 2], new[place, 3] = rows[i, s, 2], rows[i, s, 3]
-    new[place, 4], new[place, 5] = best, best_r
+        if qr + qe > most:
+            best, most = a, qr + qe
+        if qr > most_r:
+            best_r, most_r = a, qr
+        most_e = max(most_e, qe)
+        rows[s, 6 + a], rows[s, 6 + n_actions + a] = qr, qe
+    rows[s, 4], rows[s, 5] = best, best_r
+    if joint:
+        return rows[s, 6 + best], rows[s, 6 + n_actions + best]
+    return most_r, most_e
 
 
 @compiled
-def write(numbers: SweepNumbers, queue: Queue, i: int, s: int, new: np.ndarray, place: int) -> None:
-    """The new row of a state is written; the state waits if its values have moved by more than the threshold."""
-    side = queue.tops.shape[1]
-    for d in range(new.shape[1]):
-        queue.rows[i, s, d] = new[place, d]
-    moved = max(abs(new[place, 0] - new[place, 2]), abs(new[place, 1] - new[place, 3]))
-    if moved > numbers.threshold:
-        row, column = s // side, s % side
-        queue.priority[i, row, column] = max(queue.priority[i, row, column], moved)
-        queue.tops[i, row] = max(queue.tops[i, row], moved)
-    queue.num_backups[i] += 1
+def move_to(
+    threshold: np.floating,
+    rows: Array,
+    priority: Array,
+    tops: Array,
+    s: int,
+    value: np.floating,
+    extra: np.floating,
+) -> None:
+    """A state gets its new values; it waits if they are further than the threshold from those last passed on."""
+    side = tops.size
+    rows[s, 0], rows[s, 1] = value, extra
+    moved = max(abs(value - rows[s, 2]), abs(extra - rows[s, 3]))
+    if moved > threshold:
+        row = s // side
+        priority[row, s - row * side] = max(priority[row, s - row * side], moved)
+        tops[row] = max(tops[row], moved)
 
 
 @compiled
-def take_out(queue: Queue, i: int) -> int:
+def take_out(rows: Array, priority: Array, tops: Array) -> int:
     """The first of the queue, which waits no more and counts as passed on; -1: nothing waits.
 
-    Numbers of which none is negative are in the order of their bits, and a maximum of integers is vectorised.
+    `priority` and `tops` are read as integers: numbers of which none is negative are in the order of their bits, and a
+    maximum of integers is vectorised.
     """
-    side, top = queue.tops.shape[1], queue.top_bits[i, 0]
+    side, top = tops.size, tops[0]
     for j in range(1, side):
-        top = max(top, queue.top_bits[i, j])
+        top = max(top, tops[j])
     if top <= 0:
         return -1
     row, column = 0, 0
-    while queue.top_bits[i, row] != top:
+    while tops[row] != top:
         row += 1
-    while queue.priority_bits[i, row, column] != top:
+    while priority[row, column] != top:
         column += 1
-    queue.priority_bits[i, row, column] = 0
-    top = queue.priority_bits[i, row, 0]
+    priority[row, column] = 0
+    rest = priority[row, 0]
     for j in range(1, side):
-        top = max(top, queue.priority_bits[i, row, j])
-    queue.top_bits[i, row] = top
+        rest = max(rest, priority[row, j])
+    tops[row] = rest
     s = row * side + column
-    queue.rows[i, s, 2], queue.rows[i, s, 3] = queue.rows[i, s, 0], queue.rows[i, s, 1]
+    rows[s, 2], rows[s, 3] = rows[s, 0], rows[s, 1]
     return s
 
 
@@ -241,40 +274,89 @@ def take_out(queue: Queue, i: int) -> int:
 def sweep(
     sizes: SweepSizes,
     numbers: SweepNumbers,
-    legal: np.ndarray,
-    counts: Counts,
-    model: Model,
+    legal: Array,
+    lists: tuple[Array, Array],
+    model: tuple[Array, Array, Array],
     queue: Queue,
-    i: int,
     here: int,
-    new: np.ndarray,
-) -> None:
-    """Back up a state, then the predecessors of the first of the queue, up to `num_pops` times."""
-    n_states, longest = counts.predecessor.shape[1], counts.predecessor.shape[2]
-    look_ahead(sizes, numbers, legal, counts, model, queue.rows, i, here, new, 0)
-    write(numbers, queue, i, here, new, 0)
+    values: Array,
+) -> int:
+    """Back up a state, then the predecessors of the first of the queue, up to `num_pops` times; how many in all.
+
+    Args:
+        sizes, numbers, legal: of the run.
+        lists: successors [S A K] and predecessors [S P].
+        model: see `back_up`.
+        queue: of one seed.
+        here: the state.
+        values: room for the values of `TOGETHER` states.
+    """
+    successor, predecessor = lists
+    rows, priority, tops, priority_bits, top_bits = (
+        queue.rows,
+        queue.priority,
+        queue.tops,
+        queue.priority_bits,
+        queue.top_bits,
+    )
+    n_states, longest = predecessor.shape
+    threshold, joint = numbers.threshold, sizes.joint
+    value, extra = back_up(joint, numbers, legal, successor, model, rows, here)
+    move_to(threshold, rows, priority, tops, here, value, extra)
+    number = 1
     for _ in range(sizes.num_pops):
-        s = take_out(queue, i)
+        s = take_out(rows, priority_bits, top_bits)
         if s < 0:
             break
         begin = 0
-        while begin < longest and counts.predecessor[i, s, begin] < n_states:
+        while begin < longest and predecessor[s, begin] < n_states:
             # Some at once: all of them see the values before; those after them see the new ones.
             end = begin
-            while end < min(begin + TOGETHER, longest) and counts.predecessor[i, s, end] < n_states:
-                before = counts.predecessor[i, s, end]
-                look_ahead(sizes, numbers, legal, counts, model, queue.rows, i, before, new, end - begin)
+            while end < min(begin + TOGETHER, longest) and predecessor[s, end] < n_states:
+                value, extra = back_up(joint, numbers, legal, successor, model, rows, predecessor[s, end])
+                values[end - begin, 0], values[end - begin, 1] = value, extra
                 end += 1
             for place in range(end - begin):
-                write(numbers, queue, i, counts.predecessor[i, s, begin + place], new, place)
+                before = predecessor[s, begin + place]
+                move_to(threshold, rows, priority, tops, before, values[place, 0], values[place, 1])
+            number += end - begin
             begin += TOGETHER
+    return number
 
 
 @compiled
-def fill_uniform(key: Words, time: int, size: int, uniforms: np.ndarray) -> None:
-    """The numbers of the outcomes of the steps from `time` on: of the first half of the split of the key of each."""
-    for t in range(uniforms.size):
-        uniforms[t] = uniform(block(fold_in(key, time + t), np.uint32(0)), size)
+def queue_of(queue: Queue, i: int) -> Queue:
+    """The arrays of one seed, without copies."""
+    return Queue(
+        queue.rows[i],
+        queue.priority[i],
+        queue.tops[i],
+        queue.priority_bits[i],
+        queue.top_bits[i],
+        queue.num_backups[i : i + 1],
+    )
+
+
+@compiled
+def fill_uniform(key: Words, time: int, words: np.ndarray, uniforms: np.ndarray) -> None:
+    """The numbers of the outcomes of the steps from `time` on: of the first half of the split of the key of each.
+
+    Args:
+        key: of the environment.
+        time: of the first.
+        words: room for two words of every step, UInt32[2 n].
+        uniforms: Float[n], in the precision of the run.
+    """
+    high, low, number = words[0], words[1], uniforms.size
+    # Three loops that are vectorised: fold the time in, split, draw.
+    for t in range(number):
+        high[t], low[t] = block(key, np.uint32(time + t))
+    for t in range(number):
+        high[t], low[t] = block((high[t], low[t]), np.uint32(0))
+    for t in range(number):
+        high[t], low[t] = block((high[t], low[t]), np.uint32(0))
+    for t in range(number):
+        uniforms[t] = as_uniform(high[t], low[t], uniforms.itemsize)
 
 
 @compiled
@@ -301,28 +383,34 @@ def play_steps(
         done: Int[1], becomes `rows[1]`: what is interrupted is interrupted before or after, and this says which.
     """
     n_states, size, kind = env.outcome.shape[0], env.threshold.itemsize, env.threshold.dtype.type
-    new, uniforms = np.empty((TOGETHER, queue.rows.shape[2]), queue.rows.dtype), np.empty(BLOCK)
+    uniforms, words = np.empty(BLOCK, env.threshold.dtype), np.empty((2, BLOCK), np.uint32)
+    values = np.empty((TOGETHER, 2), queue.rows.dtype)
     begin, end = rows[0] * sizes.row_length, min(rows[1] * sizes.row_length, sizes.num_steps)
     for i in range(keys.shape[0]):
+        # The arrays of this seed, looked up once: every look at one is counted as a reference.
+        own, lists = counts_of(counts, i), (counts.successor[i], counts.predecessor[i])
+        of_pairs = model.reward[i], model.bonus[i], model.probs[i]
+        waiting = queue_of(queue, i)
+        best, visits, paid = queue.rows[i, :, 4], recorded.visits[i], recorded.reward[i]
         key = keys[i, ENV_KEY, 0], keys[i, ENV_KEY, 1]
         s = recorded.state[i]
         for time in range(begin, end):
             at = (time - begin) % BLOCK
             if at == 0:
-                fill_uniform(key, time, size, uniforms)
+                fill_uniform(key, time, words, uniforms)
             # Greedy for the sum of the two values.
-            a = int(queue.rows[i, s, 4])
-            k = search(kind(uniforms[at]), env.threshold, s, a)
+            a = int(best[s])
+            k = search(uniforms[at], env.threshold, s, a)
             outcome, reward = env.outcome[s, a, k], env.reward[s, a, k]
             if env.drawn[s, a, k] >= 0:
                 of_reward = block(fold_in(key, time), np.uint32(1))
                 reward = drawn_reward(of_reward, env.weight, env.value, env.drawn[s, a, k])
-            recorded.reward[i, time // sizes.row_length] += reward
-            recorded.visits[i, s, a] += numbers.unit
+            paid[time // sizes.row_length] += reward
+            visits[s, a] += numbers.unit
             ended, y = outcome == n_states, min(outcome, n_states - 1)
-            if count(counts, i, s, a, y, reward, ended, numbers.unit):
-                set_model(sizes, numbers, counts, model, i, s, a)
-            sweep(sizes, numbers, legal, counts, model, queue, i, s, new)
+            if count(own, s, a, y, reward, ended, numbers.unit):
+                set_model(sizes.model, numbers, own, *of_pairs, s, a)
+            queue.num_backups[i] += sweep(sizes, numbers, legal, lists, of_pairs, waiting, s, values)
             if ended:
                 of_reset = fold_in((keys[i, RESET_KEY, 0], keys[i, RESET_KEY, 1]), time + 1)
                 y = env.first_state[search_first(kind(uniform(of_reset, size)), env.first_threshold)]
@@ -335,9 +423,9 @@ def _kept_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """`set_all_models` and `play_steps`, kept on disk for this text of them."""
 
     @kept
-    def set_all(sizes: SweepSizes, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
+    def set_all(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
         if code >= 0:  # always: what it closes over is part of its name on disk
-            set_all_models(sizes, numbers, counts, model)
+            set_all_models(which, numbers, counts, model)
 
     @kept
     def play(  # noqa: PLR0913 - those of `play_steps`
