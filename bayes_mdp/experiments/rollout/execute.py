@@ -316,7 +316,8 @@ def _execute_by_numba(
     agent = prepared.setting.agent
     if isinstance(agent, ChecksLearnt):
         agent.check_learnt(host.carry.agent_state)
-    return Outcome(**host.rows(), visits=np.asarray(host.carry.visits))
+    played = host.rows()
+    return Outcome(played["reward"], played["regret"], np.asarray(host.carry.visits))
 
 
 def join(chunks: list[Row], num_rows: int) -> Row:

@@ -8,8 +8,8 @@ numba plays (everything else is XLA's):
 
 * runs in whole episodes of `TDBMA` and `SarsaLambda` (`why_not_episodes`);
 * runs in steps, under `Discounted`, of `OIM`, `RMax`, `MBIEEB`, `MBIE` without a transition width, `FrequencyBonus` and
-  `RecencyBonus` without `explore_prob`, with `PrioritizedSweeping` in lists of observed states and a plan at every step,
-  where regret needs no values of policies and nothing else is counted (`why_not_sweeps`);
+  `RecencyBonus` without `explore_prob`, with `PrioritizedSweeping` in lists of observed states, a plan at every step, and
+  a regret that needs no values of policies (`why_not_sweeps`);
 
 in an `Environment` that is the same at every step and whose rewards are known, or a list for every outcome. Both loops
 draw the same random numbers and sum in the same order, but XLA may round a product and a sum once, numba rounds twice:

@@ -1,7 +1,7 @@
 """A run of a learner with prioritized sweeping by the numba loop: the arrays of `Carry`, advanced in place.
 
-What a step does is in `sweeping_kernel`. A state can be handed over to the compiled loop of XLA and back between any two
-rows: both read and write the same arrays, and draw the same random numbers.
+What a step does is in `sweeping_kernel`. A state can be handed over to the compiled loop of XLA and back between any
+two rows: both read and write the same arrays, and draw the same random numbers.
 """
 
 from functools import partial
@@ -30,12 +30,12 @@ from bayes_mdp.experiments.rollout.host.sweeping_kernel import (
     kept_models,
     kept_steps,
 )
-from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext, streams
+from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext
 from bayes_mdp.mdp import Discounted
 from bayes_mdp.mdp.typing import RealScalar
 
-STEPS_OF_A_CALL = 20_000
-"""Of all seeds, at least: a call costs some .05 ms, a step about .001."""
+STEPS_OF_A_CALL = 400_000
+"""Of all seeds, at least: about half a second, so that the tables of a seed stay near the processor for a while."""
 
 
 class HostSweeps:
@@ -70,7 +70,7 @@ class HostSweeps:
         assert isinstance(planner, PrioritizedSweeping)
         self.carry: Carry = jax.tree.map(np.array, carry)  # copies, that can be written
         self.done = np.array(done)
-        self._keys = np.asarray(jax.random.key_data(jax.vmap(lambda key: jax.numpy.stack(streams(key)))(keys)))
+        self._keys = np.asarray(jax.random.key_data(keys))
         self._env = listed_environment(setting.simulator)
         legal = setting.problem.space.legal
         self._legal = np.ones(self._env.outcome.shape[:2], bool) if legal is None else np.array(legal, bool)

@@ -93,81 +93,59 @@ class Recorded(NamedTuple):
 
 
 @compiled
-def set_model(
-    which: int, numbers: SweepNumbers, counts: Counts, reward: Array, bonus: Array, probs: Array, s: int, a: int
-) -> None:
-    """The model of a pair from its counts: `local` of the agent. All arrays are those of one seed."""
+def pair_model(
+    which: int, numbers: SweepNumbers, visits: np.floating, total: np.floating, last_use: np.floating
+) -> tuple[np.floating, np.floating, np.floating]:
+    """`local` of the agent from the counts of a pair: reward, bonus, and by what counts are divided (inf: no rows)."""
     unit = numbers.unit
-    nothing, n = unit - unit, counts.visits[s, a]
-    number = max(n, unit)
-    mean = counts.total[s, a] / number
-    paid, extra = mean, numbers.v_max
+    nothing, number = unit - unit, max(visits, unit)
+    mean = total / number
     if which == OPTIMISTIC_START:
-        number = n + unit
-        paid, extra = mean * n / number, numbers.v_max / number
-    elif which == KNOWN_AFTER:
-        if n >= numbers.width:
-            extra = nothing
-        else:
-            paid = nothing
-    elif n > nothing:
-        if which == INTERVAL:
-            extra = numbers.width / np.sqrt(n)
-        elif which == FREQUENCY:
-            extra = -n / numbers.width
-        else:
-            extra = -counts.visits.dtype.type(counts.last_use[s, a]) / numbers.width
-    reward[s, a], bonus[s, a] = paid, extra
-    used = which != KNOWN_AFTER or n >= numbers.width
-    for k in range(probs.shape[2]):
-        probs[s, a, k] = counts.counts[s, a, k] / number if used else nothing
+        n = visits + unit
+        return mean * visits / n, numbers.v_max / n, n
+    if which == KNOWN_AFTER:
+        return (mean, nothing, number) if visits >= numbers.width else (nothing, numbers.v_max, unit / nothing)
+    if not visits > nothing:
+        return mean, numbers.v_max, number
+    if which == INTERVAL:
+        return mean, numbers.width / np.sqrt(visits), number
+    if which == FREQUENCY:
+        return mean, -visits / numbers.width, number
+    return mean, -last_use / numbers.width, number
 
 
 @compiled
 def set_all_models(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
     """The models of all pairs of all seeds."""
-    for i in range(model.reward.shape[0]):
-        own = counts_of(counts, i)
-        for s in range(model.reward.shape[1]):
-            for a in range(model.reward.shape[2]):
-                set_model(which, numbers, own, model.reward[i], model.bonus[i], model.probs[i], s, a)
+    visits, total, last_use, used = counts.visits, counts.total, counts.last_use, counts.counts
+    rewards, bonuses, probs, kind = model.reward, model.bonus, model.probs, counts.visits.dtype.type
+    for i in range(visits.shape[0]):
+        for s in range(visits.shape[1]):
+            for a in range(visits.shape[2]):
+                reward, bonus, number = pair_model(
+                    which, numbers, visits[i, s, a], total[i, s, a], kind(last_use[i, s, a])
+                )
+                rewards[i, s, a], bonuses[i, s, a] = reward, bonus
+                for k in range(used.shape[3]):
+                    probs[i, s, a, k] = used[i, s, a, k] / number
 
 
 @compiled
-def counts_of(counts: Counts, i: int) -> Counts:
-    """The arrays of one seed, without copies; numbers as arrays of length 1."""
-    return Counts(
-        counts.visits[i],
-        counts.total[i],
-        counts.last_use[i],
-        counts.time[i : i + 1],
-        counts.successor[i],
-        counts.counts[i],
-        counts.predecessor[i],
-        counts.lost[i : i + 1],
-    )
-
-
-@compiled
-def count(own: Counts, s: int, a: int, y: int, reward: np.floating, ended: bool, unit: np.floating) -> bool:
-    """`ListedTally.count` of one transition; whether it was counted (there was a place for it in the lists)."""
-    most, longest, n_states = own.successor.shape[2], own.predecessor.shape[1], own.predecessor.shape[0]
+def list_transition(
+    s: int, a: int, y: int, successor: Array, used: Array, predecessor: Array, unit: np.floating
+) -> bool:
+    """`ListedTally.count` of a transition that does not end: into the lists, where both have a place for it."""
+    n_states, longest = predecessor.shape
     slot, before = 0, 0
-    if not ended:
-        while slot < most and own.counts[s, a, slot] > 0 and own.successor[s, a, slot] != y:
-            slot += 1
-        while before < longest and own.predecessor[y, before] < n_states and own.predecessor[y, before] != s:
-            before += 1
-        if slot == most or before == longest:
-            own.lost[0] += 1
-            return False
-        own.successor[s, a, slot] = y
-        own.counts[s, a, slot] += unit
-        own.predecessor[y, before] = s
-    own.time[0] += 1
-    own.visits[s, a] += unit
-    own.total[s, a] += reward
-    own.last_use[s, a] = own.time[0]
+    while slot < used.shape[2] and used[s, a, slot] > 0 and successor[s, a, slot] != y:
+        slot += 1
+    while before < longest and predecessor[y, before] < n_states and predecessor[y, before] != s:
+        before += 1
+    if slot == used.shape[2] or before == longest:
+        return False
+    successor[s, a, slot] = y
+    used[s, a, slot] += unit
+    predecessor[y, before] = s
     return True
 
 
@@ -177,7 +155,9 @@ def back_up(
     numbers: SweepNumbers,
     legal: Array,
     successor: Array,
-    model: tuple[Array, Array, Array],
+    reward: Array,
+    bonus: Array,
+    probs: Array,
     rows: Array,
     s: int,
 ) -> tuple[np.floating, np.floating]:
@@ -188,11 +168,10 @@ def back_up(
         numbers: of the run.
         legal: Bool[S A].
         successor: Int[S A K].
-        model: reward and bonus [S A], rows [S A K] of the model.
+        reward, bonus, probs: of the model, [S A], [S A] and [S A K].
         rows: Float[S D], as in `Sweeps`.
         s: the state.
     """
-    reward, bonus, probs = model
     n_actions, unit = reward.shape[1], numbers.unit
     nothing = unit - unit
     illegal = -unit / nothing
@@ -271,73 +250,6 @@ def take_out(rows: Array, priority: Array, tops: Array) -> int:
 
 
 @compiled
-def sweep(
-    sizes: SweepSizes,
-    numbers: SweepNumbers,
-    legal: Array,
-    lists: tuple[Array, Array],
-    model: tuple[Array, Array, Array],
-    queue: Queue,
-    here: int,
-    values: Array,
-) -> int:
-    """Back up a state, then the predecessors of the first of the queue, up to `num_pops` times; how many in all.
-
-    Args:
-        sizes, numbers, legal: of the run.
-        lists: successors [S A K] and predecessors [S P].
-        model: see `back_up`.
-        queue: of one seed.
-        here: the state.
-        values: room for the values of `TOGETHER` states.
-    """
-    successor, predecessor = lists
-    rows, priority, tops, priority_bits, top_bits = (
-        queue.rows,
-        queue.priority,
-        queue.tops,
-        queue.priority_bits,
-        queue.top_bits,
-    )
-    n_states, longest = predecessor.shape
-    threshold, joint = numbers.threshold, sizes.joint
-    value, extra = back_up(joint, numbers, legal, successor, model, rows, here)
-    move_to(threshold, rows, priority, tops, here, value, extra)
-    number = 1
-    for _ in range(sizes.num_pops):
-        s = take_out(rows, priority_bits, top_bits)
-        if s < 0:
-            break
-        begin = 0
-        while begin < longest and predecessor[s, begin] < n_states:
-            # Some at once: all of them see the values before; those after them see the new ones.
-            end = begin
-            while end < min(begin + TOGETHER, longest) and predecessor[s, end] < n_states:
-                value, extra = back_up(joint, numbers, legal, successor, model, rows, predecessor[s, end])
-                values[end - begin, 0], values[end - begin, 1] = value, extra
-                end += 1
-            for place in range(end - begin):
-                before = predecessor[s, begin + place]
-                move_to(threshold, rows, priority, tops, before, values[place, 0], values[place, 1])
-            number += end - begin
-            begin += TOGETHER
-    return number
-
-
-@compiled
-def queue_of(queue: Queue, i: int) -> Queue:
-    """The arrays of one seed, without copies."""
-    return Queue(
-        queue.rows[i],
-        queue.priority[i],
-        queue.tops[i],
-        queue.priority_bits[i],
-        queue.top_bits[i],
-        queue.num_backups[i : i + 1],
-    )
-
-
-@compiled
 def fill_uniform(key: Words, time: int, words: np.ndarray, uniforms: np.ndarray) -> None:
     """The numbers of the outcomes of the steps from `time` on: of the first half of the split of the key of each.
 
@@ -377,45 +289,85 @@ def play_steps(
 
     Args:
         sizes, numbers, env, legal: what does not change; `legal`, Bool[S A].
-        keys: UInt32[N 5 2], `RngKeys` of every seed.
+        keys: UInt32[N 2], of the seeds.
         counts, queue, model, recorded: the states of all seeds.
         rows: from number `rows[0]` up to `rows[1]`.
         done: Int[1], becomes `rows[1]`: what is interrupted is interrupted before or after, and this says which.
     """
     n_states, size, kind = env.outcome.shape[0], env.threshold.itemsize, env.threshold.dtype.type
     uniforms, words = np.empty(BLOCK, env.threshold.dtype), np.empty((2, BLOCK), np.uint32)
-    values = np.empty((TOGETHER, 2), queue.rows.dtype)
+    news, first_threshold = np.empty((TOGETHER, 2), queue.rows.dtype), env.first_threshold
     begin, end = rows[0] * sizes.row_length, min(rows[1] * sizes.row_length, sizes.num_steps)
+    # Arrays are looked up once, here and for every seed: each look into a record is counted as a reference.
+    outcomes, thresholds, rewards, drawn = env.outcome, env.threshold, env.reward, env.drawn
+    row_length, joint, threshold, unit = sizes.row_length, sizes.joint, numbers.threshold, numbers.unit
     for i in range(keys.shape[0]):
-        # The arrays of this seed, looked up once: every look at one is counted as a reference.
-        own, lists = counts_of(counts, i), (counts.successor[i], counts.predecessor[i])
-        of_pairs = model.reward[i], model.bonus[i], model.probs[i]
-        waiting = queue_of(queue, i)
-        best, visits, paid = queue.rows[i, :, 4], recorded.visits[i], recorded.reward[i]
-        key = keys[i, ENV_KEY, 0], keys[i, ENV_KEY, 1]
-        s = recorded.state[i]
+        visits, total, last_use = counts.visits[i], counts.total[i], counts.last_use[i]
+        successor, used, predecessor = counts.successor[i], counts.counts[i], counts.predecessor[i]
+        model_reward, model_bonus, probs = model.reward[i], model.bonus[i], model.probs[i]
+        values, priority, tops = queue.rows[i], queue.priority[i], queue.tops[i]
+        priority_bits, top_bits = queue.priority_bits[i], queue.top_bits[i]
+        all_visits, paid = recorded.visits[i], recorded.reward[i]
+        seed_key = keys[i, 0], keys[i, 1]
+        key, reset_key = fold_in(seed_key, ENV_KEY), fold_in(seed_key, RESET_KEY)
+        s, clock, lost, num_backups = recorded.state[i], counts.time[i], 0, 0
         for time in range(begin, end):
+            # 1. Act, greedily for the sum of the two values, by the random number of this step.
             at = (time - begin) % BLOCK
             if at == 0:
                 fill_uniform(key, time, words, uniforms)
-            # Greedy for the sum of the two values.
-            a = int(best[s])
-            k = search(uniforms[at], env.threshold, s, a)
-            outcome, reward = env.outcome[s, a, k], env.reward[s, a, k]
-            if env.drawn[s, a, k] >= 0:
-                of_reward = block(fold_in(key, time), np.uint32(1))
-                reward = drawn_reward(of_reward, env.weight, env.value, env.drawn[s, a, k])
-            paid[time // sizes.row_length] += reward
-            visits[s, a] += numbers.unit
+            a = int(values[s, 4])
+            k = search(uniforms[at], thresholds, s, a)
+            outcome, reward = outcomes[s, a, k], rewards[s, a, k]
+            if drawn[s, a, k] >= 0:
+                reward = drawn_reward(block(fold_in(key, time), np.uint32(1)), env.weight, env.value, drawn[s, a, k])
+            paid[time // row_length] += reward
+            all_visits[s, a] += unit
             ended, y = outcome == n_states, min(outcome, n_states - 1)
-            if count(own, s, a, y, reward, ended, numbers.unit):
-                set_model(sizes.model, numbers, own, *of_pairs, s, a)
-            queue.num_backups[i] += sweep(sizes, numbers, legal, lists, of_pairs, waiting, s, values)
+            # 2. Count the transition, where the lists have a place for it, and renew the model of the pair.
+            if ended or list_transition(s, a, y, successor, used, predecessor, unit):
+                clock += 1
+                visits[s, a] += unit
+                total[s, a] += reward
+                last_use[s, a] = clock
+                mean, bonus, number = pair_model(sizes.model, numbers, visits[s, a], total[s, a], kind(clock))
+                model_reward[s, a], model_bonus[s, a] = mean, bonus
+                for k in range(used.shape[2]):
+                    probs[s, a, k] = used[s, a, k] / number
+            else:
+                lost += 1
+            # 3. Back up the state that was left, then the predecessors of the first of the queue, a few times.
+            value, extra = back_up(joint, numbers, legal, successor, model_reward, model_bonus, probs, values, s)
+            move_to(threshold, values, priority, tops, s, value, extra)
+            num_backups += 1
+            for _ in range(sizes.num_pops):
+                first = take_out(values, priority_bits, top_bits)
+                if first < 0:
+                    break
+                place = 0
+                while place < predecessor.shape[1] and predecessor[first, place] < n_states:
+                    # Some at once: all of them see the values before; those after them see the new ones.
+                    number_of = 0
+                    while number_of < TOGETHER and place + number_of < predecessor.shape[1]:
+                        x = predecessor[first, place + number_of]
+                        if x >= n_states:
+                            break
+                        news[number_of, 0], news[number_of, 1] = back_up(
+                            joint, numbers, legal, successor, model_reward, model_bonus, probs, values, x
+                        )
+                        number_of += 1
+                    for j in range(number_of):
+                        x = predecessor[first, place + j]
+                        move_to(threshold, values, priority, tops, x, news[j, 0], news[j, 1])
+                    num_backups += number_of
+                    place += TOGETHER
+            # 4. The next state; after an end a first one.
             if ended:
-                of_reset = fold_in((keys[i, RESET_KEY, 0], keys[i, RESET_KEY, 1]), time + 1)
-                y = env.first_state[search_first(kind(uniform(of_reset, size)), env.first_threshold)]
+                y = env.first_state[search_first(kind(uniform(fold_in(reset_key, time + 1), size)), first_threshold)]
             s = y
-        recorded.state[i] = s
+        recorded.state[i], counts.time[i] = s, clock
+        counts.lost[i] += lost
+        queue.num_backups[i] += num_backups
     done[0] = rows[1]
 
 

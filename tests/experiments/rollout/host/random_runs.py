@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents import TDBMA, SarsaLambda
+from bayes_mdp.agents import MBIE, MBIEEB, OIM, TDBMA, FrequencyBonus, RecencyBonus, RMax, SarsaLambda
+from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments import RunOptions
 from bayes_mdp.experiments.run_config import RunConfig
@@ -74,3 +75,24 @@ def random_trials(number: int) -> RunConfig:
     objective = Discounted(float(rng.uniform(0.5, 0.99))) if discounted else FirstExit()
     episodes, seeds = int(rng.integers(20, 60)), int(rng.integers(1, 4))
     return RunConfig(agent, env, objective, jax.random.key(number), None, None, episodes, seeds, None, QUIET)
+
+
+def random_sweeps(number: int) -> RunConfig:
+    """A run in steps of a learner with prioritized sweeping: every kind of it, with lists long enough and too short."""
+    rng = np.random.default_rng(1000 + number)
+    env = random_environment(rng)
+    lists: dict[str, Any] = {"max_successors": 2, "max_predecessors": 3} if rng.random() < 0.3 else {}
+    planner = PrioritizedSweeping(int(rng.integers(1, 6)), float(rng.choice([0.0, 1e-3, 0.3])), **lists)
+    v_max = float(rng.uniform(3.0, 30.0))
+    bonus_discount = float(rng.uniform(0.3, 0.9)) if rng.random() < 0.5 else None
+    agent: Any = [
+        OIM(v_max=v_max, planner=planner),
+        RMax(v_max=v_max, num_visits=int(rng.integers(1, 5)), planner=planner),
+        MBIEEB(beta=float(rng.uniform(0.0, 2.0)), v_max=v_max, planner=planner),
+        MBIE(reward_width=float(rng.uniform(0.0, 2.0)), v_max=v_max, planner=planner),
+        FrequencyBonus(scale=3.0, v_max=v_max, bonus_discount=bonus_discount, planner=planner),
+        RecencyBonus(scale=30.0, v_max=v_max, bonus_discount=bonus_discount, planner=planner),
+    ][number % 6]
+    objective = Discounted(float(rng.uniform(0.5, 0.95)))
+    steps, seeds = int(rng.integers(50, 400)), int(rng.integers(1, 4))
+    return RunConfig(agent, env, objective, jax.random.key(number), None, steps, None, seeds, None, QUIET)
