@@ -8,8 +8,8 @@ numba plays (everything else is XLA's):
 
 * runs in whole episodes of `TDBMA` and `SarsaLambda` (`why_not_episodes`);
 * runs in steps, under `Discounted`, of `OIM`, `RMax`, `MBIEEB`, `MBIE` without a transition width, `FrequencyBonus` and
-  `RecencyBonus` without `explore_prob`, with `PrioritizedSweeping` in lists of observed states, a plan at every step, and
-  a regret that needs no values of policies (`why_not_sweeps`);
+  `RecencyBonus` without `explore_prob`, with `PrioritizedSweeping` in lists of observed states, a plan at every step,
+  and a regret that needs no values of policies (`why_not_sweeps`);
 
 in an `Environment` that is the same at every step and whose rewards are known, or a list for every outcome. Both loops
 draw the same random numbers and sum in the same order, but XLA may round a product and a sum once, numba rounds twice:
@@ -76,9 +76,8 @@ def why_not_sweeps(
     """Why numba cannot play a run in steps; None: it can. `own_env`, `mesh`: as in `execute.Prepared`."""
     agent, space = setting.agent, setting.problem.space
     if type(agent) not in SWEPT:
-        return (
-            f"agent is a {type(agent).__name__}, not {', '.join(kind.__name__ for kind in SWEPT)}, TDBMA, SarsaLambda"
-        )
+        return f"agent is a {type(agent).__name__}, not one of {', '.join(kind.__name__ for kind in SWEPT)}"
+    assert isinstance(agent, ModelBased)
     if not isinstance(agent.planner, PrioritizedSweeping) or space.successors is not None:
         return "agent.planner is not PrioritizedSweeping in a space that lists no successors"
     if isinstance(agent, (FrequencyBonus, RecencyBonus)) and agent.explore_prob is not None:

@@ -272,7 +272,7 @@ def fill_uniform(key: Words, time: int, words: np.ndarray, uniforms: np.ndarray)
 
 
 @compiled
-def play_steps(
+def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told from top to bottom
     sizes: SweepSizes,
     numbers: SweepNumbers,
     env: ListedEnvironment,
@@ -380,7 +380,7 @@ def _kept_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
             set_all_models(which, numbers, counts, model)
 
     @kept
-    def play(  # noqa: PLR0913 - those of `play_steps`
+    def play(  # noqa: PLR0913, PLR0917 - those of `play_steps`
         sizes: SweepSizes,
         numbers: SweepNumbers,
         env: ListedEnvironment,

@@ -1,4 +1,4 @@
-"""Prioritized sweeping by numba beside XLA: the same run on random cases, handed over half-way, twins that are caught."""
+"""Prioritized sweeping by numba beside XLA: the same run on random cases, handed over half-way; twins are caught."""
 
 from dataclasses import replace
 from typing import Any
@@ -95,8 +95,13 @@ def flags(**more: Any) -> RunConfig:
 
 
 def test_flag_maze_in_float32():
-    """264 states, more than one word of 8 predecessors, rewards by outcome."""
-    assert_same(played(flags(), by_xla), played(flags(), by_numba), 1e-5)
+    """The same steps; values are less alike: states whose priorities differ by rounding change places in the queue."""
+    (one, paid), (other, earned) = (played(flags(num_steps=400), by) for by in (by_xla, by_numba))
+    np.testing.assert_array_equal(one.visits, other.visits)
+    np.testing.assert_array_equal(paid, earned)
+    for name in ("counts", "successor", "predecessor", "last_use"):
+        np.testing.assert_array_equal(*(getattr(x.agent_state.tally, name) for x in (one, other)))
+    np.testing.assert_allclose(*(x.agent_state.sweeps.values for x in (one, other)), atol=0.02)
 
 
 def test_more_seeds_leave_the_first_ones_as_they_are():
