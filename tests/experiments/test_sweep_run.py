@@ -179,7 +179,7 @@ BAD = [
     ({"options": RunOptions(env_prior=dirichlet_normal_gamma())}, "options.env_prior is given"),
     (
         {"options": RunOptions(compiler="numba"), "env": mail_robot()},
-        "options.compiler is 'numba'.* env are not listed",
+        "options.compiler is 'numba'.* are not listed",
     ),
     ({"options": RunOptions(target=np.ones((3, 2), bool))}, "options.target is given"),
     ({"options": RunOptions(space=StateActionSpace(4, 2, ends=True))}, r"space has \(4, 2\)"),
