@@ -3,9 +3,9 @@
 Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats in which
 all take turns. FlagMaze has 264 states, the maze with subgoals 2,500; the model is swept after every step, with the
 same number of pops and the same threshold. `run` (its loop with the first states, the record of rows and visits; regret
-and Dataset apart) by XLA, which plays all seeds at once, and by numba (`RunOptions(compiler=...)`), both in float32; the
-peer (see `oim_numba.py`) plays one seed after the other in float64. All learn from the first step on in every repeat,
-and earn about the same.
+and Dataset apart) by XLA, which plays all seeds at once, and by numba (`RunOptions(compiler=...)`), both in float32;
+the peer (see `oim_numba.py`) plays one seed after the other in float64. All learn from the first step on in every
+repeat, and earn about the same.
 """
 
 import os
@@ -145,9 +145,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5000, help="of a seed")
     options = parser.parse_args()
     print(f"jax {jax.__version__}; steps per CPU-second, median of {REPEATS}")
-    columns = (
-        f"{'steps':>7s} {'seeds':>5s} {'by XLA':>12s} {'by numba':>12s} {'peer':>12s}  ratios to the peer; rewards"
-    )
+    columns = f"{'steps':>7s} {'seeds':>5s} {'by XLA':>12s} {'by numba':>12s} {'peer':>12s} ratios to the peer, rewards"
     print(f"{'':18s} {columns}")
     for task in tasks():
         for num_runs in options.runs if options.only in task.name else ():

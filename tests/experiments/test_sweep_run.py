@@ -122,6 +122,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, compiler, signa
         return played
 
     monkeypatch.setattr(trial_run, "CHUNKS", 1)
+    monkeypatch.setattr(trial_run, "CHUNKS_BY_NUMBA", 1)
     with monkeypatch.context() as patch, pytest.raises(signal):
         patch.setattr(part, name, killed)
         _run(path=path, options=options)

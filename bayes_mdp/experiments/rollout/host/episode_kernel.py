@@ -68,16 +68,16 @@ class Learnt(NamedTuple):
 
 
 @compiled
-def random_action(share: np.floating, q: np.ndarray, seed: int, first: int, n_actions: int, masked: bool) -> int:
-    """The legal action (q above -inf) that a uniform number picks, of those from `first` on in a row of `q` [N R]."""
+def random_action(share: np.floating, q: np.ndarray, first: int, n_actions: int, masked: bool) -> int:
+    """The legal action (q above -inf) that a uniform number picks, of those from place `first` of `q` on."""
     if not masked:
         return min(int(share * np.float32(n_actions)), n_actions - 1)
     number = 0
     for a in range(n_actions):
-        number += q[seed, first + a] > -np.inf
+        number += q[first + a] > -np.inf
     wanted, rank = int(share * np.float32(number)), 0
     for a in range(n_actions):
-        rank += q[seed, first + a] > -np.inf
+        rank += q[first + a] > -np.inf
         if rank > wanted:
             return a
     return n_actions - 1
@@ -85,11 +85,15 @@ def random_action(share: np.floating, q: np.ndarray, seed: int, first: int, n_ac
 
 @compiled
 def averaged_weight(
-    q_mc: np.floating, q_td: np.floating, statistics: np.ndarray, seed: int, pair: int, unit: np.floating
+    q_mc: np.floating,
+    q_td: np.floating,
+    count: np.floating,
+    mean: np.floating,
+    squares: np.floating,
+    unit: np.floating,
 ) -> np.floating:
     """Lambda of TD-BMA: `trial_learning.weight`, from count, mean and sum of squared deviations of the returns."""
     half = unit / (unit + unit)
-    count, mean, squares = statistics[seed, pair, 0], statistics[seed, pair, 1], statistics[seed, pair, 2]
     if not count > unit:
         return half
     variance = squares / count
@@ -124,8 +128,15 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
     epsilon, rate, discount, unit = numbers.epsilon, numbers.learning_rate, numbers.discount, numbers.unit
     nothing, n_states, n_actions = unit - unit, env.outcome.shape[0], sizes.num_actions
     share_of = max(epsilon, numbers.tiny)
+    frozen, bootstrap, averages, masked = sizes.frozen, sizes.bootstrap, sizes.averages, sizes.masked
     words = np.empty(2 * CHUNK, np.uint32)
+    # Arrays are looked up once, here and for every seed: each look into a record is counted as a reference.
+    outcomes, thresholds, rewards, drawn = env.outcome, env.threshold, env.reward, env.drawn
+    none_frozen, none_averaged = seeds.frozen_q.size == 0, seeds.statistics.size == 0
     for i in range(keys.shape[0]):
+        q, pairs, paid, sums = seeds.q[i], seeds.pair[i], seeds.reward[i], seeds.sums[i]
+        frozen_q = seeds.frozen_q[0 if none_frozen else i]
+        statistics = seeds.statistics[0 if none_averaged else i]
         state, at, phase, ret, next_q = seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i]
         last, cut = seeds.last[i], seeds.cut[i]
         for number in range(chunks[0], chunks[1]):
@@ -139,48 +150,50 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     # Epsilon-greedy: below epsilon, u / epsilon is uniform again and picks the action.
                     for_action, first = uniform32(words[2 * step]), state * n_actions
                     if for_action < epsilon:
-                        action = random_action(for_action / share_of, seeds.q, i, first, n_actions, sizes.masked)
+                        action = random_action(for_action / share_of, q, first, n_actions, masked)
                     else:
-                        action = first_of_largest(seeds.q, i, first, n_actions)
-                    k = search(for_outcome, env.threshold, state, action)
-                    outcome, reward = env.outcome[state, action, k], env.reward[state, action, k]
-                    if env.drawn[state, action, k] >= 0:
-                        reward = drawn_reward(fold_in(key, step), env.weight, env.value, env.drawn[state, action, k])
+                        action = first_of_largest(q, first, n_actions)
+                    k = search(for_outcome, thresholds, state, action)
+                    outcome, reward = outcomes[state, action, k], rewards[state, action, k]
+                    if drawn[state, action, k] >= 0:
+                        reward = drawn_reward(fold_in(key, step), env.weight, env.value, drawn[state, action, k])
                     # The step is kept for the sweep.
-                    seeds.pair[i, at] = first + action
-                    seeds.reward[i, at] = reward
-                    if sizes.frozen:
-                        seeds.frozen_q[i, at] = seeds.q[i, first + action]
-                    seeds.sums[i, 0] += reward
-                    seeds.sums[i, 1] += unit
+                    pairs[at] = first + action
+                    paid[at] = reward
+                    if frozen:
+                        frozen_q[at] = q[first + action]
+                    sums[0] += reward
+                    sums[1] += unit
                     state, ended = min(outcome, n_states - 1), outcome == n_states
                     if ended or at == sizes.num_steps - 1:
                         phase, last, cut, next_q = BACKWARD, True, not ended, nothing
                     else:
                         at += 1
                 elif phase == BACKWARD:
-                    if sizes.bootstrap and last and cut:  # the present state is still the one where the episode stopped
+                    if bootstrap and last and cut:  # the present state is still the one where the episode stopped
                         first = state * n_actions
-                        next_q = seeds.q[i, first + first_of_largest(seeds.q, i, first, n_actions)]
-                    pair, reward = seeds.pair[i, at], seeds.reward[i, at]
+                        next_q = q[first + first_of_largest(q, first, n_actions)]
+                    pair, reward = pairs[at], paid[at]
                     # The one-step target, the Monte Carlo target, and their mean, weighed by lambda.
                     q_td = reward + discount * next_q
                     if last:
                         ret = q_td
                     else:
                         q_mc, decay = reward + discount * ret, numbers.trace_decay
-                        if sizes.averages:
-                            decay = averaged_weight(q_mc, q_td, seeds.statistics, i, pair, unit)
+                        if averages:
+                            decay = averaged_weight(
+                                q_mc, q_td, statistics[pair, 0], statistics[pair, 1], statistics[pair, 2], unit
+                            )
                         ret = q_td + decay * (q_mc - q_td)
-                        seeds.sums[i, 2] += decay
-                        seeds.sums[i, 3] += unit
-                    seeds.q[i, pair] += rate * (ret - seeds.q[i, pair])
-                    if sizes.averages:  # count, mean, sum of squared deviations (Welford)
-                        count, gap = seeds.statistics[i, pair, 0] + unit, ret - seeds.statistics[i, pair, 1]
-                        mean = seeds.statistics[i, pair, 1] + gap / count
-                        seeds.statistics[i, pair, 0], seeds.statistics[i, pair, 1] = count, mean
-                        seeds.statistics[i, pair, 2] += gap * (ret - mean)
-                    next_q = seeds.frozen_q[i, at] if sizes.frozen else seeds.q[i, pair]
+                        sums[2] += decay
+                        sums[3] += unit
+                    q[pair] += rate * (ret - q[pair])
+                    if averages:  # count, mean, sum of squared deviations (Welford)
+                        count, gap = statistics[pair, 0] + unit, ret - statistics[pair, 1]
+                        mean = statistics[pair, 1] + gap / count
+                        statistics[pair, 0], statistics[pair, 1] = count, mean
+                        statistics[pair, 2] += gap * (ret - mean)
+                    next_q = frozen_q[at] if frozen else q[pair]
                     last = False
                     if at > 0:
                         at -= 1
@@ -188,8 +201,8 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     # The sweep has reached the first step: the episode is logged, the next one begins.
                     row = min(seeds.episode[i] // sizes.per_row, sizes.num_rows - 1)
                     for measure in range(4):
-                        seeds.log[i, row, measure] += seeds.sums[i, measure]
-                        seeds.sums[i, measure] = nothing
+                        seeds.log[i, row, measure] += sums[measure]
+                        sums[measure] = nothing
                     seeds.episode[i] += 1
                     state = env.first_state[search_first(for_outcome, env.first_threshold)]
                     phase = FINISHED if seeds.episode[i] == sizes.num_episodes else FORWARD

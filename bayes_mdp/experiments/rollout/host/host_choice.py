@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Key
 
 from bayes_mdp.agents import MBIE, MBIEEB, OIM, TDBMA, FrequencyBonus, RecencyBonus, RMax, SarsaLambda
+from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.rollout.simulator import Simulator

@@ -65,8 +65,8 @@ class HostEpisodes:
     def _arrays(self) -> Learnt:
         """The arrays of the states, without copies."""
         seeds, steps = self.seeds, self.seeds.steps
-        none = np.zeros((0, 0), self.seeds.tables.q.dtype)
-        statistics = none[..., None] if seeds.tables.statistics is None else seeds.tables.statistics
+        none = np.zeros((1, 0), self.seeds.tables.q.dtype)  # not used
+        statistics = np.zeros((1, 0, 3), none.dtype) if seeds.tables.statistics is None else seeds.tables.statistics
         frozen_q = none if steps.frozen_q is None else steps.frozen_q
         tables, message = (seeds.tables.q, statistics), seeds.message
         where = seeds.state, seeds.phase, seeds.at, seeds.episode

@@ -33,12 +33,12 @@ def search_first(u: RealScalar, threshold: np.ndarray) -> int:
 
 
 @compiled
-def first_of_largest(q: np.ndarray, seed: int, first: int, n_actions: int) -> int:
-    """The first action of largest value, of those from `first` on in a row of `q` [N R]."""
-    best, top = 0, q[seed, first]
+def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
+    """The first action of largest value, of those from place `first` of `q` on."""
+    best, top = 0, q[first]
     for a in range(1, n_actions):
-        if q[seed, first + a] > top:
-            best, top = a, q[seed, first + a]
+        if q[first + a] > top:
+            best, top = a, q[first + a]
     return best
 
 

@@ -102,9 +102,9 @@ def test_more_seeds_leave_the_first_ones_as_they_are():
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[:1]), few, many)
 
 
-def last_of_largest(q: Any, seed: int, first: int, n_actions: int) -> int:
+def last_of_largest(q: Any, first: int, n_actions: int) -> int:
     """Another rule for ties."""
-    return n_actions - 1 - int(np.argmax(q[seed, first : first + n_actions][::-1]))
+    return n_actions - 1 - int(np.argmax(q[first : first + n_actions][::-1]))
 
 
 def no_weight(*arguments: Any) -> Any:
