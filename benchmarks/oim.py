@@ -34,7 +34,7 @@ from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.planning.predecessors import predecessors_of
 
-RUNS, REPEATS = (1, 100), 5
+RUNS, REPEATS = (1, 100), 5  # by default
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def list_lengths(env: Environment) -> tuple[int, int]:
     return max(len(set(y[p > 0])) for y, p in rows), int(before.max())
 
 
-def ours(task: Task, num_runs: int, compiler: str) -> Callable[[int], tuple[float, float]]:
+def ours(task: Task, num_runs: int, compiler: str, repeats: int) -> Callable[[int], tuple[float, float]]:
     """By the loop of `run`: (reward of a step, nan: backups are not told)."""
     planner = PrioritizedSweeping(task.num_pops, task.threshold, *list_lengths(task.env))
     agent, options = OIM(v_max=task.v_max, planner=planner), RunOptions(progress=False, compiler=compiler)
@@ -89,7 +89,7 @@ def ours(task: Task, num_runs: int, compiler: str) -> Callable[[int], tuple[floa
             RunConfig(agent, task.env, objective, key, None, task.num_steps, None, num_runs, "average", options)
         )
 
-    ready = [prepared(seed) for seed in range(REPEATS + 1)]
+    ready = [prepared(seed) for seed in range(repeats + 1)]
 
     def run(seed: int) -> tuple[float, float]:
         outcome = execute(ready[seed], Progress(1, 1, show=False), Snapshots(None, {}))
@@ -123,12 +123,12 @@ def timed(run: Callable[[int], tuple[float, float]], seed: int) -> tuple[float, 
     return time.process_time() - began, reward, backups
 
 
-def report(task: Task, num_runs: int) -> None:
+def report(task: Task, num_runs: int, repeats: int) -> None:
     """One line of the table."""
-    each = ours(task, num_runs, "xla"), ours(task, num_runs, "numba"), peer(task, num_runs)
+    each = ours(task, num_runs, "xla", repeats), ours(task, num_runs, "numba", repeats), peer(task, num_runs)
     for run in each:
         run(0)
-    turns = np.array([[timed(run, 1 + i) for run in each] for i in range(REPEATS)])
+    turns = np.array([[timed(run, 1 + i) for run in each] for i in range(repeats)])
     speeds = np.median(task.num_steps * num_runs / turns[..., 0], axis=0)
     ratios = np.median(turns[:, 2:, 0] / turns[:, :2, 0], axis=0)
     columns = " ".join(f"{speed:12,.0f}" for speed in speeds) + " ".join(f"{ratio:7.2f}" for ratio in ratios)
@@ -143,13 +143,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of a name")
     parser.add_argument("--runs", type=int, nargs="*", default=RUNS, help="numbers of seeds")
     parser.add_argument("--steps", type=int, default=5000, help="of a seed")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
-    print(f"jax {jax.__version__}; steps per CPU-second, median of {REPEATS}")
+    print(f"jax {jax.__version__}; steps per CPU-second, median of {options.repeats}")
     columns = f"{'steps':>7s} {'seeds':>5s} {'by XLA':>12s} {'by numba':>12s} {'peer':>12s} ratios to the peer, rewards"
     print(f"{'':18s} {columns}")
     for task in tasks():
         for num_runs in options.runs if options.only in task.name else ():
-            report(replace(task, num_steps=options.steps), num_runs)
+            report(replace(task, num_steps=options.steps), num_runs, options.repeats)
 
 
 if __name__ == "__main__":

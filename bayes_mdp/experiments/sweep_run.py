@@ -18,6 +18,7 @@ from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
 from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_episodes
+from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
@@ -39,17 +40,19 @@ from bayes_mdp.random import fused_key
 if TYPE_CHECKING:
     import xarray as xr
 
+    from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes
+
 CHUNKS = 64  # of a call of `play`, each `sweep_loop.CHUNK` iterations
 CHUNKS_BY_NUMBA = 6400  # of a call, of all seeds together: some .05 seconds
 
 
 class Prepared(NamedTuple):
-    """A run in whole episodes, ready to be played; `by_numba`: not by XLA (see `host_choice`)."""
+    """A run in whole episodes, ready to be played; `listed`: the environment for numba, where that plays it."""
 
     layout: EpisodeLayout
     setting: EpisodeContext
     keys: Key[Array, " N"]
-    by_numba: bool
+    listed: ListedEnvironment | None = None
 
 
 def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
@@ -92,7 +95,8 @@ def prepare(case: RunConfig) -> Prepared:
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
     setting = on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial)))
     by_numba = chooses_numba(case.options.compiler, why_not_episodes(setting, keys))
-    return Prepared(layout, setting, keys, by_numba)
+    listed = listed_environment(rows.simulator) if by_numba and isinstance(rows, TabularStates) else None
+    return Prepared(layout, setting, keys, listed)
 
 
 def _learner(case: RunConfig) -> SweepLearner:
@@ -183,10 +187,12 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
 
 def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> SeedState:
     """All seeds until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
-    layout, setting, keys, by_numba = prepared
+    layout, setting, keys, listed = prepared
     done, seeds, _ = snapshots.restore(begin_all(layout, setting, keys))
-    if by_numba:
-        return _play_by_numba(prepared, seeds, done, progress, snapshots)
+    if listed is not None:
+        from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # needs numba
+
+        return _play_by_numba(HostEpisodes(layout, setting, listed, keys, seeds, done), progress, snapshots)
     with progress as bar, snapshots as saved:
         while not np.all(np.asarray(seeds.phase) == FINISHED):
             seeds = play(layout, setting, keys, seeds, jnp.asarray([done, done + CHUNKS], jnp.int32))
@@ -198,14 +204,8 @@ def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Se
     return seeds
 
 
-def _play_by_numba(
-    prepared: Prepared, seeds: SeedState, done: int, progress: Progress, snapshots: Snapshots
-) -> SeedState:
-    """`play_all` from these states on, by the loop of numba."""
-    from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # needs numba
-
-    layout, setting, keys, _ = prepared
-    host = HostEpisodes(layout, setting, keys, seeds, done)
+def _play_by_numba(host: "HostEpisodes", progress: Progress, snapshots: Snapshots) -> SeedState:
+    """`play_all` by the loop of numba, from where it stands."""
     with progress as bar, snapshots as saved:
         saved.keep(host.done, host.seeds)  # once: both are written in place, together
         while not np.all(host.phase == FINISHED):

@@ -10,8 +10,8 @@ from jaxtyping import Array, Int, Key
 
 from bayes_mdp.agents import TDBMA, SarsaLambda
 from bayes_mdp.experiments.rollout.host.episode_kernel import Learnt, Numbers, Sizes, play_all_seeds
-from bayes_mdp.experiments.rollout.host.listed_environment import listed_environment
-from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, EpisodeLayout, SeedState, TabularStates
+from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
+from bayes_mdp.experiments.rollout.sweep_loop import EpisodeContext, EpisodeLayout, SeedState
 
 
 class HostEpisodes:
@@ -20,6 +20,7 @@ class HostEpisodes:
     Args:
         layout: the shape of the run.
         setting: what does not change (see `host_choice.why_not_episodes` for what is supported).
+        env: the environment.
         keys: of the seeds.
         seeds: their states.
         done: chunks that were played.
@@ -30,14 +31,20 @@ class HostEpisodes:
     """
 
     def __init__(
-        self, layout: EpisodeLayout, setting: EpisodeContext, keys: Key[Array, " N"], seeds: SeedState, done: int
+        self,
+        layout: EpisodeLayout,
+        setting: EpisodeContext,
+        env: ListedEnvironment,
+        keys: Key[Array, " N"],
+        seeds: SeedState,
+        done: int,
     ) -> None:
-        agent, rows = setting.agent, setting.env
-        assert isinstance(agent, (SarsaLambda, TDBMA)) and isinstance(rows, TabularStates)
+        agent = setting.agent
+        assert isinstance(agent, (SarsaLambda, TDBMA))
         self.seeds: SeedState = jax.tree.map(np.array, seeds)  # copies, that can be written
         self.done = np.array(done)
         self._keys = np.asarray(jax.random.key_data(keys))
-        self._env = listed_environment(rows.simulator)
+        self._env = env
         averages = isinstance(agent, TDBMA)
         self._sizes = Sizes(*layout, frozen=agent.frozen, bootstrap=agent.bootstrap, averages=averages)
         kind = self.seeds.tables.q.dtype.type

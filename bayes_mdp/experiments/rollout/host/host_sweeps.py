@@ -14,7 +14,7 @@ from bayes_mdp.agents import MBIE, MBIEEB, OIM, FrequencyBonus, RecencyBonus, RM
 from bayes_mdp.agents.model_based.empirical import ListedTally
 from bayes_mdp.agents.model_based.empirical_optimism import ModelBased
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping, SweptState
-from bayes_mdp.experiments.rollout.host.listed_environment import listed_environment
+from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
 from bayes_mdp.experiments.rollout.host.sweeping_kernel import (
     FREQUENCY,
     INTERVAL,
@@ -44,6 +44,7 @@ class HostSweeps:
     Args:
         layout: the shape of the run.
         setting: what does not change (see `host_choice.why_not_sweeps` for what is supported).
+        env: the environment.
         keys: of the seeds.
         carry: their states.
         done: rows that were played.
@@ -59,6 +60,7 @@ class HostSweeps:
         self,
         layout: Layout,
         setting: RunContext,
+        env: ListedEnvironment,
         keys: Key[Array, " N"],
         carry: Carry,
         done: int = 0,
@@ -71,7 +73,7 @@ class HostSweeps:
         self.carry: Carry = jax.tree.map(np.array, carry)  # copies, that can be written
         self.done = np.array(done)
         self._keys = np.asarray(jax.random.key_data(keys))
-        self._env = listed_environment(setting.simulator)
+        self._env = env
         legal = setting.problem.space.legal
         self._legal = np.ones(self._env.outcome.shape[:2], bool) if legal is None else np.array(legal, bool)
         which, v_max, width = _model_of(agent)

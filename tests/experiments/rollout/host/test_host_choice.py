@@ -50,8 +50,8 @@ def test_numba_plays_what_it_can():
     """By itself, and where it is asked for; never where XLA is."""
     pytest.importorskip("numba")
     for compiler, chosen in (("auto", True), ("numba", True), ("xla", False)):
-        assert prepare(steps(compiler=compiler)).by_numba == chosen
-        assert prepare_episodes(trials(compiler=compiler)).by_numba == chosen
+        assert (prepare(steps(compiler=compiler)).listed is not None) == chosen
+        assert (prepare_episodes(trials(compiler=compiler)).listed is not None) == chosen
 
 
 def listed() -> StateActionSpace:
@@ -83,7 +83,7 @@ OTHERS = [
 @pytest.mark.parametrize(("case", "why"), OTHERS, ids=[why for _, why in OTHERS])
 def test_others_are_left_to_xla(case, why):
     """By itself without a word; where numba is asked for, the refusal says why."""
-    assert not prepare(case).by_numba
+    assert prepare(case).listed is None
     with pytest.raises(ValueError, match=f"options.compiler is 'numba', expected 'auto' or 'xla': .*{why}") as error:
         prepare(replace(case, options=replace(case.options, compiler="numba")))
     assert "\n" not in str(error.value)
@@ -95,12 +95,12 @@ def test_a_derived_agent_is_left_to_xla():
     class Other(TDBMA):
         pass
 
-    assert not prepare_episodes(replace(trials(), agent=Other())).by_numba
+    assert prepare_episodes(replace(trials(), agent=Other())).listed is None
 
 
 def test_without_numba(no_numba):
     """ "auto" is XLA and runs; "numba" names the extra."""
-    assert not prepare(steps()).by_numba
+    assert prepare(steps()).listed is None
     assert not chooses_numba("auto", None)
     for ready, case in ((prepare, steps(compiler="numba")), (prepare_episodes, trials(compiler="numba"))):
         with pytest.raises(ImportError, match=r"options.compiler is 'numba', which is missing: .*bayes-mdp\[fast\]"):

@@ -35,7 +35,7 @@ def prepared(case: RunConfig, compiler: str) -> Prepared:
 def played(case: RunConfig, compiler: str) -> SeedState:
     """All seeds at their ends."""
     ready = prepared(case, compiler)
-    assert ready.by_numba == (compiler == "numba")
+    assert (ready.listed is not None) == (compiler == "numba")
     return play_all(ready, Progress(1, 1, show=False), Snapshots(None, {}))
 
 
@@ -72,11 +72,12 @@ def test_corner_track():
 
 def handed_over(case: RunConfig) -> SeedState:
     """The run with another compiler for every chunk."""
-    layout, setting, keys, _ = prepared(case, "xla")
+    layout, setting, keys, listed = prepared(case, "numba")
+    assert listed is not None
     seeds, done = begin_all(layout, setting, keys), 0
     while not np.all(np.asarray(seeds.phase) == FINISHED):
         if done % 2:
-            host = HostEpisodes(layout, setting, keys, seeds, done)
+            host = HostEpisodes(layout, setting, listed, keys, seeds, done)
             host.play(1)
             seeds = jax.tree.map(jnp.asarray, host.seeds)
         else:

@@ -31,7 +31,7 @@ Played = tuple[Carry, np.ndarray]
 def prepared(case: RunConfig) -> tuple[Prepared, Carry]:
     """The run for numba, and its first states."""
     ready = prepare(replace(case, options=replace(case.options, compiler="numba")))
-    assert ready.by_numba
+    assert ready.listed is not None
     return ready, start_all(ready.layout, (False, False), ready.setting, ready.keys, ready.belief)
 
 
@@ -43,7 +43,8 @@ def by_xla(ready: Prepared, carry: Carry, first: int, count: int) -> Played:
 
 def by_numba(ready: Prepared, carry: Carry, first: int, count: int) -> Played:
     """The same rows by numba."""
-    host = HostSweeps(ready.layout, ready.setting, ready.keys, carry, first)
+    assert ready.listed is not None
+    host = HostSweeps(ready.layout, ready.setting, ready.listed, ready.keys, carry, first)
     host.play(count)
     return jax.tree.map(jnp.asarray, host.carry), host.reward[:, first : first + count]
 
