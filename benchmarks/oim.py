@@ -1,10 +1,11 @@
 """Speed of OIM with prioritized sweeping beside a numba loop in the same run: `python benchmarks/oim.py`.
 
 Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats in which
-the two take turns. FlagMaze has 264 states, the maze with subgoals 2,500; the model is swept after every step, with the
-same number of pops and the same threshold. Ours plays 1, 4 or 20 runs at once in float32, the peer (see
-`oim_numba.py`) one after the other in float64. Both learn from the first step on in every repeat, and earn about the
-same. numba comes with quantecon, of the extra `test`.
+all take turns. FlagMaze has 264 states, the maze with subgoals 2,500; the model is swept after every step, with the
+same number of pops and the same threshold. `run` (its loop with the first states, the record of rows and visits; regret
+and Dataset apart) by XLA, which plays all seeds at once, and by numba (`RunOptions(compiler=...)`), both in float32;
+the peer (see `oim_numba.py`) plays one seed after the other in float64. All learn from the first step on in every
+repeat, and earn about the same.
 """
 
 import os
@@ -14,21 +15,26 @@ os.environ.setdefault("NPROC", "1")
 
 import argparse
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bayes_mdp.agents import OIM
 from bayes_mdp.agents.model_based.planners import PrioritizedSweeping
 from bayes_mdp.envs import flag_maze, maze_with_subgoals
-from bayes_mdp.mdp import Discounted, Environment, Problem, StateActionSpace, Transitions
+from bayes_mdp.experiments import RunOptions
+from bayes_mdp.experiments.progress import Progress
+from bayes_mdp.experiments.resume import Snapshots
+from bayes_mdp.experiments.rollout.execute import Prepared, execute, prepare
+from bayes_mdp.experiments.run_config import RunConfig
+from bayes_mdp.mdp import Discounted, Environment
 from bayes_mdp.planning.predecessors import predecessors_of
 
-RUNS, REPEATS = (1, 4, 20), 5
+RUNS, REPEATS = (1, 100), 5  # by default
 
 
 @dataclass(frozen=True)
@@ -72,39 +78,22 @@ def list_lengths(env: Environment) -> tuple[int, int]:
     return max(len(set(y[p > 0])) for y, p in rows), int(before.max())
 
 
-def ours(task: Task, num_runs: int) -> Callable[[int], tuple[float, float]]:
-    """All runs at once: (reward of a step, backups of a step)."""
-    outcome, cumulative, paid, first = tables(task.env)
-    space = StateActionSpace(task.env.mdp.n_states, task.env.mdp.n_actions)
-    problem = Problem(space, Discounted(task.discount))
+def ours(task: Task, num_runs: int, compiler: str, repeats: int) -> Callable[[int], tuple[float, float]]:
+    """By the loop of `run`: (reward of a step, nan: backups are not told)."""
     planner = PrioritizedSweeping(task.num_pops, task.threshold, *list_lengths(task.env))
-    env = (
-        jnp.asarray(outcome, jnp.int32),
-        jnp.asarray(cumulative, jnp.float32),
-        jnp.asarray(paid, jnp.float32),
-    )
+    agent, options = OIM(v_max=task.v_max, planner=planner), RunOptions(progress=False, compiler=compiler)
 
-    def step(run: Any, time: Any) -> Any:
-        state, own, key = run
-        plan_key, act_key, env_key = jax.random.split(jax.random.fold_in(key, time), 3)
-        policy, own = agent.plan(plan_key, problem, own)
-        action = policy.act(act_key, state)
-        entry = jnp.sum(jax.random.uniform(env_key) >= env[1][state, action], dtype=jnp.int32)
-        after, reward = env[0][state, action, entry], env[2][state, action, entry]
-        observed = Transitions(state, action, reward, after, None, None, None)
-        return (after, agent.observe(problem, own, observed), key), reward
+    def prepared(seed: int) -> Prepared:
+        key, objective = jax.random.key(seed), Discounted(task.discount)
+        return prepare(
+            RunConfig(agent, task.env, objective, key, None, task.num_steps, None, num_runs, "average", options)
+        )
 
-    @jax.jit
-    def play(keys: Any) -> Any:
-        begin = jax.vmap(lambda key: (jnp.int32(first), agent.init(key, problem), key))
-        last, rewards = jax.lax.scan(jax.vmap(step, (0, None)), begin(keys), jnp.arange(task.num_steps))
-        return jnp.mean(rewards), jnp.mean(last[1].sweeps.num_backups) / task.num_steps
-
-    agent = OIM(v_max=task.v_max, planner=planner)
+    ready = [prepared(seed) for seed in range(repeats + 1)]
 
     def run(seed: int) -> tuple[float, float]:
-        reward, backups = play(jax.random.split(jax.random.key(seed), num_runs))
-        return float(reward), float(backups)
+        outcome = execute(ready[seed], Progress(1, 1, show=False), Snapshots(None, {}))
+        return float(outcome.reward.sum(1).mean()) / task.num_steps, float("nan")
 
     return run
 
@@ -134,32 +123,34 @@ def timed(run: Callable[[int], tuple[float, float]], seed: int) -> tuple[float, 
     return time.process_time() - began, reward, backups
 
 
-def report(task: Task, num_runs: int) -> None:
+def report(task: Task, num_runs: int, repeats: int) -> None:
     """One line of the table."""
-    both = ours(task, num_runs), peer(task, num_runs)
-    for run in both:
+    each = ours(task, num_runs, "xla", repeats), ours(task, num_runs, "numba", repeats), peer(task, num_runs)
+    for run in each:
         run(0)
-    turns = np.array([[timed(run, 1 + i) for run in both] for i in range(REPEATS)])
-    total = task.num_steps * num_runs
-    fast, slow = np.median(total / turns[..., 0], axis=0)
-    ratio = np.median(turns[:, 1, 0] / turns[:, 0, 0])
-    reward, backups = turns[..., 1].mean(0), turns[..., 2].mean(0)
-    learnt = "    ".join(f"{a:8.4f} {b:8.4f}" for a, b in (reward, backups))
-    print(f"{task.name:18s} {num_runs:5d} {fast:12,.0f} {slow:12,.0f} {ratio:7.2f}    {learnt}", flush=True)
+    turns = np.array([[timed(run, 1 + i) for run in each] for i in range(repeats)])
+    speeds = np.median(task.num_steps * num_runs / turns[..., 0], axis=0)
+    ratios = np.median(turns[:, 2:, 0] / turns[:, :2, 0], axis=0)
+    columns = " ".join(f"{speed:12,.0f}" for speed in speeds) + " ".join(f"{ratio:7.2f}" for ratio in ratios)
+    earned = " ".join(f"{reward:8.4f}" for reward in turns[..., 1].mean(0))
+    print(f"{task.name:18s} {task.num_steps:7d} {num_runs:5d} {columns}    {earned}", flush=True)
 
 
 def main() -> None:
     """Print the table."""
+    warnings.filterwarnings("ignore", "v_max is")  # the constants of the tables of [OIM08]
     parser = argparse.ArgumentParser(description="Speed of OIM with prioritized sweeping.")
     parser.add_argument("--only", default="", help="part of a name")
-    parser.add_argument("--runs", type=int, nargs="*", default=RUNS)
+    parser.add_argument("--runs", type=int, nargs="*", default=RUNS, help="numbers of seeds")
+    parser.add_argument("--steps", type=int, default=5000, help="of a seed")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
-    print(f"jax {jax.__version__}; steps per CPU-second, median of {REPEATS}")
-    columns = f"{'runs':>5s} {'ours':>12s} {'numba':>12s} {'ratio':>7s}    reward: ours, numba  backups: ours, numba"
+    print(f"jax {jax.__version__}; steps per CPU-second, median of {options.repeats}")
+    columns = f"{'steps':>7s} {'seeds':>5s} {'by XLA':>12s} {'by numba':>12s} {'peer':>12s} ratios to the peer, rewards"
     print(f"{'':18s} {columns}")
     for task in tasks():
         for num_runs in options.runs if options.only in task.name else ():
-            report(task, num_runs)
+            report(replace(task, num_steps=options.steps), num_runs, options.repeats)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Speed of TD-BMA on the Corner track, 100 seeds, beside a numba loop in the same run: `python benchmarks/td_bma.py`.
+"""Speed of TD-BMA on the Corner track, 1 and 100 seeds, beside a numba loop in the same run:
+`python benchmarks/td_bma.py`.
 
 Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats, in
-which the two take turns. Both play the same number of trials by the same rules ([TDBMA10] Algorithms 1 and 3). The peer
-is a plain loop in float64, all seeds one after the other: no mask, no seed that waits.
+which all take turns. `run` by XLA and by numba (`RunOptions(compiler=...)`), and a peer: a plain numba loop in float64
+with numba's generator, which keeps no log. All play the same number of trials by the same rules ([TDBMA10] Algorithms 1
+and 3).
 """
 
 import os
@@ -13,6 +15,7 @@ os.environ.setdefault("NPROC", "1")
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,7 +33,7 @@ from bayes_mdp.experiments.run_config import RunConfig
 from bayes_mdp.experiments.sweep_run import Prepared, play_all, prepare
 from bayes_mdp.mdp import FirstExit
 
-SEEDS, TRIALS, REPEATS = 100, 1000, 5
+SEEDS, TRIALS, REPEATS = (1, 100), 1000, 5
 BMA = -1.0  # in place of a fixed lambda
 
 
@@ -102,7 +105,7 @@ def peer(
     return steps, late
 
 
-def by_numba(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner) -> tuple[int, float]:
+def by_peer(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner, num_seeds: int) -> tuple[int, float]:
     """Steps of all seeds, and the mean return of the last tenth of their trials."""
     tables: Any = tuple(
         np.asarray(x) for x in (sim.outcome, sim.threshold, sim.first_state, sim.first_threshold, reward)
@@ -110,12 +113,12 @@ def by_numba(sim: Simulator, reward: np.ndarray, agent: EpisodeLearner) -> tuple
     trace_decay = float(agent.trace_decay) if isinstance(agent, SarsaLambda) else BMA
     numbers = (float(agent.learning_rate), float(agent.epsilon), trace_decay, agent.trial_steps)
     one_seed: Any = peer
-    played = [one_seed(*tables, numbers, TRIALS) for _ in range(SEEDS)]
+    played = [one_seed(*tables, numbers, TRIALS) for _ in range(num_seeds)]
     return sum(steps for steps, _ in played), statistics.mean(late for _, late in played)
 
 
 def by_run(prepared: Prepared) -> tuple[int, float]:
-    """The same of the compiled loop of `run`."""
+    """The same of the loop of `run`."""
     log = np.asarray(play_all(prepared, Progress(1, 1, show=False), Snapshots(None, {})).log, np.float64)
     tenth = prepared.layout.num_rows // 10
     return int(log[..., 1].sum()), float(log[:, -tenth:, 0].sum(1).mean() / (tenth * prepared.layout.per_row))
@@ -128,23 +131,32 @@ def speed(play: Callable[[], tuple[int, float]]) -> tuple[float, float]:
     return steps / (time.process_time() - began), late
 
 
-def report(agent: EpisodeLearner) -> None:
-    """Speeds, their ratio, and the mean returns, which ought to be alike."""
+def report(agent: EpisodeLearner, num_seeds: int) -> None:
+    """Speeds, their ratios to the peer, and the mean returns, which ought to be alike."""
     env = racetrack("corner")
-    options = RunOptions(progress=False)
-    prepared = prepare(RunConfig(agent, env, FirstExit(), jax.random.key(0), None, None, TRIALS, SEEDS, None, options))
-    parts = simulator(env), np.asarray(env.mdp.reward), agent
-    plays = (lambda: by_run(prepared)), (lambda: by_numba(*parts))
+
+    def prepared(compiler: str) -> Prepared:
+        options = RunOptions(progress=False, compiler=compiler)
+        arguments = FirstExit(), jax.random.key(0), None, None, TRIALS, num_seeds, None, options
+        return prepare(RunConfig(agent, env, *arguments))
+
+    runs, parts = [prepared(name) for name in ("xla", "numba")], (simulator(env), np.asarray(env.mdp.reward), agent)
+    plays = [partial(by_run, one) for one in runs] + [partial(by_peer, *parts, num_seeds)]
+    began = time.process_time()
     for play in plays:
         play()
+    took = time.process_time() - began
     turns = np.array([[speed(play) for play in plays] for _ in range(REPEATS)])
-    ours, theirs = np.median(turns[..., 0], axis=0) / 1e6
-    ratio, late = np.median(turns[:, 0, 0] / turns[:, 1, 0]), turns[..., 1].mean(0)
-    name = type(agent).__name__
-    print(f"{name:12s} run {ours:5.2f} M steps per CPU-second, numba {theirs:5.2f} M, ratio {ratio:.2f}")
-    print(f"{'':12s} mean return of the last tenth {late[0]:.1f}, {late[1]:.1f}; optimum {env.optimum:.1f}")
+    xla, ours, theirs = np.median(turns[..., 0], axis=0) / 1e6
+    ratios, late = np.median(turns[:, :2, 0] / turns[:, 2:, 0], axis=0), turns[..., 1].mean(0)
+    print(
+        f"{type(agent).__name__:12s} {num_seeds:4d} seeds: run by XLA {xla:6.2f} M steps per CPU-second, by numba "
+        f"{ours:6.2f} M, peer {theirs:6.2f} M; ratios {ratios[0]:.2f}, {ratios[1]:.2f}; first calls {took:.1f} CPU-s"
+    )
+    print(f"{'':12s} mean return of the last tenth {late.round(1)}; optimum {env.optimum:.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    report(TDBMA())
-    report(SarsaLambda(trace_decay=0.2))
+    for number in SEEDS:
+        report(TDBMA(), number)
+        report(SarsaLambda(trace_decay=0.2), number)

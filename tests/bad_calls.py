@@ -1321,6 +1321,7 @@ CALLS = [
             "refit_every": MAYBE_COUNT,
             "table_rows": COUNT,
             "devices": [*MAYBE_COUNT, 10**6, [], ["cpu"]],
+            "compiler": WORD,
         },
     ),
     Call(

@@ -24,7 +24,7 @@ from typing import TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from bayes_mdp.experiments.describe import Json, first_difference, unidentified
 from bayes_mdp.experiments.progress import Progress
@@ -170,7 +170,7 @@ class Snapshots:
         self._path = None if path is None else check_file(Path(f"{path}.partial"))
         self._configuration, self._seconds = configuration, seconds
         self._written = time.monotonic()
-        self._newest: tuple[int, PyTree, Callable[[], Mapping[str, ArrayLike]]] | None = None
+        self._newest: tuple[int | Int[np.ndarray, ""], PyTree, Callable[[], Mapping[str, ArrayLike]]] | None = None
 
     def __enter__(self) -> "Snapshots":
         return self
@@ -180,14 +180,16 @@ class Snapshots:
     ) -> None:
         if kind is None and self._path is not None:
             self._path.unlink(missing_ok=True)
-        elif self._newest is not None and not any(x.is_deleted() for x in jax.tree.leaves(self._newest[1])):
+        elif self._newest is not None and not any(map(_is_deleted, jax.tree.leaves(self._newest[1]))):
             self._write()  # a state that a failed call has already written into cannot be kept
 
-    def keep(self, done: int, carry: PyTree, rows: Callable[[], Mapping[str, ArrayLike]] = dict) -> None:
+    def keep(
+        self, done: int | Int[np.ndarray, ""], carry: PyTree, rows: Callable[[], Mapping[str, ArrayLike]] = dict
+    ) -> None:
         """Remember the newest state (it may still be computed).
 
         Args:
-            done: how much is done, in the units of the loop.
+            done: how much is done, in the units of the loop; an array where the loop writes into it and into `carry`.
             carry: the state, a tree of arrays.
             rows: gives the arrays of what was recorded so far, by name; called when they are written.
         """
@@ -220,6 +222,10 @@ class Snapshots:
         arrays |= {"configuration": np.array(json.dumps(self._configuration)), "done": np.array(done)}
         write_arrays(self._path, {name: np.asarray(x) for name, x in arrays.items()})
         self._written = time.monotonic()
+
+
+def _is_deleted(leaf: ArrayLike) -> bool:
+    return isinstance(leaf, jax.Array) and leaf.is_deleted()
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Json], Values]:

@@ -96,10 +96,10 @@ def run(  # noqa: PLR0913 - the parts of an experiment
     Returns:
         A Dataset: `reward`, `regret` [seed, checkpoint | episode], `visits` [seed, *step, state, action]; with
         `options.target` its visits, `target_visits` [seed, checkpoint | episode]; where the belief is refitted `refits`
-        [seed]. The attributes hold configuration, versions and key as JSON, and `refit_cost`. A run in whole episodes:
-        `reward` and `length`, mean return and steps of the episodes since the checkpoint before, `trace_decay`, the
-        mean weight lambda of their steps (nan: no step had one), `regret`, cumulative [seed, checkpoint]; coordinate
-        `episode` [checkpoint], episodes so far.
+        [seed]. The attributes hold configuration, versions and key as JSON, `refit_cost`, and `compiler` where it was
+        numba. A run in whole episodes: `reward` and `length`, mean return and steps of the episodes since the
+        checkpoint before, `trace_decay`, the mean weight lambda of their steps (nan: no step had one), `regret`,
+        cumulative [seed, checkpoint]; coordinate `episode` [checkpoint], episodes so far.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
@@ -138,4 +138,6 @@ def _run_compiled(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
     snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
     outcome = execute(prepared, progress, snapshots)
+    if prepared.listed is not None:
+        attributes["compiler"] = "numba"
     return to_dataset(outcome, cumulative_regret(case, prepared, outcome), layout, prepared.space, attributes)

@@ -59,6 +59,7 @@ BeliefTree: TypeAlias = PyTree
 """A posterior as a tree of arrays, or a part of one: None in place of the leaves of the other part."""
 
 REGRETS = ("objective", "average", "oracle_run", "bayes")
+COMPILERS = ("auto", "xla", "numba")
 SNAPSHOT_SECONDS = 10.0
 NUM_PARTICLES = 64
 _MOST_STEPS = 2**31 - 1
@@ -85,6 +86,10 @@ class RunOptions:
         target: Bool[*H S A], pairs whose visits are counted row by row; None: none. Not for a Gymnasium environment.
         table_rows: rows of the table of values for an environment whose states are not listed
             (`SimulatedEnvironment`).
+        compiler: what makes machine code of the loop: "xla", for every run; "numba", a plain loop on the processor for
+            agents that touch one state at a time (see `rollout.host.host_choice`), with the same random numbers and the
+            results of "xla" to rounding; it needs the extra `fast`. "auto": "numba" where it can play the run and is
+            installed, else "xla". Not part of the identity of a run: a snapshot is resumed by either.
         devices: on which the seeds of a compiled run are played, in equal parts: a number of JAX's devices, or a list
             of them; None: JAX's default device. `num_seeds` is a multiple of their number. Not part of the identity of
             a run: a snapshot is resumed on any number of devices.
@@ -104,6 +109,7 @@ class RunOptions:
     target: ArrayLike | None = None
     table_rows: int = 2**18
     devices: Devices = None
+    compiler: str = "auto"
 
     def __post_init__(self) -> None:
         check_type("options.space", self.space, (StateActionSpace, type(None)), "a StateActionSpace or None")
@@ -112,6 +118,7 @@ class RunOptions:
         if self.refit_every is not None:
             check_count("options.refit_every", self.refit_every)
         check_devices("options.devices", self.devices)
+        check_name("options.compiler", self.compiler, COMPILERS)
         check_bool("options.progress", self.progress)
         check_not_negative("options.snapshot_seconds", self.snapshot_seconds)
         if not isinstance(self.method, Method):

@@ -17,6 +17,8 @@ from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.results import FORMAT
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.hashed_states import HashedStates, HashIndex
+from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_episodes
+from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.simulator import simulator
@@ -38,15 +40,19 @@ from bayes_mdp.random import fused_key
 if TYPE_CHECKING:
     import xarray as xr
 
+    from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes
+
 CHUNKS = 64  # of a call of `play`, each `sweep_loop.CHUNK` iterations
+CHUNKS_BY_NUMBA = 6400  # of a call, of all seeds together: some .05 seconds
 
 
 class Prepared(NamedTuple):
-    """A run in whole episodes, ready to be played."""
+    """A run in whole episodes, ready to be played; `listed`: the environment for numba, where that plays it."""
 
     layout: EpisodeLayout
     setting: EpisodeContext
     keys: Key[Array, " N"]
+    listed: ListedEnvironment | None = None
 
 
 def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
@@ -67,6 +73,8 @@ def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     seeds = play_all(prepared, progress, Snapshots(path, attributes, seconds=options.snapshot_seconds))
     if why:
         attributes["regret_unknown"] = why
+    if prepared.listed is not None:
+        attributes["compiler"] = "numba"
     log = np.asarray(seeds.log, np.float64)
     if isinstance(seeds.index, HashIndex):  # the share of all steps that were taken from a state without a row
         attributes["overflow"] = float(np.asarray(seeds.index.lost, np.float64).sum() / log[..., 1].sum())
@@ -87,7 +95,10 @@ def prepare(case: RunConfig) -> Prepared:
     )
     key_seeds, _, _ = jax.random.split(fused_key(case.key), 3)  # as in `execute.prepare`
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_seeds, jnp.arange(case.num_seeds))
-    return Prepared(layout, on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial))), keys)
+    setting = on_device(EpisodeContext(agent, rows, Problem(space, case.objective, initial)))
+    by_numba = chooses_numba(case.options.compiler, why_not_episodes(setting, keys))
+    listed = listed_environment(rows.simulator) if by_numba and isinstance(rows, TabularStates) else None
+    return Prepared(layout, setting, keys, listed)
 
 
 def _learner(case: RunConfig) -> SweepLearner:
@@ -178,8 +189,12 @@ def _optimum(case: RunConfig) -> tuple[float, str]:
 
 def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> SeedState:
     """All seeds until they have finished, from the last snapshot where there is one: it holds them, and no rows."""
-    layout, setting, keys = prepared
+    layout, setting, keys, listed = prepared
     done, seeds, _ = snapshots.restore(begin_all(layout, setting, keys))
+    if listed is not None:
+        from bayes_mdp.experiments.rollout.host.host_episodes import HostEpisodes  # needs numba
+
+        return _play_by_numba(HostEpisodes(layout, setting, listed, keys, seeds, done), progress, snapshots)
     with progress as bar, snapshots as saved:
         while not np.all(np.asarray(seeds.phase) == FINISHED):
             seeds = play(layout, setting, keys, seeds, jnp.asarray([done, done + CHUNKS], jnp.int32))
@@ -189,3 +204,14 @@ def play_all(prepared: Prepared, progress: Progress, snapshots: Snapshots) -> Se
             saved.write_if_old()
             bar.advance(int(np.sum(np.asarray(seeds.episode, np.int64))))
     return seeds
+
+
+def _play_by_numba(host: "HostEpisodes", progress: Progress, snapshots: Snapshots) -> SeedState:
+    """`play_all` by the loop of numba, from where it stands."""
+    with progress as bar, snapshots as saved:
+        saved.keep(host.done, host.seeds)  # once: both are written in place, together
+        while not np.all(host.phase == FINISHED):
+            host.play(max(1, CHUNKS_BY_NUMBA // len(host.phase)))
+            saved.write_if_old()
+            bar.advance(int(np.sum(host.episode, dtype=np.int64)))
+    return host.seeds

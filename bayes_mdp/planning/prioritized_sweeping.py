@@ -25,7 +25,7 @@ from bayes_mdp.planning.rounding import Rounding
 from bayes_mdp.planning.solution import Solution, best_action
 from bayes_mdp.planning.solve import check_problem
 
-_TOGETHER = 8  # predecessors of one state that are backed up at once
+TOGETHER = 8  # predecessors of one state that are backed up at once
 
 
 class Backup(NamedTuple):
@@ -166,7 +166,7 @@ def pass_on(
         max_backups: no state is taken out once so many have been backed up; None: no limit.
     """
     n_states, length = len(sweeps.rows), predecessors.longest
-    together, side = min(_TOGETHER, length), sweeps.priority.shape[0]
+    together, side = min(TOGETHER, length), sweeps.priority.shape[0]
 
     def may_pop(sweeps: Sweeps, left: Int[Array, ""], first: First) -> Bool[Array, ""]:
         allowed = first[1] & (left > 0)

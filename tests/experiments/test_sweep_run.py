@@ -1,6 +1,8 @@
 """`run` measured in trials: reproducible, compiled once, resumable to the bit, regret by its definition, refusals."""
 
+import importlib
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -83,39 +85,52 @@ def _compilations():
 
 def test_other_numbers_do_not_recompile():
     """The same program for another rate, key, and first value; a lambda is a number as well."""
-    _result()
+    options = replace(QUIET, compiler="xla")
+    _run(options=options)
     before = _compilations()
-    other = _run(TDBMA(trial_steps=12, learning_rate=0.3, epsilon=0.2, initial_q=-1.0), key=jax.random.key(4))
+    agent = TDBMA(trial_steps=12, learning_rate=0.3, epsilon=0.2, initial_q=-1.0)
+    other = _run(agent, key=jax.random.key(4), options=options)
     assert _compilations() == before
     assert not np.array_equal(other["reward"], _result()["reward"])
+
+
+def host_episodes() -> Any:
+    """The module that calls numba."""
+    pytest.importorskip("numba")
+    return importlib.import_module("bayes_mdp.experiments.rollout.host.host_episodes")
 
 
 class Killed(Exception):
     """Stands for a kill signal."""
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("signal", [Killed, KeyboardInterrupt])
-def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, signal):
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("compiler", "signal"), [("xla", Killed), ("numba", KeyboardInterrupt), ("xla", KeyboardInterrupt)]
+)
+def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, compiler, signal):
     """After a kill in the middle, the same call ends in the same bits; the snapshot is gone; the file says the same."""
-    path = tmp_path / "run.nc"
-    play, calls = trial_run.play, []
+    path, options = tmp_path / "run.nc", replace(QUIET, compiler=compiler)
+    part, name = (trial_run, "play") if compiler == "xla" else (host_episodes(), "play_all_seeds")
+    play, calls = getattr(part, name), []
 
     def killed(*arguments):
         calls.append(0)
+        played = play(*arguments)  # numba writes in place: the snapshot has to tell how far it came
         if len(calls) == 3:
             raise signal
-        return play(*arguments)
+        return played
 
     monkeypatch.setattr(trial_run, "CHUNKS", 1)
+    monkeypatch.setattr(trial_run, "CHUNKS_BY_NUMBA", 1)
     with monkeypatch.context() as patch, pytest.raises(signal):
-        patch.setattr(trial_run, "play", killed)
-        _run(path=path)
+        patch.setattr(part, name, killed)
+        _run(path=path, options=options)
     assert path.with_name("run.nc.partial").exists() and not path.exists()
     with pytest.raises(ValueError, match="num_seeds is 3 there and 4 here"):
-        _run(path=path, num_seeds=4)
-    resumed = _run(path=path)
-    assert resumed.identical(_result())
+        _run(path=path, num_seeds=4, options=options)
+    resumed = _run(path=path, options=options)
+    assert resumed.identical(_run(options=options))
     assert not path.with_name("run.nc.partial").exists()
     assert load_result(path).identical(resumed)
 
@@ -163,6 +178,10 @@ BAD = [
     ),
     ({"env": mail_robot(), "agent": PSRL(), "num_episodes": None, "num_steps": 5}, "env is a MailRobot, whose states"),
     ({"options": RunOptions(env_prior=dirichlet_normal_gamma())}, "options.env_prior is given"),
+    (
+        {"options": RunOptions(compiler="numba"), "env": mail_robot()},
+        "options.compiler is 'numba'.* are not listed",
+    ),
     ({"options": RunOptions(target=np.ones((3, 2), bool))}, "options.target is given"),
     ({"options": RunOptions(space=StateActionSpace(4, 2, ends=True))}, r"space has \(4, 2\)"),
 ]

@@ -236,6 +236,8 @@ def _check(case: RunConfig, opened: SingleEnv | ParallelEnvs) -> None:
     for part in ("target", "devices"):
         if getattr(case.options, part) is not None:
             raise ValueError(f"options.{part} is given, expected None for a Gymnasium environment")
+    if case.options.compiler == "numba":
+        raise ValueError("options.compiler is 'numba', expected 'auto' or 'xla' for a Gymnasium environment")
     sizes, expected = (case.space.n_states, case.space.n_actions), (opened.n_states, opened.n_actions)
     if sizes != expected:
         raise ValueError(f"space has {sizes} states and actions, expected {expected}, those of env")

@@ -1,6 +1,6 @@
 """A compiled run from the host: prepare it, play it chunk by chunk, and account for its regret."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -16,15 +16,19 @@ from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.progress import Progress
 from bayes_mdp.experiments.resume import Snapshots
+from bayes_mdp.experiments.rollout.host.host_choice import chooses_numba, why_not_sweeps
+from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment, listed_environment
 from bayes_mdp.experiments.rollout.regret import Truth, needs_values, optimal_plan, optimal_rate, truth_of
 from bayes_mdp.experiments.rollout.run_beliefs import (
     Refits,
     changing,
     initial_belief,
-    listed,
     on_device,
     split_constants,
     thins,
+)
+from bayes_mdp.experiments.rollout.run_beliefs import (
+    listed as listing,
 )
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
@@ -49,7 +53,8 @@ class Prepared(NamedTuple):
     """A run, ready to be executed.
 
     `envs` is the environment, or one for every seed (`own_env`); `belief` the belief of all, or one for every seed
-    (`own_belief`); `mesh` the devices that share the seeds (None: the default one).
+    (`own_belief`); `mesh` the devices that share the seeds (None: the default one); `listed` the environment for numba,
+    where that plays the run (see `host_choice`).
     """
 
     layout: Layout
@@ -61,6 +66,7 @@ class Prepared(NamedTuple):
     belief: BeliefTree
     space: StateActionSpace
     mesh: Mesh | None = None
+    listed: ListedEnvironment | None = None
 
 
 def prepare(case: RunConfig) -> Prepared:
@@ -90,7 +96,9 @@ def prepare(case: RunConfig) -> Prepared:
     mesh = seed_mesh(case.options.devices, case.num_seeds)
     setting = placed(mesh, setting, _specs(setting, case.own_env))
     keys, belief = placed(mesh, keys, EACH), placed(mesh, belief, EACH if own_belief else ALL)
-    return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space, mesh)
+    why_not = why_not_sweeps(layout, setting, keys, own_env=case.own_env, mesh=mesh)
+    listed = listed_environment(setting.simulator) if chooses_numba(case.options.compiler, why_not) else None
+    return Prepared(layout, case.own_env, own_belief, envs, setting, keys, belief, space, mesh, listed)
 
 
 def _check_lists(space: StateActionSpace, outcome: Int[np.ndarray, "*H S A K"]) -> None:
@@ -129,7 +137,7 @@ def _belief(
     whole = initial_belief(key, case.prior, space, case.agent, case.options.method)
     own, number = thins(whole, case.prior), case.options.num_particles
     if not case.own_env:  # the outcomes that one simulator can produce are those of all seeds
-        whole = listed(whole, sim.outcome, space)
+        whole = listing(whole, sim.outcome, space)
     if not own:
         return *split_constants(on_device(whole), _example(space)), False
     assert isinstance(whole, CanThin)
@@ -255,8 +263,10 @@ def execute(
     own = (own_env, prepared.own_belief)
     check_seeds_fit(keys.shape[0], mesh, start_all.eval_shape(layout, own, *start_arguments))
     carry = start_all(layout, own, *start_arguments)
-    refits = Refits(keys, prepared.belief, setting.constants)
     done, carry, rows = snapshots.restore(carry)
+    if prepared.listed is not None and stop is None:
+        return _execute_by_numba(prepared, prepared.listed, (done, carry, rows), progress, snapshots)
+    refits = Refits(keys, prepared.belief, setting.constants)
     chunks = [Row(**rows)] if rows else []
     refitted = np.zeros(keys.shape[0], bool)
     with progress as bar, snapshots as saved:
@@ -291,6 +301,32 @@ def execute(
     if rows.refits is None:
         return outcome
     return outcome._replace(refits=rows.refits.sum(1).astype(int), refit_cost=refits.cost)
+
+
+def _execute_by_numba(
+    prepared: Prepared,
+    env: ListedEnvironment,
+    begun: tuple[int, Carry, Mapping[str, np.ndarray]],
+    progress: Progress,
+    snapshots: Snapshots,
+) -> Outcome:
+    """`execute` by the loop of numba, from where it stands: rows that were played, states, columns of these rows."""
+    from bayes_mdp.experiments.rollout.host.host_sweeps import HostSweeps  # needs numba
+
+    done, carry, rows = begun
+    host = HostSweeps(prepared.layout, prepared.setting, env, prepared.keys, carry, done, rows.get("reward"))
+    with progress as bar, snapshots as saved:
+        saved.keep(host.done, host.carry, host.rows)  # once: all are written in place, together
+        bar.advance(done)
+        while host.done < prepared.layout.num_rows:
+            host.play()
+            saved.write_if_old()
+            bar.advance(int(host.done))
+    agent = prepared.setting.agent
+    if isinstance(agent, ChecksLearnt):
+        agent.check_learnt(host.carry.agent_state)
+    played = host.rows()
+    return Outcome(played["reward"], played["regret"], np.asarray(host.carry.visits))
 
 
 def join(chunks: list[Row], num_rows: int) -> Row:
@@ -370,6 +406,6 @@ def _oracle_rewards(case: RunConfig, prepared: Prepared) -> Float[np.ndarray, "N
     oracle_agent = Oracle(jnp.asarray(plan.q, float), jnp.asarray(plan.policy))
     layout = replace(prepared.layout, always=True)
     setting = replace(prepared.setting, agent=oracle_agent, rule=EverySteps(1), constants=None)
-    oracle = prepared._replace(layout=layout, setting=setting, belief=None)
+    oracle = prepared._replace(layout=layout, setting=setting, belief=None, listed=None)
     silent = Progress(layout.row_length, layout.num_rows, show=False)
     return execute(oracle, silent, Snapshots(None, {})).reward

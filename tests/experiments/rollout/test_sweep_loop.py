@@ -41,7 +41,7 @@ def world(*, masked: bool) -> Environment:
 
 
 def _case(agent: Any, *, masked: bool) -> RunConfig:
-    options = RunOptions(progress=False, num_checkpoints=7)
+    options = RunOptions(progress=False, num_checkpoints=7, compiler="xla")
     arguments = (Discounted(DISCOUNT), jax.random.key(1), None, None, TRIALS, SEEDS, None, options)
     return RunConfig(agent, world(masked=masked), *arguments)
 
@@ -169,7 +169,7 @@ def test_episodes_as_a_whole_and_step_by_step():
 
 def _written(prepared: Prepared) -> set[str]:
     """The operations inside the compiled program that make a whole new table."""
-    trials, setting, keys = prepared
+    trials, setting, keys = prepared[:3]
     lanes = begin_all(trials, setting, keys)
     lowered = play.lower(trials, setting, keys, lanes, jnp.array([0, 1], jnp.int32))
     text: Any = lowered.compile(DEFAULT_GENERATOR).as_text()

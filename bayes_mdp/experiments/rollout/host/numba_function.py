@@ -1,0 +1,48 @@
+"""How the loops of this folder are compiled: by numba, to machine code for one element after the other.
+
+Other threads run meanwhile (the lock of the interpreter is released). Arithmetic is as written: no reordering, no
+multiply-add in one rounding, and a division by zero gives inf or nan as in NumPy.
+"""
+
+import inspect
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator: machine code, made in every process at the first call."""
+    return numba.njit(nogil=True, error_model="numpy")(_inner(function))
+
+
+def kept(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator: machine code that numba keeps on disk, in its usual place, with that of all that it calls.
+
+    Numba compiles again where the file of the function is newer, or a number that it closes over is another; it does
+    not look at the files of what it calls. So let it close over `CODE`.
+    """
+    try:
+        return numba.njit(nogil=True, error_model="numpy", cache=True)(_inner(function))
+    except RuntimeError:  # there is no folder that can be written
+        return compiled(function)
+
+
+def _inner(function: Callable[P, R]) -> Callable[P, R]:
+    """The function below whatever a type checker has wrapped around it."""
+    return inspect.unwrap(function)
+
+
+_PACKAGE = Path(__file__).parents[3]
+_FILES = [
+    *sorted(Path(__file__).parent.glob("*.py")),
+    _PACKAGE / "experiments/rollout/sweep_loop.py",
+    _PACKAGE / "planning/prioritized_sweeping.py",
+]
+CODE = zlib.crc32(b"".join(file.read_bytes() for file in _FILES))
+"""A number of the text of these loops, and of the files whose constants they use."""
