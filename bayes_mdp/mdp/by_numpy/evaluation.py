@@ -10,14 +10,19 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.mdp.by_numpy import threefry_words as threefry
-from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES
+from bayes_mdp.mdp.by_numpy.primitives import PRIMITIVES, understood
 from bayes_mdp.mdp.by_numpy.threefry_words import Array
 
 SECONDS_A_STEP, SECONDS_A_NUMBER = 3e-6, 1e-9
 """What a step of a program costs here, roughly, and what each number does that it makes."""
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-_LOOPS = ("while", "scan", "cond")
+_LOOPS = {
+    "while": {"cond_jaxpr", "cond_nconsts", "body_jaxpr", "body_nconsts"},
+    "scan": {"jaxpr", "length", "reverse"},
+    "cond": {"branches"},
+}
+"""And their parameters. How many arguments a scan carries has changed its place: see `_parts_of_scan`."""
 _DTYPES = frozenset(
     np.dtype(name) for name in ("bool", "int32", "int64", "uint8", "uint32", "uint64", "float32", "float64")
 )
@@ -38,7 +43,8 @@ def supported(jaxpr: Jaxpr) -> bool:
         return False
     for step in jaxpr.eqns:
         name = step.primitive.name
-        if name not in PRIMITIVES and name not in _CALLS and name not in _LOOPS:
+        loop_or_call = name in _CALLS or (name in _LOOPS and _LOOPS[name] <= set(step.params))
+        if not loop_or_call and not understood(name, step.params):
             return False
         if not all(_has_numbers(out.aval) for out in step.outvars):
             return False
@@ -124,7 +130,7 @@ class _Run:
         return carry
 
     def _scan(self, params: dict[str, Any], arrays: list[Array]) -> list[Array]:
-        first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+        first, last = _parts_of_scan(params)
         carry, along = arrays[first:last], arrays[last:]
         order = range(params["length"])
         rows: dict[int, list[Array]] = {}
@@ -160,6 +166,14 @@ def as_numpy(x: Any) -> Array:
         words = np.asarray(jax.random.key_data(x))
         return np.asarray(threefry.to_keys(words[..., 0], words[..., 1]))
     return np.asarray(x)
+
+
+def _parts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
+    """Where the carry of a scan begins and ends among its arguments."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_consts"] + params["num_carry"]
+    constants, carry, _ = params["ft_in"].unpack()  # jax 0.12
+    return len(constants.vals), len(constants.vals) + len(carry.vals)
 
 
 def _called(step: JaxprEqn) -> ClosedJaxpr:

@@ -5,7 +5,7 @@ but for rounding: NumPy's logarithms and sums are not XLA's. Control flow is in 
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -215,6 +215,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "rsqrt": lambda x, **_: np.asarray(1 / np.sqrt(x), x.dtype),
     "div": _divide,
     "integer_pow": _integer_pow,
+    "one_minus_square": lambda x, **_: 1 - x * x,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "round": _round,
     "shift_left": _shift(operator.lshift),
@@ -271,3 +272,55 @@ PRIMITIVES: dict[str, Primitive] = {
     "iota_2x32_shape": _iota_pair,
 }
 """By name of the primitive; those of several results return a list."""
+
+_INDEXED = "dimension_numbers indices_are_sorted mode unique_indices"
+_SCATTER = f"{_INDEXED} update_consts update_jaxpr"
+_PARAMETERS: dict[str, str] = {
+    "argmax": "axes index_dtype",
+    "argmin": "axes index_dtype",
+    "bitcast_convert_type": "new_dtype",
+    "broadcast_in_dim": "broadcast_dimensions shape sharding",
+    "concatenate": "dimension",
+    "convert_element_type": "new_dtype sharding weak_type",
+    "dot_general": "dimension_numbers out_sharding precision preferred_element_type",
+    "dynamic_slice": "slice_sizes",
+    "integer_pow": "y",
+    "iota": "dimension dtype shape sharding",
+    "iota_2x32_shape": "shape",
+    "mul": "out_dtype",
+    "pad": "padding_config",
+    "random_bits": "bit_width shape",
+    "random_seed": "impl",
+    "random_split": "shape",
+    "random_wrap": "impl",
+    "reshape": "dimensions new_sizes sharding",
+    "rev": "dimensions",
+    "round": "rounding_method",
+    "slice": "limit_indices start_indices strides",
+    "sort": "dimension is_stable num_keys",
+    "split": "axis sizes",
+    "squeeze": "dimensions",
+    "stack": "axis",
+    "tile": "reps",
+    "transpose": "permutation",
+    "unstack": "axis",
+    "gather": f"{_INDEXED} fill_value slice_sizes",
+    **dict.fromkeys(("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max"), _SCATTER),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), "axis reverse"),
+    **dict.fromkeys((name for name in PRIMITIVES if name.startswith("reduce_")), "axes out_sharding"),
+}
+"""Parameters of the primitives that have some."""
+_NONE = {"mul": "out_dtype", "reshape": "dimensions"}
+"""Parameters that must be None for the functions above to be right."""
+
+
+def understood(name: str, params: Mapping[str, Any]) -> bool:
+    """Whether a step is one of `PRIMITIVES`, and its parameters are those that its function was written for.
+
+    Another version of JAX may give a step another parameter, and with it another meaning.
+    """
+    if name not in PRIMITIVES:
+        return False
+    # Neither where an array lies nor how exact a function may be changes what is meant.
+    known = {*_PARAMETERS.get(name, "").split(), "accuracy"}
+    return known >= set(params) and (name not in _NONE or params.get(_NONE[name]) is None)
