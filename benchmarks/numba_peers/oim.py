@@ -1,5 +1,6 @@
 """OIM with prioritized sweeping beside numba (`benchmarks/oim.py`): lines of the record."""
 
+import dataclasses
 import importlib
 import itertools
 import sys
@@ -8,24 +9,30 @@ from collections.abc import Iterator
 from benchmarks import oim
 from benchmarks.record.turns import Measured, Size, in_turns
 
-RUNS = {"check": (20,), "quick": (1, 20), "full": oim.RUNS}
+STEPS = {"FlagMaze": 5_000, "maze": 20_000}
+"""Of a run. A shorter one in the larger maze is mostly the making of its tables (see docs/explanation/speed.md)."""
+
+KEYS = 4
+"""Runs with different random numbers, which the turns go through."""
 
 
 def measure(size: Size) -> Iterator[Measured]:
-    """A step of the environment; the model is swept after each."""
+    """A step of the environment, by the loop of `run` in numba; the model is swept after each."""
     # As a program `oim` finds the file of its peer beside itself.
     sys.modules.setdefault("oim_numba", importlib.import_module("benchmarks.oim_numba"))
     for task in oim.tasks():
         if size != "full" and not task.name.endswith(" 5 pops"):
             continue
-        for runs in RUNS[size]:
-            mine, theirs, seeds = oim.ours(task, runs), oim.peer(task, runs), itertools.count()
+        task = dataclasses.replace(task, num_steps=STEPS[task.name.partition(",")[0]])
+        for runs in oim.RUNS:
+            mine, theirs = oim.ours(task, runs, "numba", KEYS - 1), oim.peer(task, runs)
+            own, other = itertools.cycle(range(KEYS)), itertools.cycle(range(KEYS))
             yield in_turns(
-                f"{task.name}, {task.num_steps} steps, {runs} run{'s at once' if runs > 1 else ''}",
+                f"{task.name}, {task.num_steps} steps, {runs} run{'s' if runs > 1 else ''}",
                 "step",
-                lambda mine=mine, seeds=seeds: mine(next(seeds)),
+                lambda mine=mine, own=own: mine(next(own)),
                 "numba, one run at a time",
-                lambda theirs=theirs, seeds=seeds: theirs(next(seeds)),
+                lambda theirs=theirs, other=other: theirs(next(other)),
                 size,
                 units=task.num_steps * runs,
             )

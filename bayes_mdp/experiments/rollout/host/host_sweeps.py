@@ -70,7 +70,7 @@ class HostSweeps:
         assert isinstance(agent, ModelBased) and isinstance(objective, Discounted)
         planner = agent.planner
         assert isinstance(planner, PrioritizedSweeping)
-        self.carry: Carry = jax.tree.map(np.array, carry)  # copies, that can be written
+        self.carry: Carry = jax.tree.map(_writable, carry)
         self.done = np.array(done)
         self._keys = np.asarray(jax.random.key_data(keys))
         self._env = env
@@ -104,6 +104,12 @@ class HostSweeps:
         """The columns of the rows so far by name, as in `time_loop.Row`."""
         reward = self.reward[:, : int(self.done)].astype(np.float64)
         return {"reward": reward, "regret": np.zeros_like(reward)}
+
+
+def _writable(array: Array | np.ndarray) -> np.ndarray:
+    """A copy. What is zero so far is asked for as such: memory is then taken place by place, when it is written."""
+    given = np.asarray(array)
+    return np.array(given) if given.any() else np.zeros_like(given)
 
 
 def _model_of(agent: ModelBased) -> tuple[int, RealScalar, RealScalar]:
