@@ -76,6 +76,7 @@ class Listed(eqx.Module):
         return SparseMDP(jnp.broadcast_to(order, rows.shape), rows[..., order], mdp.reward, end_probs=mdp.end_probs)
 
 
+@pytest.mark.some(2)
 @pytest.mark.some(4)
 @pytest.mark.parametrize("kind", ["rows for all steps", "rows by step", "listed"])
 @pytest.mark.parametrize("axes", SHAPES)
@@ -102,6 +103,7 @@ def test_rewards_of_every_shape_by_the_recursion(axes, kind):
         assert found.outcomes[name].sd == pytest.approx(np.std(expected, ddof=1))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("objective", [Discounted(0.95), Episodic(H), AverageReward(), FirstExit()], ids=repr)
 def test_the_draws_are_those_of_the_value(objective):
     """The posterior's own reward as an outcome is its value, to the last bit; without outcomes it is as good."""

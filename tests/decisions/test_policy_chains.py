@@ -62,6 +62,7 @@ def policies(rng):
     return {"first": LEGAL.argmax(-1), "uniform": uniform, "mixed": 0.3 * first + 0.7 * uniform}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("small", [pytest.param(True, marks=pytest.mark.slow), False], ids=["dense", "listed"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES]
@@ -82,6 +83,7 @@ def test_values_are_those_of_whole_draws(name, small, monkeypatch):
         assert found.values[policy].gap <= 1e-9 * scale
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("inverse", ["of the mean", "wrong"])
 @pytest.mark.parametrize("name", ["ends", "exit"])
 def test_draws_near_the_mean_are_solved_by_its_inverse(name, inverse, monkeypatch):

@@ -58,6 +58,7 @@ def test_covariances_between_states_and_actions():
         np.testing.assert_allclose(smaller(getattr(answer, name), 2), getattr(twin, name), rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("of", [by_draws, exact_ube])
 def test_the_same_draws(of, key, x64):
     """One key draws the same rows, and rewards as much smaller."""

@@ -103,6 +103,7 @@ def cases() -> list[tuple[CommonDraws, np.ndarray, np.ndarray]]:
     return made
 
 
+@pytest.mark.some(2)
 @pytest.mark.some(4)
 @pytest.mark.parametrize("name", ORACLES)
 def test_enumeration_is_brute_force(name, cases):

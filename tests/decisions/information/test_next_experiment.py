@@ -62,6 +62,7 @@ def test_two_beta_arms_enumerated(key, n, expected):
     assert answer.validity.kind == "exact" and answer.value_now == pytest.approx(5 / 11, abs=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("n", "expected"), [(5, 0.037662338), (20, 0.051236589)])
 def test_two_beta_arms_simulated(key, n, expected):

@@ -45,6 +45,7 @@ def close(found, truth):
 SLOW = ("events", "ordered", "student")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROBLEMS]
 )

@@ -84,6 +84,7 @@ def test_a_broken_sampler_is_caught(key, monkeypatch):
     assert min(p_value(each) for each in ranks(200, key).values()) < 1e-7
 
 
+@pytest.mark.slow
 def test_few_draws_of_the_posterior(key):
     """As the slow test, 16 simulations: it catches what is grossly wrong."""
     for name, each in ranks(16, key, thin=2).items():

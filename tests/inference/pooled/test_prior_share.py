@@ -128,6 +128,7 @@ def test_it_is_that_of_restaurants_seated_one_by_one():
     assert np.isnan(np.asarray(posterior.prior_share())[3:]).all()
 
 
+@pytest.mark.slow
 def test_a_broken_share_is_caught(monkeypatch):
     """The twin counts what was drawn from the states in place of the tables of the level above."""
     right = pooled_gibbs._Level.by_data
@@ -142,6 +143,7 @@ def test_a_broken_share_is_caught(monkeypatch):
     assert np.abs(found - by_seating()[0]).max() > 0.02
 
 
+@pytest.mark.slow
 def test_its_limits():
     """No data: one. Much in its row: none. Nothing in a row, much in its state or in other states: little."""
     nothing = posterior_of(None, draws=4)

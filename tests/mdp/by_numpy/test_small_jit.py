@@ -141,6 +141,7 @@ def programs_of(small):
     return list(small._traced.values())
 
 
+@pytest.mark.some(43)
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_numpy_does_what_xla_does(name, wide):
