@@ -43,6 +43,7 @@ KEPT_FROM = 0.2
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="seed of every test's key (default: 0)")
+    parser.addoption("--part", help="I/N: of the thorough tests one of N parts, chosen by name (default: all)")
 
 
 def pytest_report_header(config):
@@ -54,11 +55,11 @@ def pytest_report_header(config):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Of a test that is marked `few(n)` or `some(n)`, n of the cases that are not slow run by default. Before pytest
     selects."""
     mark_numerics(items)
-    mark_thorough(items)
+    mark_thorough(items, config.getoption("--part"))
     cases = {}
     for item in items:
         if item.get_closest_marker("slow") is None and any(map(item.get_closest_marker, ("few", "some"))):

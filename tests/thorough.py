@@ -3,6 +3,7 @@
 `thorough.txt` lists them, a function of a file a line. `tools/thorough.py` writes it from measured times.
 """
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,21 @@ def listed() -> frozenset[str]:
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
-def mark_thorough(items: list[pytest.Item]) -> None:
-    """Mark what is listed."""
+def part_of(text: str) -> tuple[int, int]:
+    """I and N of "I/N": the I-th of N parts, from 0 on."""
+    index, _, number = text.partition("/")
+    if not (index.isdigit() and number.isdigit() and int(index) < int(number)):
+        raise pytest.UsageError(f"--part is {text!r}, expected I/N with I from 0 to N - 1, such as 0/2")
+    return int(index), int(number)
+
+
+def mark_thorough(items: list[pytest.Item], part: str | None = None) -> None:
+    """Mark what is listed; with `part`, "I/N", those of other parts are slow."""
     names = listed()
+    index, number = (0, 1) if part is None else part_of(part)
     for item in items:
-        if item.nodeid.partition("[")[0] in names:
+        name = item.nodeid.partition("[")[0]
+        if name in names:
             item.add_marker(pytest.mark.thorough)
+            if zlib.crc32(name.encode()) % number != index:
+                item.add_marker(pytest.mark.slow)
