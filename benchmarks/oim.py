@@ -1,4 +1,4 @@
-"""Speed of OIM with prioritized sweeping beside a numba loop in the same run: `python benchmarks/oim.py`.
+"""Speed of OIM with prioritized sweeping beside a numba loop in the same run: `python -m benchmarks.oim`.
 
 Environment steps per CPU-second of the process (all threads), warm, compilation apart: the median over repeats in which
 all take turns. FlagMaze has 264 states, the maze with subgoals 2,500; the model is swept after every step, with the
@@ -101,7 +101,7 @@ def ours(task: Task, num_runs: int, compiler: str, repeats: int) -> Callable[[in
 def peer(task: Task, num_runs: int) -> Callable[[int], tuple[float, float]]:
     """One run after the other, by numba."""
     try:
-        import oim_numba
+        from benchmarks import oim_numba
     except ImportError:
         raise SystemExit("numba is missing, expected it beside quantecon: pip install 'bayes_mdp[test]'") from None
     agent = (task.v_max, task.discount, task.threshold, task.num_pops)

@@ -1,9 +1,7 @@
 """OIM with prioritized sweeping beside numba (`benchmarks/oim.py`): lines of the record."""
 
 import dataclasses
-import importlib
 import itertools
-import sys
 from collections.abc import Iterator
 
 from benchmarks import oim
@@ -18,8 +16,6 @@ KEYS = 4
 
 def measure(size: Size) -> Iterator[Measured]:
     """A step of the environment, by the loop of `run` in numba; the model is swept after each."""
-    # As a program `oim` finds the file of its peer beside itself.
-    sys.modules.setdefault("oim_numba", importlib.import_module("benchmarks.oim_numba"))
     for task in oim.tasks():
         if size != "full" and not task.name.endswith(" 5 pops"):
             continue

@@ -174,19 +174,21 @@ def choose(
     if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
         needed = None  # regrets are those of the best of all legal policies
     search = draws_of(search_key, posterior, objective, num_draws, initial=initial, needed=needed)
+    near = None
     if isinstance(criterion, Robust):
         found = _robust(criterion, search, mean, aim, sets[0][1])
     else:
         if search.numbers >= LARGE:
             number = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
             search = eqx.tree_at(lambda draws: draws.keys, search, search.keys[:number]).in_memory()
-        found = _search(scored(criterion), search, sets, mean, aim, limits, today, confidence, slack)
+        near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
+        found = _search(scored(criterion), search, sets, mean, aim, limits, today, near, confidence, slack)
     if search.numbers >= LARGE and needed is not None:
         # Nothing but the pairs of the policies that are judged; in a small problem that would be compiled anew.
         taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, posterior, objective, num_draws, initial=initial, needed=needed)
-    return _judged(found, criterion, judge, posterior, today, mean, confidence, slack)
+    return _judged(found, criterion, judge, posterior, today, near, confidence, slack)
 
 
 def _check_numbers(criterion: Criterion, num_draws: int, confidence: float, slack: float, safe: bool) -> None:
@@ -237,11 +239,12 @@ def _search(
     objective: Objective,
     limits: PolicyLimits,
     today: Float[np.ndarray, "*H S A"] | None,
+    near: Float[np.ndarray, "*H S A"] | None,
     confidence: float,
     slack: float,
 ) -> Found:
     """The best policy that was found; the baseline where no other may be chosen."""
-    best = _best(draws, mean) if needs_best(criterion) else None
+    best = draws.best(near) if needs_best(criterion) else None
     feasible, stay = None, None
     if today is not None:
         base = draws.values(today[None])[:, 0]
@@ -264,13 +267,12 @@ def _search(
     return max(found, key=lambda result: result.score)
 
 
-def _best(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, " W"]:
-    """The optimal value of every draw; policy iteration starts from the optimum of the mean MDP."""
+def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, "*H S A"] | None:
+    """The optimum of the mean MDP, from which policy iteration in every draw starts; None where that is of no use."""
     if mean is None or draws.chains is None:
-        return draws.best()
+        return None
     every = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
-    plan = best_in(mean, draws.objective, every)
-    return draws.best(np.eye(draws.shape[-1])[plan])
+    return np.eye(draws.shape[-1])[best_in(mean, draws.objective, every)]
 
 
 Start = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
@@ -330,7 +332,7 @@ def _judged(
     judge: CommonDraws,
     posterior: CanSample,
     today: Float[np.ndarray, "*H S A"] | None,
-    mean: MDP | SparseMDP | None,
+    near: Float[np.ndarray, "*H S A"] | None,
     confidence: float,
     slack: float,
 ) -> PolicyChoice:
@@ -349,7 +351,7 @@ def _judged(
         score, error = found.score, 0.0
     else:
         form = scored(criterion)
-        best = _best(judge, mean) if needs_best(form) else None
+        best = judge.best(near) if needs_best(form) else None
         score = form.score(values[:, 0], best)
         error = _score_error(form, values[:, 0], best)
     candidate = chosen = _plain(found.policy)

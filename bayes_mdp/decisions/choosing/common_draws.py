@@ -194,19 +194,21 @@ class CommonDraws(eqx.Module):
         """Values and error bounds [W P], and what shows that a draw is at fault [W 1]."""
         near = self._near(policies)
         found = self.over(_values_of, policies, near, chains=len(policies))
-        if near is None or near.chains.inverse is None:
-            return found
-        plain = lambda: self._near(policies, inverses=False)  # noqa: E731
-        again = lambda far: far.over(_values_of, policies, plain(), chains=len(policies))  # noqa: E731
-        return self._solved_again(found, near, again)
+
+        def without_inverses(far: CommonDraws) -> tuple[np.ndarray, ...]:
+            return far.over(_values_of, policies, self._near(policies, inverses=False), chains=len(policies))
+
+        return self._solved_again(found, near, without_inverses)
 
     def _solved_again(
         self,
         found: tuple[np.ndarray, ...],
-        near: "Near",
+        near: "Near | None",
         again: "Callable[[CommonDraws], tuple[np.ndarray, ...]]",
     ) -> tuple[np.ndarray, ...]:
         """The same, but for draws that are too far from the mean for its inverse: those as `again` finds them."""
+        if near is None or near.chains.inverse is None:
+            return found
         far = np.array([not solved(v, gap, near.mean.gap) for v, gap in zip(*found[:2], strict=True)])
         if far.any():
             for old, new in zip(found, again(replace(self, keys=self.keys[far])), strict=True):
@@ -272,10 +274,7 @@ class CommonDraws(eqx.Module):
     def _optima(self, policy: Float[AnyArray, "*H S A"] | None) -> tuple[np.ndarray, ...]:
         """As `_evaluated`, of the optimal policies, and their actions."""
         near = None if policy is None else self._near(np.asarray(policy, np.float64)[None])
-        found = self.over(_best_of, near)
-        if near is None or near.chains.inverse is None:
-            return found
-        return self._solved_again(found, near, lambda far: far.over(_best_of, None))
+        return self._solved_again(self.over(_best_of, near), near, lambda far: far.over(_best_of, None))
 
     def over(
         self,
