@@ -805,6 +805,11 @@ CALLS = [
         {"cells": "cells|track"},
     ),
     Call(
+        "envs.seven_rooms",
+        {},
+        {"num_rooms": [*COUNT, 2, 10**12], "room_size": [*COUNT, 10**6], "slip": FRACTION, "per_row": COUNT},
+    ),
+    Call(
         "envs.two_action_chain",
         {},
         {

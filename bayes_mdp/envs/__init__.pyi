@@ -37,6 +37,7 @@ from .papers.racetrack import racetrack as racetrack
 from .papers.racetrack import racetrack_space as racetrack_space
 from .papers.riverswim import riverswim as riverswim
 from .papers.riverswim import riverswim_episodic as riverswim_episodic
+from .papers.seven_rooms import seven_rooms as seven_rooms
 from .papers.six_arms import six_arms as six_arms
 from .papers.tracks import TRACKS as TRACKS
 from .papers.tracks import Track as Track

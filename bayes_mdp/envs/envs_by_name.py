@@ -17,6 +17,7 @@ from bayes_mdp.envs.papers.osband_chain import osband_chain
 from bayes_mdp.envs.papers.prior_mdp import prior_mdp
 from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.envs.papers.riverswim import riverswim, riverswim_episodic
+from bayes_mdp.envs.papers.seven_rooms import seven_rooms
 from bayes_mdp.envs.papers.six_arms import six_arms
 from bayes_mdp.envs.papers.two_action_chain import two_action_chain
 from bayes_mdp.envs.papers.wide_narrow import wide_narrow
@@ -36,6 +37,7 @@ ENVS = {
     "racetrack": racetrack,
     "riverswim": riverswim,
     "riverswim_episodic": riverswim_episodic,
+    "seven_rooms": seven_rooms,
     "six_arms": six_arms,
     "two_action_chain": two_action_chain,
     "wide_narrow": wide_narrow,
