@@ -19,6 +19,7 @@ from .calibration import predictive_check as predictive_check
 from .calibration import prior_sensitivity as prior_sensitivity
 from .calibration import sbc as sbc
 from .calibration import to_arviz as to_arviz
+from .decisions import BayesAdaptivePlan as BayesAdaptivePlan
 from .decisions import BayesOptimal as BayesOptimal
 from .decisions import NextExperiment as NextExperiment
 from .decisions import Outcome as Outcome
@@ -42,6 +43,7 @@ from .decisions import expected_value_of_perfect_information as expected_value_o
 from .decisions import greedy as greedy
 from .decisions import net_benefit_of_sampling as net_benefit_of_sampling
 from .decisions import next_experiment as next_experiment
+from .decisions import plan_bayes_adaptive as plan_bayes_adaptive
 from .decisions import policy_value as policy_value
 from .decisions import probability_optimal as probability_optimal
 from .decisions import split_return_variance as split_return_variance

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from bayes_mdp.agents.bayes_adaptive.bamcp import BAMCP
 from bayes_mdp.agents.k_learning.k_learning import KLearning
 from bayes_mdp.agents.k_learning.vapor import VAPOR
 from bayes_mdp.agents.model_based.e3 import E3
@@ -24,17 +25,21 @@ from bayes_mdp.agents.model_free.tabular_q import (
 from bayes_mdp.agents.model_free.trial_learning import TDBMA, SarsaLambda
 from bayes_mdp.agents.optimism.beb import BEB
 from bayes_mdp.agents.optimism.bolt import BOLT
+from bayes_mdp.agents.optimism.boss import BOSS
 from bayes_mdp.agents.optimism.count_bonus import CountBonus
 from bayes_mdp.agents.optimism.information_gain import InformationGain
 from bayes_mdp.agents.optimism.optimistic_sampling import OPSRL, BayesUCBVI
+from bayes_mdp.agents.optimism.regularised_ids import RegularisedIDS
 from bayes_mdp.agents.optimism.ucb_h import UCBH
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucfh import UCFH
 from bayes_mdp.agents.optimism.ucrl2 import UCRL2
 from bayes_mdp.agents.posterior_sampling.gaussian_psrl import GaussianPSRL
+from bayes_mdp.agents.posterior_sampling.lmc_lsvi import LMCLSVI
 from bayes_mdp.agents.posterior_sampling.psrl import PSRL, BayesianDP
 from bayes_mdp.agents.posterior_sampling.rand_ql import RandQL
 from bayes_mdp.agents.posterior_sampling.rlsvi import RLSVI
+from bayes_mdp.agents.posterior_sampling.tsde import TSDE
 from bayes_mdp.agents.value_uncertainty.exact import CovarianceThompson
 from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
 from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
@@ -47,6 +52,7 @@ AgentClass: TypeAlias = Callable[..., Agent[Any]]
 
 AGENTS: dict[str, AgentClass] = {
     "psrl": PSRL,
+    "bamcp": BAMCP,
     "epsilon_greedy_q": EpsilonGreedyQ,
     "bql": BQL,
     "ube": UBE,
@@ -90,4 +96,8 @@ AGENTS: dict[str, AgentClass] = {
     "error_bonus_q": ErrorBonusQ,
     "bayesian_dp": BayesianDP,
     "annealed_q": AnnealedQ,
+    "boss": BOSS,
+    "lmc_lsvi": LMCLSVI,
+    "regularised_ids": RegularisedIDS,
+    "tsde": TSDE,
 }

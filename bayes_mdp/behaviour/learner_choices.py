@@ -32,6 +32,7 @@ class Replay(eqx.Module):
         visits, planned_visits: of every pair, now and when it was planned.
         time: of the replanning rule.
         step: since the episode began.
+        planned_time, previous_time: the times of the plan in force and of the one before.
     """
 
     agent: PyTree
@@ -41,6 +42,8 @@ class Replay(eqx.Module):
     planned_visits: Float[Array, "*H S A"]
     time: Int[Array, ""]
     step: Int[Array, ""]
+    planned_time: Int[Array, ""]
+    previous_time: Int[Array, ""]
 
 
 class LearnerChoices(eqx.Module):
@@ -143,7 +146,7 @@ class LearnerChoices(eqx.Module):
         policy, state = self._plan(agent, key, agent.init(key, self.problem), belief)
         visits = jnp.zeros(self.problem.space.shape)
         zero = jnp.zeros((), jnp.int32)
-        made = Replay(state, belief, policy, visits, visits, zero, zero)
+        made = Replay(state, belief, policy, visits, visits, zero, zero, zero, zero)
         return jax.tree.map(jnp.asarray, made)
 
     def policy(self, params: Values, state: Replay, observation: Int[Array, ""]) -> Float[Array, " A"]:
@@ -183,22 +186,25 @@ class LearnerChoices(eqx.Module):
         next_step = jnp.where(over, 0, next_step)
         # 3. Plan, if due.
         rule = rule_for(as_rule(agent.replan), problem.objective)
-        policy, planned = state.policy, state.planned_visits
+        policy, planned, plans = state.policy, state.planned_visits, (state.planned_time, state.previous_time)
+        now = time.astype(state.planned_time.dtype), state.planned_time
         new, own_after = self._plan(agent, jax.random.key(0), own, belief)
         if period_of(rule, problem.objective) == 1:
-            policy, own, planned = new, own_after, visits
+            policy, own, planned, plans = new, own_after, visits, now
         else:
             due = self._due(rule, state, time, next_step, visits)
             chosen = lambda a, b: jnp.where(due, a, b)  # noqa: E731
-            policy, own, planned = jax.tree.map(chosen, (new, own_after, visits), (policy, own, planned))
-        made = Replay(own, belief, policy, visits, planned, time, next_step)
+            fresh, kept = (new, own_after, visits, now), (policy, own, planned, plans)
+            policy, own, planned, plans = jax.tree.map(chosen, fresh, kept)
+        made = Replay(own, belief, policy, visits, planned, time, next_step, *plans)
         return jax.tree.map(lambda x, like: jnp.asarray(x).astype(like.dtype), made, state)
 
     def _due(
         self, rule: ReplanRule, state: Replay, time: Array, step: Array, visits: Float[Array, "*H S A"]
     ) -> Bool[Array, ""]:
         """Whether to plan before the next choice. Of an episode cut short the steps that are left are looked at too."""
-        context = lambda time, step: ReplanContext(time, step, step == 0, visits, state.planned_visits)  # noqa: E731
+        made = state.planned_visits, state.planned_time, state.previous_time
+        context = lambda time, step: ReplanContext(time, step, step == 0, visits, *made)  # noqa: E731
         due = rule.due(context(time, step))
         if isinstance(self.problem.objective, Episodic) and self.problem.space.ends:
             horizon = self.problem.objective.horizon

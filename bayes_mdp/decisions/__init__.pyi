@@ -38,6 +38,8 @@ from .policy_evaluation import PolicyValue as PolicyValue
 from .policy_evaluation import policy_value as policy_value
 from .return_variance_split import ReturnSplit as ReturnSplit
 from .return_variance_split import split_return_variance as split_return_variance
+from .search.bayes_adaptive_plan import BayesAdaptivePlan as BayesAdaptivePlan
+from .search.bayes_adaptive_plan import plan_bayes_adaptive as plan_bayes_adaptive
 from .strategies.cohort import cohort_total as cohort_total
 from .strategies.cohort import cohort_trace as cohort_trace
 from .strategies.cohort import cycle_weights as cycle_weights

@@ -23,6 +23,7 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     Objective,
+    PlansFromState,
     ReplanRule,
     SimulatedEnvironment,
     StateActionSpace,
@@ -301,6 +302,14 @@ def check_request(case: RunConfig) -> None:
     check_type("options", case.options, RunOptions, "RunOptions")
     _check_length(case)
     check_name("regret", case.regret, REGRETS)
+    searches = isinstance(case.agent, PlansFromState)
+    if searches and isinstance(case.objective, Discounted) and case.regret in ("objective", "bayes"):
+        # What it plays depends on the whole history: its value is that of no policy that could be evaluated.
+        name = type(case.agent).__name__
+        raise ValueError(
+            f"regret is {case.regret!r} for Discounted, expected 'average' or 'oracle_run': {name} plans for the state "
+            "it is in, and has no policy whose value could be taken"
+        )
     if case.prior is None and not isinstance(case.agent, Learner):
         raise ValueError(f"prior is None, expected a prior or a posterior for {type(case.agent).__name__}")
 

@@ -1,6 +1,16 @@
 """Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between the rooms. No algorithms."""
 
-from bayes_mdp.mdp.agent import Agent, Learner, Problem, ReplanContext, ReplanLike, ReplanRule
+from bayes_mdp.mdp.agent import (
+    Agent,
+    DecisionPoint,
+    KeepsAccount,
+    Learner,
+    PlansFromState,
+    Problem,
+    ReplanContext,
+    ReplanLike,
+    ReplanRule,
+)
 from bayes_mdp.mdp.data import Counts, Log, Transitions, check_transitions
 from bayes_mdp.mdp.environment import Environment, NormalReward, RewardLaw
 from bayes_mdp.mdp.folded_log import FoldedLog, Source
@@ -20,6 +30,7 @@ from bayes_mdp.mdp.protocols import (
     CanRefit,
     CanSample,
     CanSampleBackup,
+    CanSampleLazily,
     CanSampleNext,
     CanSplit,
     CanThin,
@@ -49,12 +60,14 @@ __all__ = [
     "CanRefit",
     "CanSample",
     "CanSampleBackup",
+    "CanSampleLazily",
     "CanSampleNext",
     "CanSplit",
     "CanThin",
     "CanUpdate",
     "CanWeighPrior",
     "Counts",
+    "DecisionPoint",
     "Discounted",
     "Environment",
     "Episodic",
@@ -62,6 +75,7 @@ __all__ = [
     "FoldedLog",
     "HasCells",
     "HasVariances",
+    "KeepsAccount",
     "Learner",
     "Log",
     "NamesSharedParameters",
@@ -69,6 +83,7 @@ __all__ = [
     "Objective",
     "ObservedEnvironment",
     "Picture",
+    "PlansFromState",
     "Policy",
     "PolicyLike",
     "Posterior",

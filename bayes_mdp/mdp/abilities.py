@@ -7,6 +7,7 @@ from bayes_mdp.mdp.protocols import (
     CanInform,
     CanPredict,
     CanSampleBackup,
+    CanSampleLazily,
     CanSampleNext,
     CanSplit,
     HasVariances,
@@ -21,6 +22,7 @@ class SplitPosterior(CanSplit, Posterior, Protocol):
 _CLOSED = "a posterior in closed form (infer with method='exact')"
 _HAVE_IT = {
     CanSampleNext: _CLOSED,
+    CanSampleLazily: "one that infer or posterior_samples returns",
     CanSampleBackup: _CLOSED,
     CanExpectNext: _CLOSED,
     CanPredict: f"{_CLOSED}, or a mixture of such",

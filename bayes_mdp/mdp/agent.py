@@ -35,13 +35,23 @@ class Problem(eqx.Module):
 
 
 class ReplanContext(NamedTuple):
-    """The arguments of a replanning rule: steps so far, step of the episode, whether one just began, visits."""
+    """The arguments of a replanning rule.
+
+    Args:
+        time: steps so far.
+        step: of the episode.
+        starts: whether an episode just began.
+        visits, planned_visits: of every pair, now and when the plan in force was made.
+        planned_time, previous_time: `time` of the plan in force and of the one before (0 before the second plan).
+    """
 
     time: Int[Array, ""]
     step: Int[Array, ""]
     starts: Bool[Array, ""]
     visits: Float[Array, "*H S A"]
     planned_visits: Float[Array, "*H S A"]
+    planned_time: Int[Array, ""]
+    previous_time: Int[Array, ""]
 
 
 @runtime_checkable
@@ -92,6 +102,8 @@ class Agent(Protocol[P_contra]):
 
     * `observe(problem, state, transition, weight)` (`Learner`): the agent learns by itself, in its own state. It needs
       no prior, and its `plan` gets None as belief.
+    * `plan_from(key, problem, state, belief, at)` (`PlansFromState`): the agent plans for one state at a time.
+    * `account(problem, state, transition, weight)` (`KeepsAccount`): it sees the transitions beside its belief.
     * `check_belief(belief)` (`ChecksBelief`): refuse a belief before the run, with one sentence.
     * `check_learnt(state)` (`ChecksLearnt`), `check_optimism(max_reward)` (`ChecksOptimism`): warnings.
 
@@ -146,6 +158,38 @@ class Agent(Protocol[P_contra]):
         Raises:
             TypeError: an ability is missing (`bayes_mdp.mdp.abilities.require_ability` says which).
         """
+        ...
+
+
+class DecisionPoint(NamedTuple):
+    """Where an action is needed: the state (S: the episode is over) and the step of the episode."""
+
+    state: Int[Array, ""]
+    step: Int[Array, ""]
+
+
+@runtime_checkable
+class PlansFromState(Agent[P_contra], Protocol[P_contra]):
+    """An agent that plans for the state it is in, not for all: one that searches. It plans before every step."""
+
+    def plan_from(
+        self, key: PRNGKeyArray, problem: Problem, state: PyTree, belief: P_contra, at: DecisionPoint, /
+    ) -> tuple[Policy, PyTree]:
+        """A policy for this state and step alone, and the next state of the agent; called in place of `plan`.
+
+        Args:
+            key, problem, state, belief: as of `plan`.
+            at: where the action is needed.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsAccount(Protocol):
+    """An agent with a belief that sees every transition as well, and keeps what it needs of it in its own state."""
+
+    def account(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0, /) -> PyTree:
+        """The state after one transition; arguments as of `Learner.observe`."""
         ...
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data import Transitions
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.prior_weight import PriorWeight
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealScalar
@@ -188,6 +189,21 @@ class CanSampleBackup(Protocol):
 
     def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s'))."""
+        ...
+
+
+@runtime_checkable
+class CanSampleLazily(Protocol):
+    """Hands out the arrays from which a simulation draws the rows and rewards that it meets, and no others."""
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """The belief as plain arrays. Traceable.
+
+        Args:
+            key: of the draws of rewards whose belief has no finite urn.
+            num_draws: how many of them.
+            reward_bins: into how many bins such a reward is sorted when a simulation learns from it; 1: it does not.
+        """
         ...
 
 

@@ -1,4 +1,5 @@
-"""Replanning rules: every k steps, every episode, when a count has doubled, at geometric times, or a function.
+"""Replanning rules: every k steps, every episode, when a count has doubled or reached a number, at geometric times, by
+the length of the last plan, or a function.
 
 A rule is `due(context)`. Where its period is known before the run (`period`), the run is compiled as nested loops
 without a branch.
@@ -83,6 +84,36 @@ class Doubling(_NoPeriod):
         """The criterion for a pair (numbers) or for all (arrays): visits so far, and those before the last plan."""
         since = visits - planned_visits
         return (since >= planned_visits) & (since >= 1)
+
+
+class Reached(_NoPeriod):
+    """Plan when the visits of some pair reach a number: once for every pair [BOSS09].
+
+    Raises:
+        ValueError, TypeError: `num_visits` is no integer of at least 1.
+    """
+
+    num_visits: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_count("num_visits", self.num_visits)
+
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
+        """Whether some pair has as many visits, and had not when the plan in force was made."""
+        return jnp.any((context.visits >= self.num_visits) & (context.planned_visits < self.num_visits))
+
+
+class DynamicEpisodes(_NoPeriod):
+    """Plan when one step more was taken than with the last plan, or the visits of a pair have more than doubled [TSDE17].
+
+    t_{k+1} = min {t > t_k: t > t_k + T_{k-1} or N_t(s, a) > 2 N_{t_k}(s, a) for some pair}, with T_k = t_{k+1} - t_k.
+    The first plan is in force for one step whatever T_0 is, because any visit is more than twice none.
+    """
+
+    def due(self, context: ReplanContext) -> Bool[Array, ""]:
+        """Whether one of the two criteria of the paper holds."""
+        longer = context.time - context.planned_time > context.planned_time - context.previous_time
+        return longer | jnp.any(context.visits > 2 * context.planned_visits)
 
 
 class Geometric(_NoPeriod):

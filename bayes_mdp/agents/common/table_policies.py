@@ -308,3 +308,23 @@ def _log_prob_of_two(mean: Float[Array, " 2"], factor: Float[Array, "2 2"], acti
     sure = (sd == 0) | ~jnp.isfinite(gap)  # no variance, or an illegal action: 0 or 1
     inside = norm.logcdf(jnp.where(sure, 0.0, gap / jnp.where(sd == 0, 1.0, sd)))
     return jnp.where(sure, jnp.where(certain, 0.0, -jnp.inf), inside)
+
+
+class OneAction(eqx.Module):
+    """The action of one state and step, for agents that plan for these alone.
+
+    Args:
+        action: Int[].
+    """
+
+    action: Int[Array, ""]
+
+    def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
+        """The action, wherever it is asked for."""
+        del key, state, step
+        return self.action
+
+    def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar) -> Float[Array, ""]:
+        """Zero for the action, minus infinity for every other."""
+        del state, step
+        return jnp.where(action == self.action, 0.0, -jnp.inf)

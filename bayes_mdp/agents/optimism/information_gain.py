@@ -57,7 +57,7 @@ class InformationGain(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        return blank_plan(problem, "InformationGain")
+        return blank_plan(problem, type(self).__name__)
 
     def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean or without `expected_information`.
@@ -65,8 +65,8 @@ class InformationGain(eqx.Module):
         Raises:
             TypeError: an ability is missing.
         """
-        require_ability(belief, CanMean, "InformationGain")
-        require_ability(belief, CanInform, "InformationGain", instead="CountBonus")
+        require_ability(belief, CanMean, type(self).__name__)
+        require_ability(belief, CanInform, type(self).__name__, instead="CountBonus")
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: InformedBelief
@@ -79,7 +79,7 @@ class InformationGain(eqx.Module):
         del key
         self.check_belief(belief)
         rewards = lambda reward: self._augmented(reward, belief)  # noqa: E731
-        q, best, state = plan_for_rewards(belief, problem, rewards, state, "InformationGain")
+        q, best, state = plan_for_rewards(belief, problem, rewards, state, type(self).__name__)
         return Greedy(q, problem.space.legal, best=best), state
 
     def _augmented(self, reward: Float[Array, "*H S A"], belief: InformedBelief) -> Float[Array, "*H S A"]:

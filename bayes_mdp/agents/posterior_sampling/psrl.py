@@ -55,7 +55,7 @@ class PSRL(eqx.Module):
                 legal=None if space.legal is None else jnp.asarray(space.legal),
             )
             return Greedy(q), None
-        require_ability(belief, CanSample, "PSRL")
+        require_ability(belief, CanSample, type(self).__name__)
         if isinstance(objective, Episodic):
             return Greedy(solve(belief.sample(key), objective).q, space.legal), None
         # Iterative planners read the draw many times: keep it in memory, and start from the last plan.

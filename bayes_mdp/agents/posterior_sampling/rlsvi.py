@@ -32,6 +32,16 @@ class RegressionData(eqx.Module):
         """No data yet; `shape` is [*H S A]."""
         return cls(jnp.zeros((*shape, shape[-2])), jnp.zeros(shape), jnp.zeros(shape))
 
+    def observed(self, problem: Problem, transition: Transitions, weight: Scalar = 1.0) -> "RegressionData":
+        """The data with one transition more; unchanged where `weight` is 0."""
+        cell, counted = transition.cell(problem.space), jnp.asarray(weight) != 0
+        continues = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
+        return RegressionData(
+            self.successors.at[(*cell, transition.next_state)].add(continues),
+            self.visits.at[cell].add(weight),
+            self.reward.at[cell].add(jnp.where(counted, weight * jnp.asarray(transition.reward), 0.0)),
+        )
+
 
 def randomized_values(
     key: PRNGKeyArray,
@@ -119,10 +129,4 @@ class RLSVI(eqx.Module):
         self, problem: Problem, state: RegressionData, transition: Transitions, weight: Scalar = 1.0
     ) -> RegressionData:
         """The data with one transition more; unchanged where `weight` is 0."""
-        cell, counted = transition.cell(problem.space), jnp.asarray(weight) != 0
-        continues = weight if transition.terminated is None else jnp.where(transition.terminated, 0.0, weight)
-        return RegressionData(
-            state.successors.at[(*cell, transition.next_state)].add(continues),
-            state.visits.at[cell].add(weight),
-            state.reward.at[cell].add(jnp.where(counted, weight * jnp.asarray(transition.reward), 0.0)),
-        )
+        return state.observed(problem, transition, weight)

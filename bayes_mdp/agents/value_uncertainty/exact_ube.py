@@ -223,18 +223,13 @@ def _terms(
     Qbar is the mean of r + g p . Vbar whatever the belief, so the variance is a mean square: no degree of freedom is
     lost to a mean of the draws.
     """
-    discount, after = discount_of(objective), next_values(value.v, objective)
 
     def one(mdp: MDP | SparseMDP) -> tuple[Parts, PolicyEvaluation]:
         own = evaluate(mdp, probs, objective)
-        legal = jnp.isfinite(value.q)
-        off = jnp.where(legal, mdp.reward + discount * _expected(mdp, after) - value.q, 0.0)
-        deviation = jnp.where(legal, own.q - value.q, 0.0)
-        # V_{p, pi}[f] = E_p[E_pi[f^2]] - (E_p[E_pi[f]])^2 for f = Q^p - Qbar of the next pair.
+        off = one_step_error(mdp, value.q, value.v, objective)
+        deviation = jnp.where(jnp.isfinite(value.q), own.q - value.q, 0.0)
         mean, square = (probs * deviation).sum(-1), (probs * deviation**2).sum(-1)
-        first, second = next_values(mean, objective), next_values(square, objective)
-        downstream = discount**2 * (_expected(mdp, second) - _expected(mdp, first) ** 2)
-        return (off**2, jnp.asarray(downstream), square - mean**2), own
+        return (off**2, next_pair_variance(mdp, mean, square, objective), square - mean**2), own
 
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> Terms:
         parts, own = jax.vmap(one)(draws)
@@ -245,6 +240,34 @@ def _terms(
         return Terms(count, one_step, downstream, of_actions, unfinished, jnp.max(own.iterations), gap)
 
     return over_draws(statistics, _merge, key, posterior, how.num_draws, how.chunk)
+
+
+def one_step_error(
+    mdp: MDP | SparseMDP, q: Float[Array, "*H S A"], v: Float[Array, "*H S"], objective: Objective
+) -> Float[Array, "*H S A"]:
+    """r + g p . Vbar - Qbar of a sampled MDP, zero where illegal; the mean of its square is Var[r + g p . Vbar].
+
+    Args:
+        mdp: r and p.
+        q, v: Qbar and Vbar, values of a policy in the mean MDP.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+    """
+    backed_up = mdp.reward + discount_of(objective) * _expected(mdp, next_values(v, objective))
+    return jnp.where(jnp.isfinite(q), backed_up - q, 0.0)
+
+
+def next_pair_variance(
+    mdp: MDP | SparseMDP, mean: Float[Array, "*H S"], square: Float[Array, "*H S"], objective: Objective
+) -> Float[Array, "*H S A"]:
+    """g^2 V_{p, pi}[f] = g^2 (E_p[E_pi[f^2]] - (E_p[E_pi[f]])^2), f a function of the next pair.
+
+    Args:
+        mdp: p.
+        mean, square: E_pi[f] and E_pi[f^2] of every state.
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+    """
+    first, second = next_values(mean, objective), next_values(square, objective)
+    return jnp.asarray(discount_of(objective) ** 2 * (_expected(mdp, second) - _expected(mdp, first) ** 2))
 
 
 def _merge(one: Terms, other: Terms) -> Terms:

@@ -16,7 +16,17 @@ from bayes_mdp.experiments.actor.host_rules import ReplanStats, host_rule
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, thinned
 from bayes_mdp.experiments.rollout.time_loop import RngKeys
 from bayes_mdp.experiments.run_config import NUM_PARTICLES, BeliefTree, PriorLike, check_agent, rule_of
-from bayes_mdp.mdp import Agent, AverageReward, CanUpdate, Episodic, Objective, Policy, Problem, StateActionSpace
+from bayes_mdp.mdp import (
+    Agent,
+    AverageReward,
+    CanUpdate,
+    Episodic,
+    Objective,
+    PlansFromState,
+    Policy,
+    Problem,
+    StateActionSpace,
+)
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
@@ -140,7 +150,7 @@ def check_actor(
 
 
 def check_num_envs(agent: Agent, num_envs: int | None) -> None:
-    """Refuse several parallel environments for an agent that learns from whole episodes: it would mix them.
+    """Refuse several parallel environments for an agent of one: it would mix them.
 
     Raises:
         ValueError: one sentence.
@@ -149,6 +159,11 @@ def check_num_envs(agent: Agent, num_envs: int | None) -> None:
         name = type(agent).__name__
         raise ValueError(
             f"observation has {num_envs} parallel environments, expected one: {name} learns from whole episodes"
+        )
+    if num_envs is not None and num_envs > 1 and isinstance(agent, PlansFromState):
+        name = type(agent).__name__
+        raise ValueError(
+            f"observation has {num_envs} parallel environments, expected one: {name} plans for the state it is in"
         )
 
 
@@ -210,6 +225,8 @@ class Actor:
         self._times, self._table_times, self._steps = [0], [0], [0]
         self._live, self._changed = [False], True
         self._num_envs: int | None = None
+        # Where the next action is needed, for agents that plan for one state.
+        self._nowhere = self._place = (space.n_states, 0)
         self._core: ActorCore | None = None
 
     def reset(self, observation: ArrayLike, *, mask: ArrayLike | None = None) -> None:
@@ -274,7 +291,9 @@ class Actor:
         if self._num_envs is None:
             state = self._checks.state(observation, "observation")
             if self._changed:
+                self._place = state, 0 if self._horizon is None else self._times[0] % self._horizon
                 self._plan_if_due()
+                self._place = self._nowhere
             # The table begins at the time of the plan, or where it was filled last; beyond its end it is filled again.
             row = self._times[0] - self._table_times[0]
             if row >= core.num_rows:
@@ -309,9 +328,9 @@ class Actor:
 
     def _plan(self, time: int) -> None:
         assert self._core is not None
-        self._core.plan(time, self._times)
+        self._core.plan(time, self._times, self._place)
         self._table_times = list(self._times)
-        self._stats.planned_visits = list(self._stats.visits)
+        self._stats.planned(time)
         self._rule.planned(self._stats)
 
     def _refill(self, core: ActorCore) -> None:

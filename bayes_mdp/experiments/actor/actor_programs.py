@@ -21,10 +21,10 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 from bayes_mdp.agents import Learner
 from bayes_mdp.experiments.rollout.agent_calls import acted, planned
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, on_device
-from bayes_mdp.experiments.rollout.time_loop import RngKeys, observe_block, streams
+from bayes_mdp.experiments.rollout.time_loop import RngKeys, account_block, observe_block, streams
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import Agent, CanUpdate, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import Agent, CanUpdate, DecisionPoint, Episodic, KeepsAccount, Policy, Problem, Transitions
 from bayes_mdp.mdp.typing import AnyArray, IntScalar
 from bayes_mdp.random import fused_key
 
@@ -42,6 +42,9 @@ Words: TypeAlias = UInt32[AnyArray, "2"]
 
 Clock: TypeAlias = Int[AnyArray, " B1"]
 """Time of the rule, then that of each of the environments (one or more)."""
+
+Place: TypeAlias = Int[AnyArray, "2"]
+"""State and step of the next action."""
 
 Table: TypeAlias = Int[AnyArray, "*num_envs K S"]
 """Actions of K steps, in every state."""
@@ -65,14 +68,14 @@ class Programs(NamedTuple):
     """Compiled functions of (leaves, ...), shared by all actors of one structure.
 
     Args:
-        plan: (leaves, buffer, words, clock) -> (changed leaves, policy, table); clock: Int[1 + B],
-            time, then that of each environment.
+        plan: (leaves, buffer, words, clock, place) -> (changed leaves, policy, table); clock: Int[1 + B],
+            time, then that of each environment; place: Int[2], the state (S: none) and step of the next action.
         learn: (leaves, buffer) -> changed leaves.
         act: (leaves, policy, words, clock) -> table.
         num_fixed: the leaves from this one on change: belief and state of the agent.
     """
 
-    plan: Callable[[Leaves, Buffer, Words, Clock], tuple[Leaves, Policy, Table]]
+    plan: Callable[[Leaves, Buffer, Words, Clock, Place], tuple[Leaves, Policy, Table]]
     learn: Callable[[Leaves, Buffer], Leaves]
     act: Callable[[Leaves, Policy, Words, Clock], Table]
     num_fixed: int
@@ -107,11 +110,11 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         return _table(policy, jax.tree.unflatten(structure, leaves)[1], words, clock, num_envs, num_rows)
 
     # One program learns from the buffer, plans and fills the table: the belief never leaves the device in between.
-    def plan(leaves: Leaves, buffer: Buffer, words: Words, clock: Clock) -> tuple[Leaves, Policy, Table]:
+    def plan(leaves: Leaves, buffer: Buffer, words: Words, clock: Clock, place: Place) -> tuple[Leaves, Policy, Table]:
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
-        policy, state = planned(agent, key, problem, state, belief)
+        policy, state = planned(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
         return changed(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
 
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
@@ -134,6 +137,8 @@ def _learn(
     if isinstance(agent, Learner):
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
     assert belief is not None
+    if isinstance(agent, KeepsAccount):
+        state = account_block(agent, problem, state, data, _weight(buffer))
     if isinstance(belief, ConjugatePosterior):
         learnt = _one_by_one(belief, data, buffer.length)
     else:
@@ -240,12 +245,20 @@ class ActorCore:
     def _learnt(self) -> Leaves:
         return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._buffer())]
 
-    def plan(self, time: int, env_times: list[int]) -> None:
-        """Learn from what is buffered, infer anew a belief whose draws have degenerated, plan, fill the table."""
+    def plan(self, time: int, env_times: list[int], place: tuple[int, int]) -> None:
+        """Learn from what is buffered, infer anew a belief whose draws have degenerated, plan, fill the table.
+
+        Args:
+            time: of the rule.
+            env_times: of the environments.
+            place: state (S: none) and step of the next action, for agents that plan for one state.
+        """
         if self.refits.needed:
             self._renew(time)
         clock = np.array([time, *env_times], np.int32)
-        changed, self.policy, table = self._programs.plan(self._leaves, self._buffer(), self._words, clock)
+        changed, self.policy, table = self._programs.plan(
+            self._leaves, self._buffer(), self._words, clock, np.array(place, np.int32)
+        )
         self._leaves[self._programs.num_fixed :] = changed
         self._table = np.asarray(table)
         self._empty()

@@ -31,6 +31,7 @@ class ReplanStats:
         starts: episodes that began (in all environments).
         visits: of every pair, a flat list.
         planned_visits: the visits when the plan in force was made.
+        planned_time, previous_time: the time of that plan, and of the one before.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -38,11 +39,17 @@ class ReplanStats:
         self.time, self.step, self.starts = 0, 0, 0
         self.visits = [0] * int(np.prod(shape))
         self.planned_visits = list(self.visits)
+        self.planned_time, self.previous_time = 0, 0
 
     def arrays(self) -> tuple[Float[np.ndarray, "*H S A"], Float[np.ndarray, "*H S A"]]:
         """Visits and planned visits as arrays."""
         visits, planned = (np.array(x, np.float32).reshape(self.shape) for x in (self.visits, self.planned_visits))
         return visits, planned
+
+    def planned(self, time: int) -> None:
+        """A plan was made, for this time."""
+        self.planned_visits = list(self.visits)
+        self.planned_time, self.previous_time = time, self.planned_time
 
 
 class HostRule:
@@ -113,7 +120,7 @@ class AnyRuleOnHost(HostRule):
         return (stats.time + i for i in range(count) if self._evaluate(stats, stats.time + i, step + i))
 
     def _evaluate(self, stats: ReplanStats, time: int, step: int) -> bool:
-        return bool(_due(self._rule, time, step, *stats.arrays()))
+        return bool(_due(self._rule, time, step, *stats.arrays(), stats.planned_time, stats.previous_time))
 
 
 def host_rule(rule: ReplanRule) -> HostRule:
@@ -137,8 +144,11 @@ def _due(
     step: IntScalar,
     visits: Float[AnyArray, "*H S A"],
     planned_visits: Float[AnyArray, "*H S A"],
+    planned_time: IntScalar,
+    previous_time: IntScalar,
 ) -> Bool[Array, ""]:
+    counts, plans = (visits, planned_visits), (planned_time, previous_time)
     context = ReplanContext(
-        jnp.int32(time), jnp.int32(step), jnp.asarray(step) == 0, jnp.asarray(visits), jnp.asarray(planned_visits)
+        jnp.int32(time), jnp.int32(step), jnp.asarray(step) == 0, *map(jnp.asarray, counts), *map(jnp.int32, plans)
     )
     return rule.due(context)

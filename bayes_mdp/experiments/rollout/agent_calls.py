@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
-from bayes_mdp.mdp import Agent, Policy, Problem
+from bayes_mdp.mdp import Agent, DecisionPoint, PlansFromState, Policy, Problem
 from bayes_mdp.mdp.typing import IntScalar
 from bayes_mdp.mdp.validation import described
 
 
 def planned(
-    agent: Agent, key: PRNGKeyArray, problem: Problem, state: AgentState, belief: BeliefTree
+    agent: Agent, key: PRNGKeyArray, problem: Problem, state: AgentState, belief: BeliefTree, at: DecisionPoint
 ) -> tuple[Policy, AgentState]:
-    """`agent.plan`, its answer checked. Traceable.
+    """`agent.plan`, or `agent.plan_from` where it has one, its answer checked. Traceable.
 
     Args:
         agent: see `Agent`.
@@ -24,12 +24,16 @@ def planned(
         problem: what is known of the MDP before any data.
         state: the agent's own.
         belief: the posterior, or None.
+        at: where the next action is needed.
 
     Raises:
         TypeError: the answer is no pair, its first part no policy, its second part not like `state`.
     """
     name = type(agent).__name__
-    answer = agent.plan(key, problem, state, belief)
+    if isinstance(agent, PlansFromState):
+        answer = agent.plan_from(key, problem, state, belief, at)
+    else:
+        answer = agent.plan(key, problem, state, belief)
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise TypeError(f"{name}.plan returned {_named(answer)}, expected a pair: (policy, next state)")
     policy, after = answer

@@ -41,7 +41,7 @@ from bayes_mdp.experiments.seed_devices import (
     placed,
     seed_mesh,
 )
-from bayes_mdp.mdp import CanThin, Environment, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import CanThin, Environment, PlansFromState, Problem, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_numpy.keys import fold_in_each, split_key, take_keys
 from bayes_mdp.mdp.protocols import CanRefit
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
@@ -84,7 +84,10 @@ def prepare(case: RunConfig) -> Prepared:
     sim, values = simulator(envs), needs_values(case.regret, case.objective)
     if not case.own_env:
         _check_lists(space, np.asarray(sim.outcome))
-    truth = truth_of(envs.mdp, case.objective, batched=case.own_env) if values else Truth()
+    truth = Truth()
+    if values:
+        by_action = isinstance(case.agent, PlansFromState)
+        truth = truth_of(envs.mdp, case.objective, batched=case.own_env, by_action=by_action)
     belief, constants, own_belief = None, None, False
     if not isinstance(case.agent, Learner):
         belief, constants, own_belief = _belief(key_belief, case, space, sim)

@@ -35,11 +35,13 @@ class Truth(eqx.Module):
         mdp: the true MDP (or a batch of them, an axis N in front).
         optimal: Float[*H S], optimal values.
         initial: Float[S], distribution of the first state.
+        advantage: Float[*H S A], Q* - V*: what is lost by one action (-inf: it is illegal).
     """
 
     mdp: MDP | SparseMDP | None = None
     optimal: Float[Array, "*H S"] | None = None
     initial: Float[AnyArray, "*N S"] | None = None
+    advantage: Float[AnyArray, "*H S A"] | None = None
 
     def value(self, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S"]:
         """The value of a policy in the true MDP, exact."""
@@ -71,6 +73,17 @@ class Truth(eqx.Module):
             lost = jnp.where(block.live[0], lost, 0.0)
         return jnp.where(step == 0, self.initial @ (self.optimal - new)[0], lost)
 
+    def lost_by_actions(self, block: Segment) -> Float[Array, ""]:
+        """The sum over the steps of a segment of V*(s) - Q*(s, a), a the action taken.
+
+        Under `Episodic` its expectation over an episode is V* - V of what was played, whatever it depends on (Kakade
+        and Langford 2002, lemma 6.1).
+        """
+        assert self.advantage is not None
+        cell = (block.step, block.state, block.action)[-self.advantage.ndim :]
+        lost = -self.advantage[cell]
+        return jnp.sum(lost if block.live is None else jnp.where(block.live, lost, 0.0))
+
 
 def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
     """An optimal plan of the true MDP (of each of a batch), computed in float64, as numpy arrays of JAX's width."""
@@ -84,10 +97,12 @@ _solve_one = jax.jit(solve)
 _solve_all = jax.jit(jax.vmap(solve, in_axes=(0, None)))
 
 
-def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Truth:
-    """The truth, for the loop to evaluate plans with."""
+def truth_of(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False, by_action: bool = False) -> Truth:
+    """The truth, for the loop to evaluate plans with; `by_action`: to judge single actions with."""
     best = optimal_plan(mdp, objective, batched=batched)
-    return Truth(mdp, place_as(best.v, float), mdp.initial)
+    optimal = place_as(best.v, float)
+    advantage = place_as(np.asarray(best.q) - np.asarray(best.v)[..., None], float) if by_action else None
+    return Truth(mdp, optimal, mdp.initial, advantage)
 
 
 def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Float[np.ndarray, "*N"]:

@@ -8,6 +8,7 @@ agents are compared under the same random numbers, and a run that is resumed goe
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -24,7 +25,18 @@ from bayes_mdp.experiments.rollout.agent_calls import acted, observed, planned
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
-from bayes_mdp.mdp import Agent, Learner, Policy, Problem, ReplanContext, ReplanRule, Transitions
+from bayes_mdp.mdp import (
+    Agent,
+    DecisionPoint,
+    KeepsAccount,
+    Learner,
+    PlansFromState,
+    Policy,
+    Problem,
+    ReplanContext,
+    ReplanRule,
+    Transitions,
+)
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealLike
 
 SEEDS = "seeds"
@@ -150,12 +162,15 @@ class PlanState(eqx.Module):
         value: in the true MDP, where the regret needs it; by step under `Episodic`, whether or not the visits are.
         planned_visits: the visits when it was made.
         step: steps since the episode began.
+        planned_time, previous_time: when it was made, and when the plan before it was.
     """
 
     policy: Policy
     value: Float[Array, "*T S"] | None
     planned_visits: Float[Array, "*H S A"]
     step: Int[Array, ""]
+    planned_time: Int[Array, ""]
+    previous_time: Int[Array, ""]
 
 
 class Carry(eqx.Module):
@@ -223,8 +238,10 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     held = None
     if not layout.always:
         whole = eqx.combine(belief, setting.constants)
-        policy, agent_state = planned(agent, jax.random.fold_in(keys.plan, 0), problem, agent_state, whole)
-        held = PlanState(policy, _value(layout, setting, policy), visits, jnp.int32(0))
+        zero = jnp.int32(0)
+        key_plan, at = jax.random.fold_in(keys.plan, 0), DecisionPoint(state, zero)
+        policy, agent_state = planned(agent, key_plan, problem, agent_state, whole, at)
+        held = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
     return Carry(state, agent_state, belief, visits, held)
 
 
@@ -285,7 +302,8 @@ def _play_segment(
     if layout.always:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
-        policy, agent_state = planned(setting.agent, key, setting.problem, carry.agent_state, whole)
+        at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
+        policy, agent_state = planned(setting.agent, key, setting.problem, carry.agent_state, whole, at)
         carry, value = replace(carry, agent_state=agent_state), _value(layout, setting, policy)
         old_value = value
     else:
@@ -299,6 +317,8 @@ def _play_segment(
     regret = jnp.zeros(())
     if old_value is not None and value is not None:
         regret = setting.truth.regret(old_value, value, block, layout.episodic)
+    elif layout.values:  # a plan for one state has no value of its own
+        regret = setting.truth.lost_by_actions(block)
     # 4. One update by all of them; the state after the segment is set last, as `_learn` replaces other fields.
     carry = _learn(layout, setting, carry, block)
     row = Row(jnp.sum(block.reward), regret, target=_target_visits(layout, setting, block))
@@ -328,14 +348,17 @@ def _plan_if_due(
     """
     problem = setting.problem
     step = step if layout.episodic else held.step
-    context = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits)
+    plans = held.planned_time, held.previous_time
+    context = ReplanContext(time, step, step == 0, carry.visits, held.planned_visits, *plans)
     due = setting.rule.due(context) & (time > 0)  # the plan at time 0 was made by `start`
 
     def plan() -> tuple[PlanState, AgentState]:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
-        policy, agent_state = planned(setting.agent, key, problem, carry.agent_state, whole)
-        new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step)
+        at = DecisionPoint(carry.state, step)
+        policy, agent_state = planned(setting.agent, key, problem, carry.agent_state, whole, at)
+        times = time.astype(held.planned_time.dtype), held.planned_time
+        new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step, *times)
         return jax.tree.map(partial(jnp.where, due), (new, agent_state), (held, carry.agent_state))
 
     any_due = lax.pmax(due.astype(jnp.int32), SEEDS) > 0
@@ -343,7 +366,9 @@ def _plan_if_due(
 
 
 def _value(layout: Layout, setting: RunContext, policy: Policy) -> Float[Array, "*H S"] | None:
-    return setting.truth.value(policy, setting.problem.objective) if layout.values else None
+    if not layout.values or isinstance(setting.agent, PlansFromState):
+        return None
+    return setting.truth.value(policy, setting.problem.objective)
 
 
 def _simulate(
@@ -418,6 +443,8 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
         return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
     if isinstance(agent, Learner):
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
+    if isinstance(agent, KeepsAccount):
+        carry = replace(carry, agent_state=account_block(agent, problem, carry.agent_state, data, weight))
     whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
     return replace(carry, belief=changing(whole, carry.belief))
 
@@ -436,10 +463,25 @@ def observe_block(
     agent: Learner, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
 ) -> AgentState:
     """The state of the agent after transitions, one after the other."""
-    name = type(agent).__name__
+    return _one_by_one(type(agent).__name__, partial(agent.observe, problem), state, data, weight)
 
+
+def account_block(
+    agent: KeepsAccount, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
+) -> AgentState:
+    """Likewise of an agent that keeps account beside its belief."""
+    return _one_by_one(type(agent).__name__, partial(agent.account, problem), state, data, weight)
+
+
+def _one_by_one(
+    name: str,
+    observe: Callable[[AgentState, Transitions, Float[Array, ""]], AgentState],
+    state: AgentState,
+    data: Transitions,
+    weight: RealLike,
+) -> AgentState:
     def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
-        return observed(name, state, agent.observe(problem, state, *x)), None
+        return observed(name, state, observe(state, *x)), None
 
     if jnp.ndim(data.state) == 0:
         return see(state, (data, jnp.asarray(weight)))[0]

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from bayes_mdp.inference.conjugate import information, variances
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.families import MIN_CONCENTRATION, NormalGammaBelief
+from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.provenance import Digests, after_sources
 from bayes_mdp.inference.conjugate.reward_belief import RewardBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
@@ -33,6 +34,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
 from bayes_mdp.models.mdp_spec import Prior
@@ -173,6 +175,13 @@ class ConjugatePosterior(eqx.Module):
         """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; shared rows are drawn as one."""
         step = None if self.space.horizon is None else layer
         return self.transition_probs.sample_next(key, self.space.values_after(values, layer), step, inflation, pseudo)
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """Rows as urns, exact; rewards as urns, as known numbers, or by draws (`CanSampleLazily`)."""
+        rows = lazy_rows(self.transition_probs, self.space)
+        rewards = lazy_rewards(self.reward_cells, key, num_draws, reward_bins)
+        number = max(rewards.cumulative.shape[0], rewards.value.shape[0])
+        return LazyBelief(jnp.full(number, 1.0 / number), rows, rewards)
 
     def mean_mdp(self) -> MDP | SparseMDP:
         """Posterior mean of the transition probabilities and of the expected rewards.

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, lazy_draws
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.hypothesis import at_successors, check_mdp
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_not_negative, check_shape, is_concrete
 
@@ -44,6 +46,24 @@ class WeightedSamples(eqx.Module):
         # Multinomial draws of the index; the hypotheses are gathered, not recomputed.
         index = jax.random.choice(key, len(self.weights), sample_shape, p=jnp.asarray(self.weights))
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.mdps)
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """A draw by weight, then its rows (`CanSampleLazily`): nothing is drawn from `key`.
+
+        A draw holds the expected reward of each pair and no law: simulations do not learn from rewards.
+        """
+        del key, num_draws, reward_bins
+        mdps = self.mdps
+        ends = jnp.zeros(mdps.reward.shape) if mdps.end_probs is None else jnp.asarray(mdps.end_probs)
+        rows = jnp.concatenate([jnp.asarray(mdps.row_probs), ends[..., None]], -1)
+        successor = None
+        if isinstance(mdps, SparseMDP):
+            listed = jnp.asarray(mdps.successor)[0]
+            last = jnp.full((*listed.shape[:-1], 1), mdps.n_states)
+            successor = jnp.concatenate([listed, last], -1).reshape(-1, *listed.shape[-3:-1], rows.shape[-1])
+        return LazyBelief(
+            jnp.asarray(self.weights), lazy_draws(rows, successor), known_rewards(jnp.asarray(mdps.reward), False)
+        )
 
     def mean_mdp(self) -> MDP | SparseMDP:
         """Weighted mean of probabilities and rewards; masks and initial distribution are those of the first draw."""

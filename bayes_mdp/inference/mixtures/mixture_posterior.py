@@ -14,8 +14,18 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
+from bayes_mdp.inference.conjugate.lazy_arrays import (
+    binned_rewards,
+    drawn_rewards,
+    has_urn,
+    known_rewards,
+    lazy_rewards,
+    lazy_rows,
+)
+from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
 from bayes_mdp.mdp.validation import is_concrete
 
@@ -95,6 +105,33 @@ class MixturePosterior(eqx.Module):
         # Means over many components in float32 add to one but for 1e-5 or so.
         total = rows.sum(-1, keepdims=True)
         return self.space.mdp(rows / jnp.where(total > 0, total, 1.0), reward)
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """A component first, then its rows as urns: exact. Rewards without an urn by one draw in each component.
+
+        `num_draws` is not used: there are as many draws as components (`CanSampleLazily`).
+        """
+        components, number = self.components, self.num_components
+        first = self.component(0)
+        rewards = first.reward_cells
+        each = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
+        if isinstance(rewards, KnownRewards):
+            means = jax.vmap(lambda c: jnp.asarray(c.reward_cells.mean()))(components)
+            paid = known_rewards(means, rewards.by_outcome)
+        elif has_urn(rewards):
+            made = jax.vmap(lambda c: lazy_rewards(c.reward_cells, key, 1, 1))(components)
+            same = jax.tree.map(lambda x: x[0], made)
+            paid = same._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])
+        else:
+            keys = jax.random.split(key, number)
+            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, 1))(components, keys)
+            mean, noise = (x[:, 0] for x in drawn)
+            paid = binned_rewards(mean, noise, rewards.by_outcome, reward_bins)
+        # What is selected by which pair is the same in all components. A column that is impossible in one of them may
+        # be possible in another: an urn where any has several.
+        shared = lazy_rows(first.transition_probs, first.space)
+        rows = shared._replace(cumulative=each.cumulative[:, 0], learns=each.learns.any(0))
+        return LazyBelief(self.weights, rows, paid)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""

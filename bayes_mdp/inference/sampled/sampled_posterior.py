@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, known_rewards, lazy_draws, lazy_successors
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
@@ -27,9 +28,11 @@ from bayes_mdp.inference.sampled.sampler_output import Drawn
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
 from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_count, first_index, is_concrete
 from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
+from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.sufficient_statistics import check_rewards
 from bayes_mdp.random.resampling import systematic
 
@@ -114,6 +117,19 @@ class SampledPosterior(WeightedSamples):
         for _ in sample_shape:
             make = jax.vmap(make)
         return make(*jax.tree.map(lambda x: jnp.asarray(x)[index], (self.transition_probs, self.rewards)))
+
+    def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
+        """A draw by weight, then its rows and rewards (`CanSampleLazily`): nothing is drawn from `key`."""
+        del key, num_draws
+        check_mean(self.rewards, self.space, draws=True)
+        rows = lazy_draws(jnp.asarray(self.transition_probs), lazy_successors(self.space))
+        mean = jax.vmap(lambda table: table.mean)(self.rewards)
+        if self.rewards.law is None:
+            paid = known_rewards(mean, self.rewards.by_outcome)
+        else:
+            noise = jax.vmap(law_variance)(self.rewards.law)
+            paid = binned_rewards(mean, noise, self.rewards.by_outcome, reward_bins)
+        return LazyBelief(self.weights, rows, paid)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:
         """Number of observed transitions from every pair."""

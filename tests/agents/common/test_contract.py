@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
+from bayes_mdp.agents import AGENTS, ChecksBelief, Greedy, Learner, Reached
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout import execute as execution
@@ -26,15 +26,18 @@ from bayes_mdp.mdp import (
     MDP,
     Agent,
     AverageReward,
+    DecisionPoint,
     Discounted,
     Environment,
     Episodic,
     FirstExit,
     NormalReward,
     Objective,
+    PlansFromState,
     Problem,
     StateActionSpace,
     Transitions,
+    restart_at_ends,
 )
 from bayes_mdp.models import dirichlet_normal
 
@@ -45,6 +48,9 @@ SPACES = {
     horizon: StateActionSpace(3, 2, horizon=horizon, ends=True, legal=LEGAL, support=POSSIBLE)
     for horizon in (HORIZON, None)
 }
+ENDLESS = StateActionSpace(3, 2, legal=LEGAL)
+WITHOUT_END = {"tsde"}
+"""Agents for the average reward of a run without end, and nothing else: they get a problem of that kind."""
 PRIOR = dirichlet_normal(noise_scale=0.1)
 NUM_ACTIONS = 1000
 NUM_EPISODES = 240
@@ -53,15 +59,18 @@ Z = 7.0
 DRAWN = {
     "bayes_ucbvi",
     "bayesian_dp",
+    "boss",
     "covariance_thompson",
     "exact_ube",
     "gaussian_psrl",
+    "lmc_lsvi",
     "moment_matching",
     "opsrl",
     "psrl",
     "rand_ql",
     "rlsvi",
     "monte_carlo_thompson",
+    "tsde",
     "ube",
 }
 """Agents whose plan is a draw: another key is another plan."""
@@ -69,6 +78,7 @@ DRAWN = {
 LONG_TO_COMPILE = {
     "bayes_ucbvi",
     "bayesian_dp",
+    "boss",
     "bql",
     "covariance_thompson",
     "exact_ube",
@@ -76,6 +86,7 @@ LONG_TO_COMPILE = {
     "psrl",
     "rand_ql",
     "monte_carlo_thompson",
+    "tsde",
     "vapor",
 }
 """More than 1.3 CPU seconds each: left out by default."""
@@ -85,12 +96,15 @@ RUN_BY_DEFAULT = {"ucb_h"}
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "annealed_q": {"learning_rate": 0.5, "half_life": 100.0},
+    "bamcp": {"num_simulations": 50, "max_depth": 12},
     "bolt": {"eta": 1.0, "max_reward": 1.0},
     "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
+    "boss": {"replan": Reached(10)},
     "epsilon_greedy_q": {"learning_rate": 0.5, "epsilon": 0.2},
     "frequency_bonus": {"scale": 1e4},
     "ieql_plus": {"theta": 0.8, "learning_rate": 0.5},
     "k_learning": {"noise": 0.1},
+    "lmc_lsvi": {"inverse_temperature": 2.0},
     "oim": {"v_max": 2.0},
     "optimistic_q": {"v_max": 1.5, "learning_rate": 0.5},
     "sarsa_lambda": {"learning_rate": 0.5, "epsilon": 0.2},
@@ -137,8 +151,21 @@ def _begin(agent: Any, problem: Problem, belief: Any, data: Transitions, key: An
     state, learns = agent.init(init_key, problem), bool(isinstance(agent, Learner))
     if learns:
         state = observe_block(agent, problem, state, data, jnp.ones(()))
+    if isinstance(agent, PlansFromState):
+        return _searched_everywhere(agent, plan_key, problem, state, belief), state, state
     policy, after = agent.plan(plan_key, problem, state, belief)
     return policy, state, after
+
+
+def _searched_everywhere(agent: Any, key: Any, problem: Problem, state: Any, belief: Any) -> Greedy:
+    """The plans of an agent that plans for one state at a time, as one policy."""
+
+    def one(step: Any, at: Any) -> Any:
+        policy, _ = agent.plan_from(key, problem, state, belief, DecisionPoint(at, step))
+        return jnp.where(jnp.arange(SIZES[2]) == policy.action, 0.0, -1.0)
+
+    q = jax.vmap(jax.vmap(one, (None, 0)), (0, None))(jnp.arange(SIZES[0]), jnp.arange(SIZES[1]))
+    return Greedy(q, problem.space.legal)
 
 
 TRACED: Counter[str] = Counter()
@@ -168,6 +195,17 @@ def _belief(horizon: int | None) -> Any:
     return infer(jax.random.key(0), PRIOR, _data(), space=SPACES[horizon])
 
 
+@cache
+def _endless_belief() -> Any:
+    data = _data()
+    kept = Transitions(data.state, data.action, data.reward, data.next_state)
+    return infer(jax.random.key(0), PRIOR, kept, space=ENDLESS)
+
+
+def _endless_parts(name: str) -> tuple[Any, Problem, Any, Transitions]:
+    return on_device((AGENTS[name](), Problem(ENDLESS, AverageReward()), _endless_belief(), _data()))
+
+
 def _parts(name: str, objective: Objective, horizon: int | None) -> tuple[Any, Problem, Any, Transitions]:
     """What an agent is given: itself with its defaults, the problem, the belief (None: it has its own), the data.
 
@@ -185,7 +223,7 @@ def _parts(name: str, objective: Objective, horizon: int | None) -> tuple[Any, P
 @cache
 def _show(name: str, seed: int = 0, *, factor: float = 1.0) -> Shown:
     """With every hyper-parameter that is a number times `factor`."""
-    agent, *rest = _parts(name, Episodic(HORIZON), HORIZON)
+    agent, *rest = _endless_parts(name) if name in WITHOUT_END else _parts(name, Episodic(HORIZON), HORIZON)
     agent = jax.tree.map(lambda x: x * factor if jnp.issubdtype(x.dtype, jnp.floating) else x, agent)
     return _shower(name)(agent, *rest, jax.random.key(seed))
 
@@ -209,8 +247,9 @@ def test_shapes(name):
     shown = _show(name)
     policy = shown.policy
     assert isinstance(AGENTS[name](), Agent)
-    assert (policy.horizon, policy.n_states, policy.n_actions) == SIZES
-    assert jax.tree.leaves(policy)[0].shape == SIZES
+    sizes = (None, *SIZES[1:]) if name in WITHOUT_END else SIZES
+    assert (policy.horizon, policy.n_states, policy.n_actions) == sizes
+    assert jax.tree.leaves(policy)[0].shape == tuple(x for x in sizes if x)
     assert jax.tree.structure(shown.before) == jax.tree.structure(shown.after)
     for old, new in zip(jax.tree.leaves(shown.before), jax.tree.leaves(shown.after), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
@@ -256,7 +295,7 @@ def test_rows_shared_by_the_steps(name, objective):
         policy, before, after = jax.eval_shape(_begin, *_parts(name, objective, None), jax.random.key(0))
     except (ValueError, TypeError) as refusal:
         assert re.fullmatch(r"[\w.]+ is .*, expected .*", str(refusal))
-        assert not isinstance(objective, Episodic)
+        assert name in WITHOUT_END or not isinstance(objective, Episodic)
     else:
         assert (policy.horizon or HORIZON, policy.n_states, policy.n_actions) == SIZES
         assert jax.tree.structure(before) == jax.tree.structure(after)
@@ -277,6 +316,19 @@ def small_world() -> Environment:
     return Environment(mdp, NormalReward(mdp.reward), name="small environment")
 
 
+def _run_without_end(env: Any, agent: Any, seed: int = 0) -> Any:
+    """As many steps as in `_run`, a checkpoint every `HORIZON`."""
+    options = RunOptions(space=ENDLESS, progress=False, num_checkpoints=NUM_EPISODES)
+    arguments: dict[str, Any] = {"prior": PRIOR, "objective": AverageReward(), "options": options}
+    return run(agent, env, num_steps=NUM_EPISODES * HORIZON, num_seeds=2, key=jax.random.key(seed), **arguments)
+
+
+def endless_world() -> Environment:
+    """`small_world` begun anew at its end: three steps for 1, where staying pays .375."""
+    mdp = restart_at_ends(small_world().mdp)
+    return Environment(mdp, NormalReward(mdp.reward), name="small environment without end")
+
+
 def _run(env: Any, agent: Any, seed: int = 0) -> Any:
     options = RunOptions(space=SPACES[HORIZON], progress=False)
     arguments: dict[str, Any] = {"prior": PRIOR, "objective": Episodic(HORIZON), "options": options}
@@ -290,12 +342,13 @@ def test_learns_as_an_actor_too_and_compiles_once(name):
     An `Actor` in the same environment gets the same rewards; another key and other numbers compile nothing.
     """
     agent: Any = AGENTS[name](**OPTIONS.get(name, {}))
-    result = _run(small_world(), agent)
+    world, play = (endless_world, _run_without_end) if name in WITHOUT_END else (small_world, _run)
+    result = play(world(), agent)
     compiled = getattr(execution.play_chunk, "_cache_size")()  # noqa: B009 - untyped in jax
     scaled = jax.tree.map(lambda x: x * 0.9 if isinstance(x, float) else x, agent)
-    assert _run(small_world(), scaled, seed=1)["visits"].sum() > 0
+    assert play(world(), scaled, seed=1)["visits"].sum() > 0
     assert getattr(execution.play_chunk, "_cache_size")() == compiled  # noqa: B009 - untyped in jax
-    stepped = _run(to_gymnasium(small_world()), agent)
+    stepped = play(to_gymnasium(world()), agent)
     np.testing.assert_array_equal(stepped["reward"], result["reward"])
     np.testing.assert_array_equal(stepped["visits"], result["visits"])
     regret = np.diff(result["regret"].values, axis=1)

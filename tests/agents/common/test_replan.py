@@ -6,14 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import PSRL, Doubling, EveryEpisode, EverySteps, Geometric, When
+from bayes_mdp.agents import PSRL, Doubling, DynamicEpisodes, EveryEpisode, EverySteps, Geometric, Reached, When
 from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
 from bayes_mdp.mdp import Discounted, Episodic, ReplanContext
 
 
-def _context(time: int = 0, step: int = 0, visits: Any = 0.0, planned: Any = 0.0):
+def _context(time: int = 0, step: int = 0, visits: Any = 0.0, planned: Any = 0.0, plans: tuple[int, int] = (0, 0)):
     visits, planned = jnp.asarray(visits), jnp.asarray(planned)
-    return ReplanContext(jnp.int32(time), jnp.int32(step), jnp.asarray(step == 0), visits, planned)
+    return ReplanContext(
+        jnp.int32(time), jnp.int32(step), jnp.asarray(step == 0), visits, planned, *(jnp.int32(x) for x in plans)
+    )
 
 
 def test_every_steps_and_geometric_times():
@@ -30,6 +32,22 @@ def test_doubling():
     assert not rule.due(_context(5, visits=[[3.0, 0.0]], planned=[[2.0, 0.0]]))
     assert rule.due(_context(5, visits=[[4.0, 0.0]], planned=[[2.0, 0.0]]))
     assert rule.due(_context(5, visits=[[2.0, 1.0]], planned=[[2.0, 0.0]]))
+
+
+def test_reached():
+    """Due when a pair has as many visits for the first time since the plan."""
+    rule = Reached(3)
+    assert rule.due(_context(5, visits=[[3.0, 0.0]], planned=[[2.0, 0.0]]))
+    assert rule.due(_context(5, visits=[[7.0, 4.0]], planned=[[3.0, 2.0]]))
+    assert not rule.due(_context(5, visits=[[9.0, 2.0]], planned=[[3.0, 0.0]]))
+
+
+def test_dynamic_episodes():
+    """Due after one step more than the last plan had, or where the visits of a pair have more than doubled."""
+    rule, same = DynamicEpisodes(), {"visits": [[8.0, 4.0]], "planned": [[5.0, 2.0]]}
+    assert not rule.due(_context(12, plans=(7, 2), **same)) and rule.due(_context(13, plans=(7, 2), **same))
+    assert rule.due(_context(12, visits=[[7.0, 5.0]], planned=[[5.0, 2.0]], plans=(7, 2)))
+    assert rule.due(_context(1, visits=[[1.0, 0.0]], planned=[[0.0, 0.0]]))
 
 
 def test_episode_and_function():
@@ -53,3 +71,5 @@ def test_bad_rules(bad):
         PSRL(bad)
     with pytest.raises(ValueError, match=r"factor is 1\.0"):
         Geometric(1.0)
+    with pytest.raises(ValueError, match=r"num_visits is 0, expected an integer of at least 1"):
+        Reached(0)

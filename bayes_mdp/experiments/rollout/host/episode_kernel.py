@@ -11,9 +11,10 @@ import numpy as np
 
 from bayes_mdp.experiments.rollout.host.host_threefry import fill_bits, fold_in, uniform32
 from bayes_mdp.experiments.rollout.host.listed_environment import ListedEnvironment
-from bayes_mdp.experiments.rollout.host.numba_function import CODE, compiled, kept
+from bayes_mdp.experiments.rollout.host.loops_code import CODE
 from bayes_mdp.experiments.rollout.host.searches import drawn_reward, first_of_largest, search, search_first
 from bayes_mdp.experiments.rollout.sweep_loop import BACKWARD, CHUNK, FINISHED, FORWARD
+from bayes_mdp.mdp.numba_function import compiled, kept
 
 
 class Sizes(NamedTuple):

@@ -1,4 +1,4 @@
-"""How the loops of this folder are compiled: by numba, to machine code for one element after the other.
+"""How plain loops are compiled: by numba, to machine code for one element after the other.
 
 Other threads run meanwhile (the lock of the interpreter is released). Arithmetic is as written: no reordering, no
 multiply-add in one rounding, and a division by zero gives inf or nan as in NumPy.
@@ -25,7 +25,7 @@ def kept(function: Callable[P, R]) -> Callable[P, R]:
     """A decorator: machine code that numba keeps on disk, in its usual place, with that of all that it calls.
 
     Numba compiles again where the file of the function is newer, or a number that it closes over is another; it does
-    not look at the files of what it calls. So let it close over `CODE`.
+    not look at the files of what it calls. So let it close over `code_of` them.
     """
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(_inner(function))
@@ -38,11 +38,12 @@ def _inner(function: Callable[P, R]) -> Callable[P, R]:
     return inspect.unwrap(function)
 
 
-_PACKAGE = Path(__file__).parents[3]
-_FILES = [
-    *sorted(Path(__file__).parent.glob("*.py")),
-    _PACKAGE / "experiments/rollout/sweep_loop.py",
-    _PACKAGE / "planning/prioritized_sweeping.py",
-]
-CODE = zlib.crc32(b"".join(file.read_bytes() for file in _FILES))
-"""A number of the text of these loops, and of the files whose constants they use."""
+def code_of(*files: str | Path) -> int:
+    """A number of the text of files, for functions that are `kept` to close over.
+
+    Args:
+        files: paths; of a folder all its Python files.
+    """
+    named = [Path(file) for file in files]
+    paths = [path for file in named for path in (sorted(file.glob("*.py")) if file.is_dir() else [file])]
+    return zlib.crc32(b"".join(path.read_bytes() for path in paths))

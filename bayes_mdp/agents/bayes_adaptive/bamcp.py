@@ -1,0 +1,199 @@
+"""BAMCP, Bayes-adaptive Monte Carlo planning (Guez, Silver and Dayan 2012, 2013) on any posterior."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.agents.common.replan import EverySteps
+from bayes_mdp.agents.common.table_policies import OneAction
+from bayes_mdp.mdp import CanSampleLazily, DecisionPoint, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.typing import RealLike, Scalar
+from bayes_mdp.mdp.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
+from bayes_mdp.planning.tree_search.kept_tree import KeptTree, empty_tree
+from bayes_mdp.planning.tree_search.limits import check_tree, require_numba, require_searchable
+from bayes_mdp.planning.tree_search.search_call import SearchOptions, search
+
+KEPT = 4  # nodes for each simulation, where trees are kept
+
+
+class SearchState(NamedTuple):
+    """What BAMCP keeps between two decisions.
+
+    Args:
+        rollout_q: Float[S A], values learnt from the transitions of the run, for rollouts.
+        kept: the tree of the last decision; None: trees are not kept.
+    """
+
+    rollout_q: Float[Array, "S A"]
+    kept: KeptTree | None
+
+
+class BAMCP(eqx.Module):
+    """Bayes-adaptive Monte Carlo planning: before every step, a search of the tree of histories by simulation.
+
+    Each simulation plays in an MDP drawn from the posterior, by UCT inside the tree and at random below it. What a
+    history would teach is what the simulations that reach it have in common: no posterior is computed in the tree. The
+    action is that of the largest mean return. As the number of simulations grows it becomes the Bayes-optimal one
+    (theorem 1 of the paper); with few, the search is a heuristic, and its values are biased low.
+
+    It takes every posterior that `infer` returns. A Dirichlet row is drawn outcome by outcome and never made; of a
+    hierarchy or a mixture a component is drawn first; of draws, one of them. Rewards with finitely many values are
+    learnt in the simulations; other rewards are learnt by the bin they fall into (`reward_bins`), a restriction; those
+    of `posterior_samples` are not.
+
+    The defaults are those of the authors' program. The objective is Discounted, Episodic or FirstExit. It needs numba
+    (extra `fast`).
+
+    Args:
+        num_simulations: for each decision.
+        max_depth: steps of a simulation at most; None: 100, or to the end of the episode if that is further.
+        episodes: that a simulation plays at most, the current one included. None: as many as its steps reach, where
+            the distribution of first states is known. 1: what is learnt is worth nothing after the end of the episode,
+            as in `bayes_optimal`.
+        exploration: c of UCT, in units of the return; None: the range of the rewards of one step. Where rewards come
+            late or add up, a larger one searches better: see the page on search in the documentation.
+        random_rollouts: probability that an action of a rollout is random; otherwise it is greedy for values that
+            Q-learning with the rate `learning_rate` has found on the transitions of the run.
+        learning_rate: of these.
+        keep_tree: whether the part of the tree below what happened is kept for the next decision.
+        max_nodes: of a tree; None: one for each simulation, or four where trees are kept. A full tree grows no more.
+        num_draws: of rewards of laws without an urn, for each decision.
+        reward_bins: bins that such rewards are sorted into when a simulation learns from them; 1: it does not.
+
+    Raises:
+        ValueError: a number out of range. TypeError: no number.
+    """
+
+    num_simulations: int = eqx.field(default=1000, static=True, converter=as_int)
+    max_depth: int | None = eqx.field(default=None, static=True, converter=as_int)
+    episodes: int | None = eqx.field(default=None, static=True, converter=as_int)
+    exploration: RealLike | None = None
+    random_rollouts: RealLike = 1.0
+    learning_rate: RealLike = 0.2
+    keep_tree: bool = eqx.field(default=False, static=True)
+    max_nodes: int | None = eqx.field(default=None, static=True, converter=as_int)
+    num_draws: int = eqx.field(default=256, static=True, converter=as_int)
+    reward_bins: int = eqx.field(default=2, static=True, converter=as_int)
+
+    def __check_init__(self) -> None:
+        for name in ("num_simulations", "num_draws", "reward_bins"):
+            check_count(name, getattr(self, name))
+        for name in ("max_depth", "episodes", "max_nodes"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if self.exploration is not None:
+            check_not_negative("exploration", self.exploration)
+        for name in ("random_rollouts", "learning_rate"):
+            check_fraction(name, getattr(self, name))
+        check_bool("keep_tree", self.keep_tree)
+
+    @property
+    def replan(self) -> EverySteps:
+        """Before every step."""
+        return EverySteps(1)
+
+    @property
+    def tree_nodes(self) -> int:
+        """Nodes that a tree has room for."""
+        return self.max_nodes or 1 + self.num_simulations * (KEPT if self.keep_tree else 1)
+
+    def check_belief(self, belief: object) -> None:
+        """Refuse a posterior that is not sampled lazily.
+
+        Raises:
+            TypeError: one sentence, with what to do.
+        """
+        instead = "its draws as a posterior, inference.posterior_samples(belief.sample(key, (1000,)))"
+        require_ability(belief, CanSampleLazily, "BAMCP", instead=instead)
+
+    def init(self, key: PRNGKeyArray, problem: Problem) -> SearchState:
+        """No tree, and values of zero for rollouts.
+
+        Raises:
+            ValueError: the objective is AverageReward; a tree does not fit in memory; several episodes, and it is not
+                known where they start. ImportError: numba is missing.
+        """
+        del key
+        require_numba("BAMCP")
+        require_searchable(problem.objective, "BAMCP")
+        if self.episodes is not None and self.episodes > 1 and problem.initial is None:
+            raise ValueError(
+                f"episodes is {self.episodes}, expected 1 or None: where the next episodes start is not known (initial)"
+            )
+        n_actions = problem.space.n_actions
+        check_tree(self.tree_nodes, n_actions)
+        kept = empty_tree(self.tree_nodes, n_actions) if self.keep_tree else None
+        return SearchState(jnp.zeros((problem.space.n_states, n_actions)), kept)
+
+    def plan(
+        self, key: PRNGKeyArray, problem: Problem, state: SearchState, belief: CanSampleLazily
+    ) -> tuple[Policy, SearchState]:
+        """Refused: a search needs the state it starts from.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("BAMCP plans for the state it is in: call plan_from(key, problem, state, belief, at)")
+
+    def plan_from(
+        self, key: PRNGKeyArray, problem: Problem, state: SearchState, belief: CanSampleLazily, at: DecisionPoint
+    ) -> tuple[OneAction, SearchState]:
+        """Search from where the agent is (`PlansFromState`).
+
+        Raises:
+            TypeError: the belief is not sampled lazily. ValueError: trees are kept, and the rewards have no urn.
+        """
+        self.check_belief(belief)
+        arrays = belief.lazy_belief(key, self.num_draws, self.reward_bins)
+        self._check_labels(arrays)
+        found = search(
+            key,
+            arrays,
+            problem,
+            at,
+            state.rollout_q,
+            options=SearchOptions(self.num_simulations, self.max_depth, self.episodes, self.tree_nodes),
+            exploration=self.exploration,
+            random_rollouts=self.random_rollouts,
+            kept=state.kept,
+        )
+        # The largest mean return; of several the action taken most often.
+        best = jnp.argmax(jnp.where(found.q == found.q.max(), found.visits, -1))
+        return OneAction(best), SearchState(state.rollout_q, found.kept)
+
+    def _check_labels(self, arrays: LazyBelief) -> None:
+        if self.keep_tree and arrays.rewards.edges is not None:
+            raise ValueError(
+                "keep_tree is True, expected False, or reward_bins=1: the bins of these rewards move with the data, "
+                "and a kept tree would be read by other bins than it was made with"
+            )
+
+    def account(
+        self, problem: Problem, state: SearchState, transition: Transitions, weight: Scalar = 1.0
+    ) -> SearchState:
+        """One step of Q-learning for the rollouts, and what happened, to find the part of the tree that is kept."""
+        q, gamma = state.rollout_q, step_discount(problem.objective)
+        start, action, then = transition.state, transition.action, transition.next_state
+        ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
+        legal = problem.space.legal
+        after = q[then] if legal is None else jnp.where(jnp.asarray(legal)[then], q[then], -jnp.inf)
+        target = transition.reward + gamma * jnp.where(ended, 0.0, after.max())
+        changed = q.at[start, action].add(self.learning_rate * weight * (target - q[start, action]))
+        if state.kept is None:
+            return SearchState(changed, None)
+        step = transition.step if isinstance(problem.objective, Episodic) and transition.step is not None else 0
+        outcome = jnp.where(ended, problem.space.n_states, then)
+        seen = weight > 0
+        happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": transition.reward}
+        kept = state.kept._replace(
+            **{
+                name: jnp.where(seen, value, getattr(state.kept, name)).astype(getattr(state.kept, name).dtype)
+                for name, value in happened.items()
+            }
+        )
+        return SearchState(changed, kept)

@@ -1,0 +1,1 @@
+"""Decisions by search: what to do now, given all that will be learnt."""

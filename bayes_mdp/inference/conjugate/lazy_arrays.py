@@ -1,0 +1,164 @@
+"""The arrays of a `LazyBelief` from a conjugate belief, or from drawn rewards. Traceable."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bayes_mdp.inference.conjugate.counting_families import DirichletCategoricalBelief
+from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.families import BetaBelief
+from bayes_mdp.inference.conjugate.reward_cells import RewardCells
+from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.lazy_belief import LazyRewards, LazyRows
+from bayes_mdp.mdp.typing import AnyArray
+
+
+def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
+    """Site rows as urns; known rows of the law are added to them as rows that nothing changes."""
+    full = rows.shape if len(rows.shape) == 4 else (1, *rows.shape)
+    pairs, width = full[:-1], full[-1]
+    table, learns = rows.site_concentration, jnp.ones(len(rows.prior), bool)
+    row = jnp.arange(math.prod(pairs)) if rows.row is None else jnp.asarray(rows.row)
+    row, outcome = row.reshape(pairs), None
+    if rows.column is not None:
+        # Which outcome a column is, for each row of the law: the inverse of `column`.
+        column = jnp.broadcast_to(jnp.asarray(rows.column), rows.shape).reshape(full)
+        where = jnp.where(column < 0, table.shape[-1], column)
+        index = jnp.indices(full, sparse=True)[:-1]
+        outcome = jnp.zeros((*pairs, table.shape[-1]), jnp.int32).at[(*index, where)].set(jnp.arange(width))
+    if rows.known is not None:
+        known = jnp.broadcast_to(jnp.asarray(rows.known), rows.shape).reshape(-1, width)
+        widest = max(width, table.shape[-1])
+        number = len(table) + jnp.arange(len(known)).reshape(pairs)
+        if outcome is not None or widest > table.shape[-1]:
+            own = jnp.broadcast_to(jnp.arange(widest), (*pairs, widest))
+            given = own if outcome is None else _padded(outcome, widest)
+            outcome = jnp.where((row < 0)[..., None], own, given)
+        row = jnp.where(row < 0, number, row)
+        table = jnp.concatenate([_padded(table, widest), _padded(known, widest).astype(table.dtype)])
+        learns = jnp.concatenate([learns, jnp.zeros(len(known), bool)])
+    # With one possible outcome there is nothing to learn.
+    learns &= (table > 0).sum(-1) > 1
+    return LazyRows(jnp.cumsum(table, -1)[None], learns, row, outcome, lazy_successors(space))
+
+
+def lazy_draws(probs: Float[AnyArray, "N *H S A O"], successor: Array | None) -> LazyRows:
+    """Rows of N drawn MDPs: known in each of them.
+
+    Args:
+        probs: of the outcomes.
+        successor: [T S A O], as in `LazyRows`.
+    """
+    pairs = probs.shape[1:-1] if probs.ndim == 5 else (1, *probs.shape[1:-1])
+    number = math.prod(pairs)
+    table = jnp.cumsum(probs.reshape(len(probs), number, -1), -1)
+    row = jnp.arange(number).reshape(pairs)
+    return LazyRows(table, jnp.zeros(number, bool), row, None, successor)
+
+
+def lazy_successors(space: StateActionSpace) -> Array | None:
+    """[T S A O], the state of each outcome; None: the outcome."""
+    if space.successors is None:
+        return None
+    listed = jnp.asarray(space.successors)
+    return listed.reshape(-1, *listed.shape[-3:])
+
+
+def _padded(table: Array, width: int) -> Array:
+    return jnp.pad(table, [(0, 0)] * (table.ndim - 1) + [(0, width - table.shape[-1])])
+
+
+def lazy_rewards(rewards: Rewards, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyRewards:
+    """Known rewards; urns of rewards with finitely many values; otherwise `num_draws` draws of the reward laws."""
+    if isinstance(rewards, KnownRewards):
+        return known_rewards(jnp.asarray(rewards.mean())[None], rewards.by_outcome)
+    if has_urn(rewards):
+        assert isinstance(rewards, RewardCells)
+        return _urns(rewards)
+    return binned_rewards(*drawn_rewards(rewards, key, num_draws), rewards.by_outcome, reward_bins)
+
+
+def has_urn(rewards: Rewards) -> bool:
+    """Whether rewards take finitely many values, with unknown probabilities in closed form."""
+    if not isinstance(rewards, RewardCells) or rewards.coefficient is not None:
+        return False
+    return isinstance(rewards.prior, (BetaBelief, DirichletCategoricalBelief))
+
+
+def _urns(rewards: RewardCells) -> LazyRewards:
+    belief = rewards.site_belief
+    if isinstance(belief, BetaBelief):
+        table = jnp.stack([jnp.asarray(belief.concentration0), jnp.asarray(belief.concentration1)], -1)
+    else:
+        assert isinstance(belief, DirichletCategoricalBelief)
+        table = jnp.asarray(belief.concentration)
+    size = table.shape[-1]
+    value = jnp.broadcast_to(jnp.arange(size, dtype=table.dtype), table.shape)
+    learns = jnp.ones(len(table), bool)
+    number = math.prod(rewards.shape)
+    cell = jnp.arange(number) if rewards.cell is None else jnp.ravel(jnp.asarray(rewards.cell))
+    if rewards.known is not None:
+        # A known reward has one label and pays its mean.
+        known = jnp.broadcast_to(jnp.ravel(jnp.asarray(rewards.gather(jnp.zeros(len(table))))), (number,))
+        first = jnp.zeros((number, size), table.dtype).at[:, 0].set(1.0)
+        cell = jnp.where(cell < 0, len(table) + jnp.arange(number), cell)
+        value = jnp.concatenate([value, jnp.broadcast_to(known[:, None], (number, size)).astype(table.dtype)])
+        table = jnp.concatenate([table, first])
+        learns = jnp.concatenate([learns, jnp.zeros(number, bool)])
+    cells = cell.reshape(_cells(rewards.shape, rewards.by_outcome))
+    return LazyRewards(jnp.cumsum(table, -1)[None], learns, value[None], cells)
+
+
+def drawn_rewards(
+    rewards: Rewards, key: PRNGKeyArray, num_draws: int
+) -> tuple[Float[Array, "D *cells"], Float[Array, "D *cells"]]:
+    """Mean and variance of one reward in every cell, in each of `num_draws` draws of the parameters."""
+    keys = jax.random.split(key, num_draws)
+    return jax.vmap(lambda one: rewards.gather_drawn(rewards.sample_sites(one)))(keys)
+
+
+def known_rewards(mean: Float[AnyArray, "D *cells"], by_outcome: bool) -> LazyRewards:
+    """Rewards that are known in each component: one label each."""
+    cells = _cells(mean.shape[1:], by_outcome)
+    number = math.prod(cells)
+    table, learns = jnp.ones((1, number, 1)), jnp.zeros(number, bool)
+    return LazyRewards(table, learns, jnp.nan_to_num(mean).reshape(-1, number, 1), jnp.arange(number).reshape(cells))
+
+
+def binned_rewards(
+    mean: Float[AnyArray, "D *cells"], noise: Float[AnyArray, "D *cells"], by_outcome: bool, reward_bins: int
+) -> LazyRewards:
+    """Rewards of drawn laws: each pays its mean; its label is the bin that a reward of it would fall into.
+
+    Bins are quantiles of a normal distribution with the mean and the variance of a reward over all draws. The chance of
+    a bin is that of a normal law of the draw's mean and variance: of other laws an approximation.
+    """
+    mean, noise = jnp.nan_to_num(mean), jnp.nan_to_num(noise)
+    number = math.prod(mean.shape[1:])
+    flat, spread = mean.reshape(-1, number), jnp.sqrt(noise).reshape(-1, number)
+    centre = flat.mean(0)
+    scale = jnp.sqrt(flat.var(0) + noise.reshape(-1, number).mean(0))
+    edges = ndtri(jnp.arange(1, reward_bins) / reward_bins)  # [J - 1]
+    between = centre[:, None] + scale[:, None] * edges  # [L J - 1]
+    distance = between - flat[..., None]
+    # A reward without noise falls into one bin.
+    below = jnp.where(
+        spread[..., None] > 0,
+        ndtr(distance / jnp.where(spread > 0, spread, 1.0)[..., None]),
+        (distance >= 0).astype(flat.dtype),
+    )
+    cumulative = jnp.concatenate([below, jnp.ones((*flat.shape, 1), below.dtype)], -1)
+    value = jnp.broadcast_to(flat[..., None], cumulative.shape)
+    cells = _cells(mean.shape[1:], by_outcome)
+    kept = between if reward_bins > 1 else None
+    return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), kept)
+
+
+def _cells(shape: tuple[int, ...], by_outcome: bool) -> tuple[int, ...]:
+    """[T S A W] of cells [*H S A], or [*H S A O] where rewards depend on the outcome."""
+    pairs, width = (shape[:-1], shape[-1]) if by_outcome else (shape, 1)
+    return (*(pairs if len(pairs) == 3 else (1, *pairs)), width)

@@ -1,0 +1,73 @@
+"""What a search needs, and how large it may be: checked before anything is made."""
+
+import math
+
+from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.objectives import AverageReward, Objective
+
+MAX_DEPTH = 100  # that of the authors' program
+NEGLIGIBLE = 1e-6  # weight of a reward that is not simulated any more
+SLOTS_PER_NODE = 2
+NODE_BYTES = 24 + 8 * 2 * SLOTS_PER_NODE
+ACTION_BYTES = 24
+
+
+def require_numba(who: str) -> None:
+    """Refuse to search where numba is missing.
+
+    Args:
+        who: the caller, for the message: "BAMCP".
+
+    Raises:
+        ImportError: one sentence, with what to install.
+    """
+    try:
+        import numba
+    except ImportError as error:  # not there, or not with this version of NumPy
+        raise ImportError(f"{who} needs numba, which is missing: pip install 'bayes-mdp[fast]'") from error
+    del numba
+
+
+def require_searchable(objective: Objective, who: str) -> None:
+    """Refuse the average reward: a simulation ends, and has no such thing.
+
+    Args:
+        objective: of any kind.
+        who: the caller, for the message: "BAMCP".
+
+    Raises:
+        ValueError: one sentence.
+    """
+    if isinstance(objective, AverageReward):
+        raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
+
+
+def search_depth(horizon: int | None, step: int, max_depth: int | None, discount: float, episodes: int | None) -> int:
+    """Steps of a simulation at most: `max_depth`, or 100, while they weigh and episodes are left.
+
+    With a horizon at least to the end of the episode, where `max_depth` is None.
+    """
+    depth = MAX_DEPTH if max_depth is None else max_depth
+    if horizon is not None:
+        left = max(horizon - step, 1)
+        depth = max(depth, left) if max_depth is None else depth
+        if episodes is not None:
+            depth = min(depth, left + (episodes - 1) * horizon)
+    if discount >= 1.0:
+        return depth
+    return min(depth, max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(discount)))) if discount > 0 else 1
+
+
+def tree_bytes(num_nodes: int, n_actions: int) -> int:
+    """Bytes of a tree of so many nodes."""
+    return num_nodes * (NODE_BYTES + ACTION_BYTES * n_actions)
+
+
+def check_tree(num_nodes: int, n_actions: int, trees: int = 1) -> None:
+    """Refuse trees that would take more than half of the memory that is free.
+
+    Raises:
+        ValueError: they would.
+    """
+    many = f"{trees} trees have {num_nodes} nodes each" if trees > 1 else f"a tree has {num_nodes} nodes"
+    check_memory(many, float(trees) * tree_bytes(num_nodes, n_actions), "fewer simulations, or max_nodes, take less")
