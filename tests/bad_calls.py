@@ -1595,6 +1595,7 @@ _OPTIONS: dict[str, list[Any]] = {
     "bonus_scale": NOT_NEGATIVE,
     "span": NOT_NEGATIVE,
     "num_iterations": COUNT,
+    "variance": WORD,
     "tolerance": POSITIVE,
     "half_life": without(POSITIVE, INF),
     "quantile": INSIDE,

@@ -25,7 +25,7 @@ from tests.matrix import (
     takes_belief,
 )
 
-LONG_TO_TRACE = {"exact_ube", "monte_carlo_thompson"}
+LONG_TO_TRACE = {"exact_ube", "monte_carlo_thompson", "variance_optimism"}
 """Seconds each, by shapes alone."""
 
 BELIEVING = [name for name in AGENTS if takes_belief(name)]

@@ -69,3 +69,4 @@ from .value_uncertainty.exact_ube import ExactUBE as ExactUBE
 from .value_uncertainty.moment_matching import MomentMatching as MomentMatching
 from .value_uncertainty.monte_carlo import MonteCarloThompson as MonteCarloThompson
 from .value_uncertainty.ube import UBE as UBE
+from .value_uncertainty.variance_optimism import VarianceOptimism as VarianceOptimism

@@ -45,6 +45,7 @@ from bayes_mdp.agents.value_uncertainty.exact_ube import ExactUBE
 from bayes_mdp.agents.value_uncertainty.moment_matching import MomentMatching
 from bayes_mdp.agents.value_uncertainty.monte_carlo import MonteCarloThompson
 from bayes_mdp.agents.value_uncertainty.ube import UBE
+from bayes_mdp.agents.value_uncertainty.variance_optimism import VarianceOptimism
 from bayes_mdp.mdp import Agent
 
 AgentClass: TypeAlias = Callable[..., Agent[Any]]
@@ -61,6 +62,7 @@ AGENTS: dict[str, AgentClass] = {
     "exact_ube": ExactUBE,
     "monte_carlo_thompson": MonteCarloThompson,
     "covariance_thompson": CovarianceThompson,
+    "variance_optimism": VarianceOptimism,
     "k_learning": KLearning,
     "information_gain": InformationGain,
     "vapor": VAPOR,

@@ -19,6 +19,7 @@ RANDOM = (
     "psrl",
     "exact_ube",
     "monte_carlo_thompson",
+    "variance_optimism",
     "bayes_ucbvi",
     "opsrl",
     "rlsvi",

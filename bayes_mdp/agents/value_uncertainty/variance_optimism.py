@@ -115,9 +115,10 @@ class VarianceOptimism(eqx.Module):
             return better, optimistic, jnp.all(better == policy), count + 1
 
         first = _random_policy(key_policy, problem, mean)
-        start = improve((first, jnp.zeros((*first.shape, mean.n_actions), mean.reward.dtype), jnp.array(False), 0))
+        blank = jnp.zeros((*first.shape, mean.n_actions), mean.reward.dtype)
         going = lambda loop: ~loop[2] & (loop[3] < self.num_iterations)  # noqa: E731
-        policy, optimistic, _, _ = lax.while_loop(going, improve, (*start[:3], jnp.int32(1)))
+        start = first, blank, jnp.array(False), jnp.int32(0)
+        policy, optimistic, _, _ = lax.while_loop(going, improve, start)
         return Greedy(optimistic, problem.space.legal, best=policy), None
 
 

@@ -72,6 +72,7 @@ DRAWN = {
     "monte_carlo_thompson",
     "tsde",
     "ube",
+    "variance_optimism",
 }
 """Agents whose plan is a draw: another key is another plan."""
 
@@ -88,6 +89,7 @@ LONG_TO_COMPILE = {
     "monte_carlo_thompson",
     "tsde",
     "vapor",
+    "variance_optimism",
 }
 """More than 1.3 CPU seconds each: left out by default."""
 

@@ -9,7 +9,17 @@ from bayes_mdp.agents import AGENTS
 from bayes_mdp.mdp import Problem
 from tests.mdp.test_successors import spaces, transitions
 
-SAMPLERS = {"psrl", "bayesian_dp", "monte_carlo_thompson", "opsrl", "rlsvi", "gaussian_psrl", "boss", "lmc_lsvi"}
+SAMPLERS = {
+    "psrl",
+    "bayesian_dp",
+    "monte_carlo_thompson",
+    "variance_optimism",
+    "opsrl",
+    "rlsvi",
+    "gaussian_psrl",
+    "boss",
+    "lmc_lsvi",
+}
 """The law of their draws is the same, a draw is not: rows have another number of gammas."""
 LEARNERS = {"bayes_ucbvi", "ucbvi", "ucfh", "ucb_h", "rand_ql"}
 """They plan at the end of an episode, from a table of their own."""
