@@ -1620,6 +1620,10 @@ _OPTIONS: dict[str, list[Any]] = {
     "prior_transitions": POSITIVE,
     "sampled": BOOL,
     "trace_decay": FRACTION,
+    "features": [3, "x", RAGGED, np.zeros((2, 2)), np.full((2, 2, 1), NAN)],
+    "inverse_temperature": POSITIVE,
+    "step_size": INSIDE,
+    "num_steps": COUNT,
 }
 _WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "MonteCarloThompson")
 

@@ -32,6 +32,8 @@ TINY = bm.NUTS(num_warmup=20, num_samples=10, num_chains=2)
 KEY = jax.random.key(0)
 POLICY, OBJECTIVE = np.array([0, 1, 1]), bm.Discounted(0.9)
 DRAWS = 16
+WITHOUT_END = {"tsde"}
+"""Agents for the average reward alone: the others play episodes here."""
 
 
 def _rows(space: Any, concentration: Any = 1.0) -> Any:
@@ -134,11 +136,16 @@ def outcome(call: Callable[[], object]) -> Cell:
     return Cell(True)
 
 
+def objective_for(name: str) -> bm.AverageReward | bm.Episodic:
+    """What an agent plans for here."""
+    return bm.AverageReward() if name in WITHOUT_END else bm.Episodic(STEPS)
+
+
 def agent_cell(name: str, kind: str, *, compiled: bool = True) -> Cell:
     """An agent checks the belief, plans once and acts: compiled, or by shapes alone."""
     agent: Any = AGENTS[name]()
     belief = None if isinstance(agent, Learner) else KINDS[kind].posterior
-    problem = Problem(SPACE, bm.Episodic(STEPS), np.eye(STATES)[0])
+    problem = Problem(SPACE, objective_for(name), np.eye(STATES)[0])
 
     def begin(key: Any) -> tuple[Any, Any]:
         policy, _ = agent.plan(key, problem, agent.init(key, problem), belief)
@@ -156,14 +163,15 @@ def agent_cell(name: str, kind: str, *, compiled: bool = True) -> Cell:
 
 
 def run_cell(name: str, kind: str) -> Cell:
-    """A run of three episodes of two seeds."""
+    """A run of three episodes (of as many steps) of two seeds."""
     agent: Any = AGENTS[name]()
     rows, paid = np.full((STATES, ACTIONS, STATES), 1 / STATES), np.full((STATES, ACTIONS), 0.5)
     env = Environment(MDP(rows, paid, initial=np.eye(STATES)[0]), dist.Bernoulli(paid))
     options = bm.RunOptions(space=SPACE, progress=False, num_particles=8)
     prior = None if isinstance(agent, Learner) else KINDS[kind].posterior
-    more: dict[str, Any] = {"num_episodes": 3, "num_seeds": 2, "key": KEY, "options": options}
-    return outcome(lambda: bm.run(agent, env, prior=prior, objective=bm.Episodic(STEPS), **more)["reward"].values)
+    length = {"num_steps": 3 * STEPS} if name in WITHOUT_END else {"num_episodes": 3}
+    more: dict[str, Any] = {**length, "num_seeds": 2, "key": KEY, "options": options}
+    return outcome(lambda: bm.run(agent, env, prior=prior, objective=objective_for(name), **more)["reward"].values)
 
 
 def _stored(posterior: Any) -> Any:
@@ -266,6 +274,7 @@ Made by `python -m tests.matrix`, which runs every pair; a test compares.
 {kinds}
 
 A "no" is a refusal with one sentence before anything is computed; the sentences are below each table.
+Agents play episodes here; `tsde`, which plans for the average reward alone, a run without end.
 
 ## Agents
 

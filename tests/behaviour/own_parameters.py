@@ -45,6 +45,7 @@ OWN: dict[str, Own] = {
     "covariance_thompson": Own({"scale": (0.1, 4.0)}, {"noise": "per_step"}),
     "k_learning": Own({"noise": (0.2, 3.0), "span": (0.3, 4.0)}),
     "information_gain": Own({"scale": (0.02, 3.0)}, greedy=True),
+    "regularised_ids": Own({"scale": (0.02, 3.0)}, greedy=True),
     "vapor": Own({"noise": (0.2, 3.0), "span": (0.3, 4.0)}),
     "beb": Own({"scale": (0.02, 5.0)}, greedy=True),
     "bolt": Own({"eta": (0.1, 8.0), "max_reward": (0.2, 3.0)}, greedy=True),

@@ -26,6 +26,9 @@ RANDOM = (
     "gaussian_psrl",
     "rand_ql",
     "bayesian_dp",
+    "boss",
+    "lmc_lsvi",
+    "tsde",
 )
 """Agents that plan from random draws, whatever their options."""
 REPLAYED = tuple(name for name in AGENTS if name not in RANDOM)

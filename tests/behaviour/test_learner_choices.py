@@ -40,7 +40,7 @@ def test_an_agent_with_random_plans_is_refused_with_what_to_use(name):
     agent = agent_of(name)
     who = type(agent).__name__
     with pytest.raises(ValueError, match=rf"agent is {who}, whose action probabilities depend .* such as UBE\("):
-        model_of(agent, prior=prior_of(agent))
+        model_of(agent, prior=prior_of(agent), objective=matrix.objective_for(name))
 
 
 @pytest.mark.parametrize("name", ["ube", "moment_matching", "covariance_thompson"])

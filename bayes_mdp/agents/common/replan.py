@@ -104,7 +104,7 @@ class Reached(_NoPeriod):
 
 
 class DynamicEpisodes(_NoPeriod):
-    """Plan when one step more was taken than with the last plan, or the visits of a pair have more than doubled [TSDE17].
+    """Plan after one step more than the last plan had, or when the visits of a pair have more than doubled [TSDE17].
 
     t_{k+1} = min {t > t_k: t > t_k + T_{k-1} or N_t(s, a) > 2 N_{t_k}(s, a) for some pair}, with T_k = t_{k+1} - t_k.
     The first plan is in force for one step whatever T_0 is, because any visit is more than twice none.

@@ -61,15 +61,16 @@ class BOSS(eqx.Module):
 
     Args:
         num_draws: K (5 is our choice).
-        replan: when to draw anew; the default is the paper's rule with B = 10 (our choice), `Reached(10)`. Others as in
-            `PSRL`. Where the space has a horizon, the pairs of every step are counted apart.
+        replan: when to draw anew; the default is the paper's rule with B = 100 (our choice), `Reached(100)`. Others as
+            in `PSRL`. A plan made from few visits can be final and wrong, one from many comes late. Where the space has
+            a horizon, the pairs of every step are counted apart.
 
     Raises:
         ValueError, TypeError: `num_draws` is no integer of at least 1.
     """
 
     num_draws: int = eqx.field(default=5, static=True)
-    replan: ReplanRule | None = eqx.field(default=Reached(10), converter=as_rule, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=Reached(100), converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws)

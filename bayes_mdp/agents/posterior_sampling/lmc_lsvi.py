@@ -90,7 +90,7 @@ def langevin_law(
     """Mean and standard deviation of w after J steps of w <- w - eta grad L(w) + sqrt(2 eta / beta) xi. Traceable.
 
     L(w) = curvature (w - centre)^2 + constant, coordinate by coordinate. The recursion is an autoregression,
-    w - centre <- rho (w - centre) + sqrt(2 eta / beta) xi with rho = 1 - 2 eta curvature: after J steps w is normal with
+    w - centre <- rho (w - centre) + sqrt(2 eta / beta) xi, rho = 1 - 2 eta curvature: after J steps w is normal with
     mean centre + rho^J (start - centre) and variance (1 - rho^{2J}) / (2 beta curvature (1 - eta curvature)). For
     J -> infinity and eta -> 0 that is N(centre, 1 / (2 beta curvature)).
 
@@ -136,8 +136,8 @@ class LMCLSVI(eqx.Module):
             small beside the returns.
         step_size: eta times the largest eigenvalue of Lambda_h, between 0 and 1: the recursion is stable below 1 and
             diverges above. eta changes with the data; 1/4 is the paper's.
-        num_steps: J; None: ceil(2 kappa log(4 H k)) at plan k, kappa the condition number of Lambda_h: the paper's form,
-            with the plans so far for its number of episodes.
+        num_steps: J; None: ceil(2 kappa log(4 H k)) at plan k, kappa the condition number of Lambda_h (the paper's J,
+            with the plans so far in place of its number of episodes).
         max_reward: rewards are at most this; units of the reward.
         replan: as in `PSRL`.
 

@@ -34,5 +34,7 @@ class TSDE(PSRL):
         if not isinstance(objective, AverageReward):
             raise ValueError(f"objective is {type(objective).__name__}, expected AverageReward for TSDE")
         if problem.space.ends:
-            raise ValueError("space.ends is True, expected False for TSDE: the average reward is one of a run without end")
+            raise ValueError(
+                "space.ends is True, expected False for TSDE: the average reward is one of a run without end"
+            )
         return super().init(key, problem)

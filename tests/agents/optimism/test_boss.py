@@ -59,7 +59,9 @@ def by_numpy(mdps, horizon, indices=range(K)):
     return np.array(q) if horizon else q[0]
 
 
-@pytest.mark.parametrize(("objective", "layered"), [(Episodic(H), True), (Episodic(H), False), (Discounted(DISCOUNT), False)])
+@pytest.mark.parametrize(
+    ("objective", "layered"), [(Episodic(H), True), (Episodic(H), False), (Discounted(DISCOUNT), False)]
+)
 def test_the_plan_is_value_iteration_in_the_merged_mdp(objective, layered, key):
     """By numpy, pair (action, draw) by pair. Its values are at least those of every draw alone, by numpy too."""
     mdps, horizon = draws(layered=layered), H if isinstance(objective, Episodic) else None

@@ -71,7 +71,8 @@ def test_it_is_information_gain(objective, key):
     belief, *_ = world(layered=False)
     task = Problem(belief.space, objective)
     one, other = (
-        agent.plan(key, task, agent.init(key, task), belief)[0] for agent in (RegularisedIDS(SCALE), InformationGain(SCALE))
+        agent.plan(key, task, agent.init(key, task), belief)[0]
+        for agent in (RegularisedIDS(SCALE), InformationGain(SCALE))
     )
     np.testing.assert_array_equal(one.q, other.q)
     np.testing.assert_array_equal(one.best, other.best)
@@ -93,7 +94,7 @@ def test_unknown_rewards_add_nothing_to_the_information(key):
 def test_refusals(key):
     with pytest.raises(ValueError, match=r"scale is -1\.0, expected a finite number, zero or greater"):
         RegularisedIDS(-1.0)
-    with pytest.raises(ValueError, match="objective is AverageReward, expected Discounted or Episodic for RegularisedIDS"):
+    with pytest.raises(ValueError, match=r"objective is AverageReward, expected .* for RegularisedIDS"):
         RegularisedIDS().init(key, Problem(StateActionSpace(S, A), AverageReward()))
     mute: Any = jax.random.key(0)
     with pytest.raises(TypeError, match="RegularisedIDS needs a posterior that has"):
