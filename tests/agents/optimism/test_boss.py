@@ -47,7 +47,7 @@ def sweep(rows, reward, v, discount):
     return q
 
 
-def by_numpy(mdps, horizon, indices=range(K)):
+def by_numpy(mdps, horizon, indices=tuple(range(K))):
     """q of every step (Episodic), or q* by 400 sweeps (None), of the merged MDP of some draws."""
     keep = list(indices)
     rows, reward = (np.asarray(x, float)[keep] for x in (mdps.transition_probs, mdps.reward))
@@ -74,7 +74,7 @@ def test_the_plan_is_value_iteration_in_the_merged_mdp(objective, layered, key):
     np.testing.assert_array_equal(policy.best, expected.argmax(-1))
     if state is not None:  # a warm start changes nothing
         np.testing.assert_array_equal(plan(state)[0].best, policy.best)
-    alone = np.stack([by_numpy(mdps, horizon, [k]).max(-1) for k in range(K)])
+    alone = np.stack([by_numpy(mdps, horizon, (k,)).max(-1) for k in range(K)])
     merit = expected.max(-1)
     assert (merit >= alone - 1e-9).all() and (merit > alone.max(0) + 0.01).any()
 

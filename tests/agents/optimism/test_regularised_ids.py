@@ -81,11 +81,11 @@ def test_it_is_information_gain(objective, key):
 def test_unknown_rewards_add_nothing_to_the_information(key):
     """The means of rewards are planned for; what is not known of them does not count, whatever it is."""
     space = StateActionSpace(S, A)
-    vague, sure = (
+    beliefs: list[Any] = [
         bm.infer(key, bm.models.dirichlet_normal(0.5, 0.0, spread, 0.1), None, space=space) for spread in (10.0, 1e-3)
-    )
+    ]
     task, agent = Problem(space, Episodic(H)), RegularisedIDS(SCALE)
-    one, other = (np.asarray(agent.plan(key, task, None, belief)[0].q) for belief in (vague, sure))
+    one, other = (np.asarray(agent.plan(key, task, None, belief)[0].q) for belief in beliefs)
     expected = SCALE * information(np.full(S, 0.5)) * np.arange(H, 0, -1)
     np.testing.assert_allclose(one, np.broadcast_to(expected[:, None, None], one.shape), rtol=1e-4)
     np.testing.assert_allclose(one, other, rtol=1e-6)
