@@ -1541,6 +1541,7 @@ CALLS = [
     ),
     Call("agents.EverySteps", {"num_steps": value(3)}, {"num_steps": COUNT}),
     Call("agents.Geometric", {"factor": value(2.0)}, {"factor": [1.0, 0.5, *without(NUMBER, DATE)]}),
+    Call("agents.Reached", {"num_visits": value(3)}, {"num_visits": COUNT}),
     Call("agents.When", {"function": value(lambda context: True)}, {"function": [3, None, "x"]}),
     Call(
         "agents.PrioritizedSweeping",
@@ -1838,7 +1839,7 @@ CALLS += [
 ]
 
 EXEMPT = {
-    "no arguments": "AverageReward FirstExit decisions.ExpectedValue agents.Doubling "
+    "no arguments": "AverageReward FirstExit decisions.ExpectedValue agents.Doubling agents.DynamicEpisodes "
     "agents.EveryEpisode agents.ExactPlanner envs.loop "
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
