@@ -123,7 +123,9 @@ class LMCLSVI(eqx.Module):
     w <- w - eta grad L_h(w) + sqrt(2 eta / inverse_temperature) xi, from the w_h of the plan before (the first: 0). The
     recursion is linear, so its law after J steps is normal and known: w is drawn from that law (`langevin_law`), at a
     cost that does not depend on J. With many steps w is near N(w_hat, Lambda^{-1} / (2 inverse_temperature)), w_hat the
-    least-squares solution and Lambda = sum_i phi_i phi_i^T + regularization I, widened by at most 1 / (1 - step_size).
+    least-squares solution and Lambda = sum_i phi_i phi_i^T + regularization I, with variances up to 1 / (1 - step_size)
+    times larger: but for the upper limit of Q, and for one feature a pair, that is `RLSVI` with noise^2 =
+    1 / (2 inverse_temperature) and the regularization 2 inverse_temperature regularization.
 
     Where the space has no horizon, all steps share their data, as in `RLSVI`; the paper has data for every step. Q is
     not cut below.
@@ -135,9 +137,9 @@ class LMCLSVI(eqx.Module):
             N(0, 1 / (2 inverse_temperature regularization)), which explores only where its standard deviation is not
             small beside the returns.
         step_size: eta times the largest eigenvalue of Lambda_h, between 0 and 1: the recursion is stable below 1 and
-            diverges above. eta changes with the data; 1/4 is the paper's.
-        num_steps: J; None: ceil(2 kappa log(4 H k)) at plan k, kappa the condition number of Lambda_h (the paper's J,
-            with the plans so far in place of its number of episodes).
+            diverges above. eta changes with the data. 1/4 is recalled from the theorem of the paper.
+        num_steps: J; None: ceil(2 kappa log(4 H k)) at plan k, kappa the condition number of Lambda_h: recalled from
+            the theorem, with the plans so far for the number of episodes.
         max_reward: rewards are at most this; units of the reward.
         replan: as in `PSRL`.
 

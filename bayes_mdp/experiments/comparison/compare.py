@@ -66,7 +66,7 @@ SCALED: dict[str, dict[str, Any]] = {
     "count_bonus": {"reward_sd": NOISE},
     "epsilon_greedy_q": {"learning_rate": 0.5},
     "k_learning": {"noise": NOISE},
-    "lmc_lsvi": {"inverse_temperature": 0.5 / NOISE**2},
+    "lmc_lsvi": {"inverse_temperature": 0.5 / NOISE**2, "regularization": NOISE**2},
     "rlsvi": {"noise": NOISE},
     "soft_q": {"temperature": 0.2, "learning_rate": 0.5},
     "soft_q_mean": {"temperature": 0.1},

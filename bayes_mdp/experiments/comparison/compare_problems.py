@@ -1,4 +1,4 @@
-"""The problems of `compare`: small environments in episodes, that every agent of the package can play.
+"""The problems of `compare`: small environments in episodes, that every agent of the package but `TSDE` can play.
 
 Each is the tables of a named environment with its mean rewards mapped onto [0, 1] by one affine function, which changes
 neither the best policies nor a normalised score, and rewards that are normal around them with standard deviation .1

@@ -142,6 +142,15 @@ def test_its_regret_is_not_far_above_that_of_draws_at_fixed_times(key):
     assert ours < 0.25 * 0.42862 * 2000
 
 
+@pytest.mark.slow
+def test_it_is_ranked_among_agents_that_play_without_end(key):
+    """RiverSwim for 300 steps."""
+    prior = bm.models.dirichlet_normal(1 / 6, 0.0, 1.0, 0.1)
+    more: dict[str, Any] = {"objective": AverageReward(), "length": 300, "prior": prior, "num_seeds": 2, "key": key}
+    board = bm.compare(["tsde", "psrl", "ucrl2"], riverswim_episodic(), **more)
+    assert (board["refused"] == "").all() and np.isfinite(board["rank"]).all()
+
+
 def test_refusals(key):
     """The average reward of a run without end, and nothing else."""
     for objective in (Discounted(0.9), Episodic(3)):
