@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,9 +46,17 @@ NET = OneHotMLP((64, 64))  # the function of MLP((64, 64)), faster on positions
 BATCH = QLearning(learning_rate=1e-3, learning_starts=128, target_every=4)
 GREEDY = Epsilon(1.0, 0.05, 1_000)
 
+
+class OnPlaces(NamedTuple):
+    """Stands for `deep_on_places`, which needs the size."""
+
+    horizon: bool
+
+
 AGENTS: dict[str, Callable[[], Any]] = {
     "deep": lambda: DeepUBE(trunk=NET),
-    "deep, places": lambda: None,  # the same run, see `neural_deep_sea_places`
+    "deep, places": lambda: OnPlaces(horizon=False),  # the same run, see `neural_deep_sea_places`
+    "deep, places, horizon": lambda: OnPlaces(horizon=True),  # with less noise beyond N = 34: `UnitPrior.for_horizon`
     "paper": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=0.1),
     "paper, beta 1": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=1.0),
     "paper, beta 3": lambda: NeuralUBE(NET, BATCH, UncertaintyHead(64), beta=3.0),
@@ -63,8 +71,8 @@ AGENTS: dict[str, Callable[[], Any]] = {
 def play(agent: Any, size: int, stochastic: bool, seeds: int, episodes: int) -> dict[str, np.ndarray]:
     """All seeds in turn in one compiled program: which episodes found the treasure, and what it cost."""
     env, steps = deep_sea_observed(size, stochastic=stochastic), episodes * size
-    if agent is None:
-        agent, env = deep_on_places(size), Places(env)
+    if isinstance(agent, OnPlaces):
+        agent, env = deep_on_places(size, agent.horizon), Places(env)
     root = jax.random.fold_in(jax.random.key(SEED), 2 * size + stochastic)
 
     def one(key: Any) -> Any:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents.neural import MLP, DeepUBE, HashedFeatures
+from bayes_mdp.agents.neural import MLP, DeepUBE, HashedFeatures, UnitPrior
 from bayes_mdp.agents.neural.networks import dense
 from bayes_mdp.envs.observed.deep_sea_observed import DeepSeaObserved
 from bayes_mdp.mdp import TimeStep
@@ -98,6 +98,7 @@ class PlaceHash(HashedFeatures):
         return code + (jnp.arange(self.num_tables, dtype=jnp.int32) << self.num_bits)
 
 
-def deep_on_places(size: int) -> DeepUBE:
-    """`DeepUBE()` for `Places`."""
-    return DeepUBE(trunk=PlaceMLP(size**2), features=PlaceHash(places=size**2))
+def deep_on_places(size: int, horizon: bool = False) -> DeepUBE:
+    """`DeepUBE()` for `Places`; `horizon`: with the noise of `UnitPrior.for_horizon`."""
+    prior = UnitPrior.for_horizon(size) if horizon else UnitPrior()
+    return DeepUBE(trunk=PlaceMLP(size**2), features=PlaceHash(places=size**2), posterior=prior)

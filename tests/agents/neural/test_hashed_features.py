@@ -129,3 +129,40 @@ def test_what_is_refused(make, message):
     """One sentence about the argument at fault."""
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def _u_of_a_way(noise: float, steps: int, discount: float, unvisited_end: bool) -> float:
+    """u of the first pair of a chain, by the formula of `DeepUBE` with nu = 0, U = 1, backwards.
+
+    Either every pair was visited once, or all but the last so often that nothing about them is unknown.
+    """
+    u = 0.0
+    for step in reversed(range(steps)):
+        kappa = (1.0 if step == steps - 1 else 0.0) if unvisited_end else noise / (noise + 1)
+        u = min(discount**2 * (kappa + (1 - kappa) * u), 1.0)
+    return u
+
+
+@pytest.mark.parametrize(("horizon", "discount"), [(50, 0.99), (100, 0.99), (150, 0.995), (60, 0.97)])
+def test_noise_for_a_horizon(horizon, discount):
+    """Visited once, a whole way has about the u that an unvisited pair at its end gives; four times the noise, more.
+
+    At most as much, as kappa = noise / (1 + noise) and (1 - kappa) were left out; half of it at least.
+    """
+    noise = float(UnitPrior.for_horizon(horizon, discount).noise)
+    assert noise < UnitPrior().noise
+    far = _u_of_a_way(noise, horizon, discount, unvisited_end=True)
+    once, twin = (_u_of_a_way(x, horizon, discount, unvisited_end=False) for x in (noise, 4 * noise))
+    assert 0.5 * far < once <= far < twin
+
+
+def test_noise_for_a_short_horizon():
+    """The default, to which short episodes give no reason; what is no horizon is refused; no overflow."""
+    assert [UnitPrior.for_horizon(n).noise for n in (1, 10, 34)] == [UnitPrior().noise] * 3
+    assert UnitPrior.for_horizon(35).noise < UnitPrior().noise
+    assert UnitPrior.for_horizon(100).noise == pytest.approx(0.0199 / (0.99**-200 - 1), rel=1e-9)
+    assert UnitPrior.for_horizon(10_000, 0.5).noise == 1e-6
+    with pytest.raises(ValueError, match="discount is 0"):
+        UnitPrior.for_horizon(10, 0.0)
+    with pytest.raises(ValueError, match="horizon"):
+        UnitPrior.for_horizon(0)
