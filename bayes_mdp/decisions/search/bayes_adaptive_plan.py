@@ -186,7 +186,7 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         step,
         objective,
         space,
-        answer.num_nodes == nodes and nodes <= answer.visits.sum(),
+        bool(answer.num_nodes == nodes and nodes <= answer.visits.sum()),
     )
 
 

@@ -29,7 +29,8 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
         column = jnp.broadcast_to(jnp.asarray(rows.column), rows.shape).reshape(full)
         where = jnp.where(column < 0, table.shape[-1], column)
         index = jnp.indices(full, sparse=True)[:-1]
-        outcome = jnp.zeros((*pairs, table.shape[-1]), jnp.int32).at[(*index, where)].set(jnp.arange(width))
+        number = jnp.arange(width, dtype=jnp.int32)
+        outcome = jnp.zeros((*pairs, table.shape[-1]), jnp.int32).at[(*index, where)].set(number)
     if rows.known is not None:
         known = jnp.broadcast_to(jnp.asarray(rows.known), rows.shape).reshape(-1, width)
         widest = max(width, table.shape[-1])

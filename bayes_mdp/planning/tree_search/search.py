@@ -124,6 +124,8 @@ def _whole(table: object) -> Int[np.ndarray, "..."]:
 def _urns(part: LazyRows | LazyRewards, depth: int) -> Urns:
     cumulative = np.ascontiguousarray(part.cumulative, np.float64)
     number = cumulative.shape[1]
-    count, last, stamp = np.zeros((3, number), np.int64)
-    before, drawn = np.zeros((2, depth), np.int64)
-    return Urns(cumulative, np.ascontiguousarray(part.learns, np.bool_), count, last, stamp, before, drawn)
+    learns = np.ascontiguousarray(part.learns, np.bool_)
+    count, stamp = np.zeros((2, number), np.int64)
+    # Memory of pages that are never written is never taken.
+    drawn = np.zeros((number if learns.any() else 1, depth), np.int32)
+    return Urns(cumulative, learns, count, stamp, drawn)

@@ -47,17 +47,15 @@ class Urns(NamedTuple):
     Args:
         cumulative: Float64[R M K], running sums of concentrations.
         learns: Bool[M].
-        count, last: Int64[M], scratch: outcomes of each urn in this simulation, and the step of the latest.
+        count: Int64[M], scratch: outcomes of each urn in this simulation.
         stamp: Int64[M], scratch: the simulation that these belong to.
-        before, drawn: Int64[D], scratch: of each step, the step before that used the same urn, and what was drawn.
+        drawn: Int32[M D], scratch: these outcomes.
     """
 
     cumulative: np.ndarray
     learns: np.ndarray
     count: np.ndarray
-    last: np.ndarray
     stamp: np.ndarray
-    before: np.ndarray
     drawn: np.ndarray
 
 
@@ -120,7 +118,7 @@ def below(cumulative: np.ndarray, u: float) -> int:
 
 
 @compiled
-def draw(urns: Urns, component: int, urn: int, simulation: int, step: int, rng: np.random.Generator) -> int:
+def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.Generator) -> int:
     """What an urn gives next in this simulation.
 
     With concentrations a of total a0 and n outcomes so far, outcome k has probability (a_k + n_k) / (a0 + n): with
@@ -131,23 +129,13 @@ def draw(urns: Urns, component: int, urn: int, simulation: int, step: int, rng: 
     most = total * LARGEST  # less than the total, whatever is rounded: places of probability zero are never drawn
     if not urns.learns[urn]:
         return below(sums, min(rng.random() * total, most))
-    if urns.stamp[urn] != simulation:  # the first time in this simulation
-        urns.stamp[urn] = simulation
-        urns.count[urn] = 0
-        urns.last[urn] = NONE
-    count = urns.count[urn]
+    # The first time in this simulation nothing was drawn yet.
+    count = urns.count[urn] if urns.stamp[urn] == simulation else 0
     u = rng.random() * (total + count)
-    if u < total:
-        found = below(sums, min(u, most))
-    else:
-        at = urns.last[urn]
-        for _ in range(min(int(u - total), count - 1)):
-            at = urns.before[at]
-        found = urns.drawn[at]
-    urns.before[step] = urns.last[urn]
-    urns.drawn[step] = found
-    urns.last[urn] = step
+    found = below(sums, min(u, most)) if u < total else urns.drawn[urn, min(int(u - total), count - 1)]
+    urns.drawn[urn, count] = found
     urns.count[urn] = count + 1
+    urns.stamp[urn] = simulation
     return found
 
 
@@ -213,10 +201,8 @@ def uct(tree: Tree, node: int, actions: np.ndarray, exploration: float, rng: np.
 
 
 @compiled
-def rollout_action(actions: np.ndarray, q: np.ndarray, random_rollouts: float, rng: np.random.Generator) -> int:
-    """Random with a probability, else greedy in `q`, ties at random."""
-    if random_rollouts >= 1.0 or rng.random() < random_rollouts:
-        return actions[min(int(rng.random() * len(actions)), len(actions) - 1)]
+def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
+    """The action of the largest value, ties at random."""
     chosen, best, ties = actions[0], -np.inf, 0
     for action in actions:
         if q[action] > best:
@@ -269,20 +255,22 @@ def simulate(
         node, state, length, in_tree = 0, rules.state, 0, 0
         step, episodes = rules.step, rules.episodes
         for t in range(rules.depth):
-            actions = model.actions[state, : model.num_actions[state]]
             # 2. UCT inside the tree, the rollout policy below it.
+            number_of_actions = model.num_actions[state]
             if node >= 0:
-                action = uct(tree, node, actions, rules.exploration, rng)
+                action = uct(tree, node, model.actions[state, :number_of_actions], rules.exploration, rng)
                 nodes[t], in_tree = node, t + 1
+            elif rules.random_rollouts >= 1.0 or rng.random() < rules.random_rollouts:
+                action = model.actions[state, int(rng.random() * number_of_actions)]
             else:
-                action = rollout_action(actions, rollout_q[state], rules.random_rollouts, rng)
+                action = greedy(model.actions[state, :number_of_actions], rollout_q[state], rng)
             # 3. One step of the drawn MDP.
-            h = step % periods
-            column = draw(rows, component, model.row[h, state, action], simulation, t, rng)
+            h = step % periods if periods > 1 else 0
+            column = draw(rows, component, model.row[h, state, action], simulation, rng)
             outcome = model.outcome[h, state, action, column] if model.outcome.size else column
             place = outcome if model.cell.shape[3] > 1 else 0
             cell = model.cell[h if model.cell.shape[0] > 1 else 0, state, action, place]
-            label = draw(rewards, component, cell, simulation, t, rng) if n_labels > 1 else 0
+            label = draw(rewards, component, cell, simulation, rng) if n_labels > 1 else 0
             taken[t] = action
             paid[t] = model.value[component if model.value.shape[0] > 1 else 0, cell, label]
             length = t + 1
