@@ -140,8 +140,8 @@ def belief_of(problem: CountedMDP, counts: Int[np.ndarray, "S A K"]) -> LazyBeli
     )
 
 
-def by_search(case: Case, num_simulations: int, scale: float, seed: int) -> Chooser:
-    """A search before every step, with c = `scale` times the range of the rewards."""
+def by_search(case: Case, num_simulations: int, scale: float | None, seed: int) -> Chooser:
+    """A search before every step, with c = `scale` times the range of the rewards; None: the default."""
     rng = np.random.default_rng(seed)
     _, n_actions, _ = case.problem.prior.shape
     reach = max(case.problem.reward.max(), 0.0) - min(case.problem.reward.min(), 0.0)
@@ -155,7 +155,7 @@ def by_search(case: Case, num_simulations: int, scale: float, seed: int) -> Choo
             None,
             None,
             Decision(state, step, case.horizon, 1.0),
-            exploration=scale * reach,
+            exploration=None if scale is None else scale * reach,
             random_rollouts=1.0,
             rollout_q=np.zeros(case.problem.prior.shape[:2]),
             max_depth=None,
@@ -222,11 +222,12 @@ AGENTS: dict[str, Agent] = {
 }
 
 
-def problems(sizes: tuple[int, ...], scales: tuple[float, ...], episodes: dict[int, int]) -> None:
+def problems(sizes: tuple[int, ...], scales: tuple[float | None, ...], episodes: dict[int, int]) -> None:
     """The tables."""
     head = [f"{k:>8d}" for k in sizes]
     for scale in scales:
-        print(f"\nc = {scale:g} times the range of the rewards: per cent of the optimum (of the first action)")
+        c = "the default" if scale is None else f"{scale:g} times the range of the rewards"
+        print(f"\nc = {c}: per cent of the optimum (of the first action)")
         print(f"{'problem':26s} {'H':>3s} {'optimum':>9s} " + " ".join(f"{x:>15s}" for x in head), flush=True)
         total = {k: [] for k in sizes}
         for case in cases():
@@ -328,11 +329,11 @@ def tree() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=("problems", "rivals", "speed", "tree"))
-    parser.add_argument("--scales", type=float, nargs="+", default=[1.0, 4.0, 16.0])
+    parser.add_argument("--scales", type=float, nargs="+", default=[])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000, 10_000, 100_000])
     chosen = parser.parse_args()
     if chosen.part == "problems":
-        problems(tuple(chosen.sizes), tuple(chosen.scales), {100: 200, 1000: 100, 10_000: 50, 100_000: 16})
+        problems(tuple(chosen.sizes), (None, *chosen.scales), {100: 200, 1000: 100, 10_000: 30, 100_000: 6})
     elif chosen.part == "rivals":
         rivals(2000)
     elif chosen.part == "speed":

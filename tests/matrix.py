@@ -20,8 +20,9 @@ import numpyro.distributions as dist
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
+from bayes_mdp.experiments.rollout.agent_calls import planned
 from bayes_mdp.inference import SamplingWarning, describe, table
-from bayes_mdp.mdp import MDP, Environment, Problem
+from bayes_mdp.mdp import MDP, DecisionPoint, Environment, Problem
 from bayes_mdp.models import MDPSpec
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "what-works-with-what.md"
@@ -148,7 +149,8 @@ def agent_cell(name: str, kind: str, *, compiled: bool = True) -> Cell:
     problem = Problem(SPACE, objective_for(name), np.eye(STATES)[0])
 
     def begin(key: Any) -> tuple[Any, Any]:
-        policy, _ = agent.plan(key, problem, agent.init(key, problem), belief)
+        at = DecisionPoint(jnp.int32(0), jnp.int32(0))
+        policy, _ = planned(agent, key, problem, agent.init(key, problem), belief, at)
         action = policy.act(key, jnp.int32(0), jnp.int32(0))
         return action, jnp.exp(policy.log_prob(jnp.int32(0), action, jnp.int32(0)))
 
@@ -217,6 +219,9 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "greedy": Function(lambda p: bm.greedy(p, OBJECTIVE), quick=True),
     "bayes_optimal": Function(lambda p: bm.bayes_optimal(p, objective=bm.Episodic(STEPS)).value, quick=True),
+    "plan_bayes_adaptive": Function(
+        lambda p: bm.plan_bayes_adaptive(KEY, p, 0, bm.Episodic(STEPS), num_simulations=DRAWS).visits, quick=True
+    ),
     "to_arviz": Function(_tree),
     "diagnose": Function(lambda p: str(bm.diagnose(p))),
     "predictive_check": Function(lambda p: str(bm.predictive_check(p, data(), **_DRAWN))),

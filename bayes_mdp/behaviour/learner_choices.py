@@ -15,7 +15,17 @@ from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
 from bayes_mdp.behaviour.behaviour_model import Values, check_function
 from bayes_mdp.behaviour.key_dependence import depends_on
 from bayes_mdp.behaviour.parameter import Parameter
-from bayes_mdp.mdp import Agent, CanUpdate, Episodic, Policy, Problem, ReplanContext, ReplanRule, Transitions
+from bayes_mdp.mdp import (
+    Agent,
+    CanUpdate,
+    Episodic,
+    PlansFromState,
+    Policy,
+    Problem,
+    ReplanContext,
+    ReplanRule,
+    Transitions,
+)
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.validation import check_bool, check_type
 
@@ -128,7 +138,12 @@ class LearnerChoices(eqx.Module):
         )
 
     def _is_random(self, agent: Agent[Any]) -> bool:
-        """Whether a plan, or what the agent keeps beyond it, depends on a key: read from the data flow."""
+        """Whether a plan, or what the agent keeps beyond it, depends on a key: read from the data flow.
+
+        An agent that plans for one state at a time searches by simulation: it does.
+        """
+        if isinstance(agent, PlansFromState):
+            return True
 
         def planned(key: PRNGKeyArray) -> tuple[Float[Array, "S A"], PyTree]:
             start = agent.init(key, self.problem)

@@ -8,7 +8,6 @@ the row is drawn first and kept, and no gamma variate is drawn. Rewards with fin
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -63,12 +62,6 @@ class LazyBelief(NamedTuple):
     weights: Float[AnyArray, " C"]
     rows: LazyRows
     rewards: LazyRewards
-
-
-def reward_range(rewards: LazyRewards) -> Float[AnyArray, ""]:
-    """The largest reward, or zero, less the smallest, or zero: what one step can change."""
-    value = jnp.asarray(rewards.value)
-    return jnp.maximum(value.max(), 0.0) - jnp.minimum(value.min(), 0.0)
 
 
 def lazy_bytes(belief: LazyBelief) -> int:

@@ -26,6 +26,7 @@ RANDOM = (
     "gaussian_psrl",
     "rand_ql",
     "bayesian_dp",
+    "bamcp",
     "boss",
     "lmc_lsvi",
     "tsde",

@@ -140,7 +140,7 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         num_simulations: at most; None: 10,000, or with `max_seconds` as many as fit.
         max_seconds: of wall time, at most (checked about ten times a second).
         max_depth: steps of a simulation at most; None: 100, or to the end of the episode under `Episodic`.
-        exploration: c of UCT; None: the range of the rewards of one step.
+        exploration: c of UCT; None: the range of the rewards of one step, times the square root of their number.
         max_nodes: of the tree; None: one for each simulation, a million at most. A full tree grows no more.
         num_draws: of rewards of laws without an urn.
         reward_bins: see `agents.BAMCP`.
@@ -158,9 +158,11 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     at = _index_of(state, space)
     _check_step(step, objective)
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
-    for name, value in {**counts, "num_draws": num_draws, "reward_bins": reward_bins}.items():
+    for name, value in counts.items():
         if value is not None:
             check_count(name, value)
+    check_count("num_draws", num_draws)
+    check_count("reward_bins", reward_bins)
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
     if exploration is not None:

@@ -41,7 +41,7 @@ class SearchInput(NamedTuple):
         legal: Bool[S A], or None.
         initial: Float[S], or None.
         state, step: where it is; state S: there is nothing to decide.
-        discount, exploration, random_rollouts: numbers; exploration nan: the range of the rewards.
+        discount, exploration, random_rollouts: numbers; exploration nan: the default.
         rollout_q: Float[S A].
         kept: the tree of the decision before, or None.
     """
@@ -91,7 +91,7 @@ def search(
         at: where to decide; state S: there is nothing to decide.
         rollout_q: in which actions of rollouts that are not random are greedy.
         options: static numbers.
-        exploration: c of UCT; None: the range of the rewards.
+        exploration: c of UCT; None: `search.default_exploration`.
         random_rollouts: probability that an action of a rollout is random.
         kept: the tree of the decision before, to go on with.
 
