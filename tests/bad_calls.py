@@ -809,6 +809,7 @@ CALLS = [
         {},
         {"num_rooms": [*COUNT, 2, 10**12], "room_size": [*COUNT, 10**6], "slip": FRACTION, "per_row": COUNT},
     ),
+    Call("envs.slippery_grid", {}, {"size": [*COUNT, 1, 10**9], "slip": FRACTION}),
     Call(
         "envs.two_action_chain",
         {},
@@ -1160,6 +1161,29 @@ CALLS = [
             "objective": [*OBJECTIVE, target("Discounted")(0.9)],
             "initial": INITIAL,
             "max_hyperstates": COUNT,
+        },
+    ),
+    Call(
+        "plan_bayes_adaptive",
+        {
+            "key": key,
+            "belief": lambda: target("infer")(key(), target("models.dirichlet_bernoulli")(), space=space()),
+            "state": value(0),
+            "objective": lambda: target("Episodic")(2),
+        },
+        {
+            "key": TYPED_KEY,
+            "belief": [3, None, "x", dict],
+            "state": [-1, 10**6, 0.5, "x", None, NAN, [0]],
+            "objective": [*OBJECTIVE, target("AverageReward")()],
+            "step": [-1, 2, 0.5, "x", None, NAN],
+            "num_simulations": optional(COUNT),
+            "max_seconds": optional(POSITIVE),
+            "max_depth": optional(COUNT),
+            "exploration": optional(NOT_NEGATIVE),
+            "max_nodes": optional(COUNT),
+            "num_draws": COUNT,
+            "reward_bins": COUNT,
         },
     ),
     Call(
@@ -1625,6 +1649,14 @@ _OPTIONS: dict[str, list[Any]] = {
     "inverse_temperature": POSITIVE,
     "step_size": INSIDE,
     "num_steps": COUNT,
+    "num_simulations": COUNT,
+    "max_depth": COUNT,
+    "episodes": COUNT,
+    "exploration": NOT_NEGATIVE,
+    "random_rollouts": FRACTION,
+    "keep_tree": BOOL,
+    "max_nodes": COUNT,
+    "reward_bins": COUNT,
 }
 _WORDS_FOR_NOISE = ("UBE", "CovarianceThompson", "ExactUBE", "MomentMatching", "MonteCarloThompson")
 
@@ -1844,9 +1876,9 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal FoldedLog NextExperiment Training mdp.Source mdp.PriorWeight "
+    "a record that the library fills": "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source mdp.PriorWeight "
     "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
-    "mdp.ReplanContext mdp.TimeStep models.RewardTable "
+    "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "
     "envs.ICUSepsis envs.RobotState planning.PolicyEvaluation planning.Solution SoftSolution inference.Chains "
     "inference.CollapsedPosterior inference.ConjugatePosterior inference.CountedSamples "

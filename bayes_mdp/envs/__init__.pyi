@@ -39,6 +39,7 @@ from .papers.riverswim import riverswim as riverswim
 from .papers.riverswim import riverswim_episodic as riverswim_episodic
 from .papers.seven_rooms import seven_rooms as seven_rooms
 from .papers.six_arms import six_arms as six_arms
+from .papers.slippery_grid import slippery_grid as slippery_grid
 from .papers.tracks import TRACKS as TRACKS
 from .papers.tracks import Track as Track
 from .papers.tracks import read_track as read_track

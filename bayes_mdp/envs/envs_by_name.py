@@ -19,6 +19,7 @@ from bayes_mdp.envs.papers.racetrack import racetrack
 from bayes_mdp.envs.papers.riverswim import riverswim, riverswim_episodic
 from bayes_mdp.envs.papers.seven_rooms import seven_rooms
 from bayes_mdp.envs.papers.six_arms import six_arms
+from bayes_mdp.envs.papers.slippery_grid import slippery_grid
 from bayes_mdp.envs.papers.two_action_chain import two_action_chain
 from bayes_mdp.envs.papers.wide_narrow import wide_narrow
 
@@ -39,6 +40,7 @@ ENVS = {
     "riverswim_episodic": riverswim_episodic,
     "seven_rooms": seven_rooms,
     "six_arms": six_arms,
+    "slippery_grid": slippery_grid,
     "two_action_chain": two_action_chain,
     "wide_narrow": wide_narrow,
 }
