@@ -183,14 +183,15 @@ class BAMCP(eqx.Module):
         ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
         legal = problem.space.legal
         after = q[then] if legal is None else jnp.where(jnp.asarray(legal)[then], q[then], -jnp.inf)
-        target = transition.reward + gamma * jnp.where(ended, 0.0, after.max())
+        reward = jnp.asarray(transition.reward)
+        target = reward + gamma * jnp.where(ended, 0.0, after.max())
         changed = q.at[start, action].add(self.learning_rate * weight * (target - q[start, action]))
         if state.kept is None:
             return SearchState(changed, None)
         step = transition.step if isinstance(problem.objective, Episodic) and transition.step is not None else 0
         outcome = jnp.where(ended, problem.space.n_states, then)
         seen = weight > 0
-        happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": transition.reward}
+        happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": reward}
         kept = state.kept._replace(
             **{
                 name: jnp.where(seen, value, getattr(state.kept, name)).astype(getattr(state.kept, name).dtype)

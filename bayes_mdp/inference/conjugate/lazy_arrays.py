@@ -118,8 +118,12 @@ def drawn_rewards(
     rewards: Rewards, key: PRNGKeyArray, num_draws: int
 ) -> tuple[Float[Array, "D *cells"], Float[Array, "D *cells"]]:
     """Mean and variance of one reward in every cell, in each of `num_draws` draws of the parameters."""
-    keys = jax.random.split(key, num_draws)
-    return jax.vmap(lambda one: rewards.gather_drawn(rewards.sample_sites(one)))(keys)
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array]:
+        mean, noise = rewards.gather_drawn(rewards.sample_sites(key))
+        return jnp.asarray(mean), jnp.asarray(noise)
+
+    return jax.vmap(one)(jax.random.split(key, num_draws))
 
 
 def known_rewards(mean: Float[AnyArray, "D *cells"], by_outcome: bool) -> LazyRewards:

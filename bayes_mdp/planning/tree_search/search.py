@@ -137,7 +137,7 @@ def _urns(part: LazyRows | LazyRewards, depth: int) -> Urns:
     cumulative = np.ascontiguousarray(part.cumulative, np.float64)
     number = cumulative.shape[1]
     learns = np.ascontiguousarray(part.learns, np.bool_)
-    count, stamp = np.zeros((2, number), np.int64)
+    size, stamp = np.zeros((2, number), np.int64)
     # Memory of pages that are never written is never taken.
     drawn = np.zeros((number if learns.any() else 1, depth), np.int32)
-    return Urns(cumulative, learns, count, stamp, drawn)
+    return Urns(cumulative, learns, size, stamp, drawn)

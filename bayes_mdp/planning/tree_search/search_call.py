@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.agent import DecisionPoint, Problem
 from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
@@ -62,11 +62,11 @@ class SearchInput(NamedTuple):
 class SearchOutput(NamedTuple):
     """What the root says: see `RootAnswer`; `kept`: the tree, where one was given."""
 
-    q: Float[Array, " A"]
-    visits: Int[Array, " A"]
-    standard_error: Float[Array, " A"]
-    num_nodes: Int[Array, ""]
-    depth: Int[Array, ""]
+    q: Float[AnyArray, " A"]
+    visits: Int[AnyArray, " A"]
+    standard_error: Float[AnyArray, " A"]
+    num_nodes: IntScalar
+    depth: IntScalar
     kept: KeptTree | None
 
 
@@ -151,7 +151,8 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _one(horizon: int | None, options: SearchOptions, given: SearchInput) -> SearchOutput:
+def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutput:
+    """One decision; `given` is a `SearchInput` of NumPy's arrays."""
     # numba is an extra: what it compiles is imported where it is used.
     from bayes_mdp.planning.tree_search.search import Decision, Search
     from bayes_mdp.planning.tree_search.trees import new_tree, resumed, stored

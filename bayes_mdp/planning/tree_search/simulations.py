@@ -47,14 +47,14 @@ class Urns(NamedTuple):
     Args:
         cumulative: Float64[R M K], running sums of concentrations.
         learns: Bool[M].
-        count: Int64[M], scratch: outcomes of each urn in this simulation.
+        size: Int64[M], scratch: number of outcomes of each urn in this simulation.
         stamp: Int64[M], scratch: the simulation that these belong to.
         drawn: Int32[M D], scratch: these outcomes.
     """
 
     cumulative: np.ndarray
     learns: np.ndarray
-    count: np.ndarray
+    size: np.ndarray
     stamp: np.ndarray
     drawn: np.ndarray
 
@@ -130,11 +130,11 @@ def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.G
     if not urns.learns[urn]:
         return below(sums, min(rng.random() * total, most))
     # The first time in this simulation nothing was drawn yet.
-    count = urns.count[urn] if urns.stamp[urn] == simulation else 0
+    count = urns.size[urn] if urns.stamp[urn] == simulation else 0
     u = rng.random() * (total + count)
     found = below(sums, min(u, most)) if u < total else urns.drawn[urn, min(int(u - total), count - 1)]
     urns.drawn[urn, count] = found
-    urns.count[urn] = count + 1
+    urns.size[urn] = count + 1
     urns.stamp[urn] = simulation
     return found
 
@@ -148,7 +148,7 @@ def slot_of(tree: Tree, parent: int, edge: int) -> int:
     while True:
         node = tree.slots[slot]
         if node == NONE or (tree.parent[node] == parent and tree.edge[node] == edge):
-            return slot
+            return int(slot)
         slot = (slot + 1) & mask
 
 
@@ -309,7 +309,8 @@ def carry_over(tree: Tree, child: int, new: Tree) -> None:
         parent = number[tree.parent[node]]
         if parent == NONE:
             continue
-        at = add_node(new, slot_of(new, parent, tree.edge[node]), parent, tree.edge[node])
+        edge = int(tree.edge[node])
+        at = add_node(new, slot_of(new, int(parent), edge), int(parent), edge)
         new.visits[at], new.q[at], new.squares[at] = tree.visits[node], tree.q[node], tree.squares[node]
         number[node] = at
 

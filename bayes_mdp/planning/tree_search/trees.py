@@ -132,4 +132,4 @@ def stored(tree: Tree, like: KeptTree) -> KeptTree:
         return new
 
     tables = {name: padded(name) for name in ("visits", "q", "squares", "parent", "edge")}
-    return like._replace(**tables, used=np.asarray(used, like.used.dtype))
+    return like._replace(**tables, used=np.asarray(used, np.asarray(like.used).dtype))

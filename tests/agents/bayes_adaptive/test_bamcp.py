@@ -1,5 +1,7 @@
 """BAMCP as an agent: it searches where it is, keeps its tree, runs, resumes, and refuses what it cannot do."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,8 @@ from benchmarks.bayes_optimal import bandit, two_state
 
 SPACE = bm.StateActionSpace(2, 2)
 ARMS = bm.StateActionSpace(1, 2)
+KEY = jax.random.key(0)
+ANY: Any = BAMCP()
 
 
 def decide(agent, belief, objective, state, step=0, seed=0, initial=None):
@@ -154,10 +158,10 @@ REFUSED = [
     (lambda: BAMCP(max_depth=0), ValueError, r"max_depth is 0"),
     (lambda: BAMCP(exploration=-1.0), ValueError, r"exploration is -1.0"),
     (lambda: BAMCP(random_rollouts=2.0), ValueError, r"random_rollouts is 2.0, expected a number from 0 to 1"),
-    (lambda: BAMCP(num_simulations=10**11).init(None, Problem(SPACE, bm.FirstExit())), ValueError, r"a tree has"),
-    (lambda: BAMCP().init(None, Problem(SPACE, bm.AverageReward())), ValueError, r"objective is AverageReward"),
-    (lambda: BAMCP(episodes=2).init(None, Problem(SPACE, bm.Episodic(3))), ValueError, r"episodes is 2, expected 1 or"),
-    (lambda: BAMCP().plan(None, None, None, None), TypeError, r"call plan_from"),
+    (lambda: BAMCP(num_simulations=10**11).init(KEY, Problem(SPACE, bm.FirstExit())), ValueError, r"a tree has"),
+    (lambda: BAMCP().init(KEY, Problem(SPACE, bm.AverageReward())), ValueError, r"objective is AverageReward"),
+    (lambda: BAMCP(episodes=2).init(KEY, Problem(SPACE, bm.Episodic(3))), ValueError, r"episodes is 2, expected 1 or"),
+    (lambda: ANY.plan(None, None, None, None), TypeError, r"call plan_from"),
     (lambda: BAMCP().check_belief(object()), TypeError, r"BAMCP needs a posterior that has lazy_belief"),
 ]
 

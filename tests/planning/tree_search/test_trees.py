@@ -41,6 +41,7 @@ def test_what_is_below_the_transition_is_kept(outcome):
     action = int(tree.visits[0].argmax())
     root = child(tree, action, outcome)
     kept = kept_below(tree, BELIEF, 0, 0, action, outcome, 0.0)
+    assert kept is not None
     old, new = below(tree, root), below(kept, 0)
     assert old.keys() == new.keys() and len(old) == kept.used[0] > 10
     for path, numbers in old.items():
@@ -65,6 +66,7 @@ def test_through_the_arrays_of_a_run():
     happened = kept._replace(state=np.int32(0), step=np.int32(0), action=np.int32(1), outcome=np.int32(2))
     again = resumed(happened, BELIEF, 2, 1)
     direct = kept_below(tree, BELIEF, 0, 0, 1, 2, 0.0)
+    assert again is not None and direct is not None
     used = direct.used[0]
     assert again.used[0] == used
     np.testing.assert_array_equal(again.visits[:used], direct.visits[:used])
