@@ -45,6 +45,7 @@ REPRODUCTIONS = {
     "oim-table6": "reproductions.oim.phase_tables:TABLE6",
     "luis-deepsea": "reproductions.luis.deep_sea_times:REPRODUCTION",
     "luis-sevenrooms": "reproductions.luis.seven_rooms_regret:REPRODUCTION",
+    "bamcp-worlds": "reproductions.bamcp.worlds:REPRODUCTION",
 }
 """Name -> module:attribute of a `Reproduction`, loaded when it is asked for."""
 
@@ -82,7 +83,7 @@ def reproduce(
     Args:
         name: one of `REPRODUCTIONS`: "ube-fig2", "wide-narrow", "klearning-fig1" to "klearning-fig4",
             "bmrl-deepsea", "bmrl-widenarrow", "bmrl-priormdp", "tdbma-fig2", "tdbma-fig3", "ube-table1", "ube-fig5",
-            "oim-table1" to "oim-table6", "luis-deepsea", "luis-sevenrooms".
+            "oim-table1" to "oim-table6", "luis-deepsea", "luis-sevenrooms", "bamcp-worlds".
         scale: "full", the numbers of seeds and steps of the paper; or "quick".
         key: a typed key; None: `jax.random.key(0)`.
         path: a NetCDF file for the Dataset, in a folder that exists; the figure is kept beside it as PNG. None:

@@ -20,8 +20,8 @@ def slippery_grid(size: int = 5, *, slip: float = PAPER_SLIP) -> Environment:
     State `size * row + column` is a cell. Actions 0 to 3 move up, right, down, left. With probability `slip` the move
     goes to one of the two sides instead (half of it each); the border bars it. In the last cell, at the bottom right,
     every action pays 1 and leads to the first, at the top left, which is the first state. All else pays 0. `optimum` is
-    the optimal gain of the two grids of the paper at slip .2: .0925304 for 5 cells a side, .0436816 for 10 (92.5 per 1000
-    steps, 87.4 per 2000), otherwise None.
+    the optimal gain of the two grids of the paper at slip .2: .0925304 for 5 cells a side, .0436816 for 10 (92.5 per
+    1000 steps, 87.4 per 2000), otherwise None.
 
     Sizes, slip and rewards are recalled from [BAMCP12] and the authors' program, which were not at hand. Chosen here:
     that slips go to the two sides in equal parts, that the border is a wall, and that every action leaves the last
