@@ -60,6 +60,7 @@ NUM_CHECKPOINTS = 20
 CONSTANTS = ("scaled", "default")
 
 SCALED: dict[str, dict[str, Any]] = {
+    "bamcp": {"num_simulations": 100, "max_depth": 40},
     "beb": {"scale": 1.0},
     "bolt": {"eta": 1.0, "max_reward": 1.0},
     "boltzmann_q": {"temperature": 0.2, "learning_rate": 0.5},
@@ -400,7 +401,7 @@ def _play(case: RunConfig, path: Path | None) -> CellValues:
     agent, env, regret = (arguments.pop(name) for name in ("agent", "env", "asked_regret"))
     try:
         reward = _parts(run(agent, env, **arguments, regret=regret, path=file), case.length)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ImportError) as error:  # refused, or an extra is not installed
         reward, refused = np.full((case.num_seeds, NUM_CHECKPOINTS), np.nan), str(error)
     if file is not None:
         file.unlink(missing_ok=True)

@@ -48,9 +48,9 @@ def test_many_seeds_are_many_searches():
 
 
 def test_close_to_the_bayes_optimum():
-    """One episode of the two-armed bandit and of two states, 2,000 drawn MDPs: at least .96 of the optimum.
+    """One episode of the two-armed bandit and of two states, 600 drawn MDPs: at least .92 of the optimum.
 
-    Standard errors are below .008 of it. A random agent has .81 and .66 of it.
+    Six standard errors below what is found, .985 and .99; a random agent has .81 and .66 of it.
     """
     for prior, space, horizon, scale in ((bandit, ARMS, 8, 3.0), (two_state, SPACE, 6, 3.0)):
         start = np.eye(space.n_states)[0]
@@ -63,16 +63,16 @@ def test_close_to_the_bayes_optimum():
             bm.Episodic(horizon),
             initial=start,
             key=jax.random.key(0),
-            num_seeds=2000,
+            num_seeds=600,
             optimum=best,
         )
-        assert found.share.item() > 0.96
+        assert found.share.item() > 0.92
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """With a kept tree and learnt rollouts in its state: the same numbers as those of a run without a stop."""
     env, agent = bm.envs.riverswim(), BAMCP(num_simulations=20, max_depth=10, keep_tree=True, random_rollouts=0.5)
-    more = {"prior": bm.models.dirichlet_bernoulli(), "objective": bm.Discounted(0.9), "num_seeds": 2, "num_steps": 300}
+    more = {"prior": bm.models.dirichlet_bernoulli(), "objective": bm.Discounted(0.9), "num_seeds": 2, "num_steps": 200}
     options = bm.RunOptions(progress=False, snapshot_seconds=0.0)
     whole = bm.run(agent, env, key=jax.random.key(0), options=options, **more)
     play, calls = execution.play_chunk, []
