@@ -4,7 +4,9 @@ from .bayes_adaptive.bamcp import BAMCP as BAMCP
 from .common.learner import ChecksBelief as ChecksBelief
 from .common.learner import ChecksLearnt as ChecksLearnt
 from .common.learner import ChecksOptimism as ChecksOptimism
+from .common.learner import KeepsAccount as KeepsAccount
 from .common.learner import Learner as Learner
+from .common.learner import PlansFromState as PlansFromState
 from .common.replan import Doubling as Doubling
 from .common.replan import DynamicEpisodes as DynamicEpisodes
 from .common.replan import EveryEpisode as EveryEpisode

@@ -6,7 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Real
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
-from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - public as bayes_mdp.agents.Learner
+from bayes_mdp.mdp import KeepsAccount as KeepsAccount  # noqa: PLC0414 - public as bayes_mdp.agents.KeepsAccount
+from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - likewise
+from bayes_mdp.mdp import PlansFromState as PlansFromState  # noqa: PLC0414 - likewise
 from bayes_mdp.mdp.typing import BoolScalar, Index, RealLike
 
 
