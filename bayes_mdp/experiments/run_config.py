@@ -270,6 +270,10 @@ def check_agent(agent: object, name: str = "agent") -> None:
     rule = as_rule(agent.replan)
     if rule is not None:
         _check_leaves(f"{name}.replan", rule)
+    if isinstance(agent, PlansFromState) and (rule is None or rule.period != 1):
+        raise ValueError(
+            f"{name}.replan is {described(agent.replan)}, expected 1: an agent with plan_from plans every step"
+        )
 
 
 def _check_leaves(name: str, record: object) -> None:

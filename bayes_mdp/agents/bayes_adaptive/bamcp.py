@@ -38,13 +38,14 @@ class BAMCP(eqx.Module):
 
     Each simulation plays in an MDP drawn from the posterior, by UCT inside the tree and at random below it. What a
     history would teach is what the simulations that reach it have in common: no posterior is computed in the tree. The
-    action is that of the largest mean return. As the number of simulations grows it becomes the Bayes-optimal one
-    (theorem 1 of the paper); with few, the search is a heuristic, and its values are biased low.
+    action is that of the largest mean return. Where rewards are known or urns, and `max_depth` cuts nothing off, it
+    becomes the Bayes-optimal one as the number of simulations grows (theorem 1 of the paper); with few, the search is a
+    heuristic, and its values are biased low.
 
     It takes every posterior that `infer` returns. A Dirichlet row is drawn outcome by outcome and never made; of a
-    hierarchy or a mixture a component is drawn first; of draws, one of them. Rewards with finitely many values are
-    learnt in the simulations; other rewards are learnt by the bin they fall into (`reward_bins`), a restriction; those
-    of `posterior_samples` are not.
+    hierarchy or a mixture a component is drawn first; of draws, one of them. Rewards with finitely many values, in
+    closed form, are learnt in the simulations as urns; other rewards are learnt by the bin they fall into
+    (`reward_bins`), a restriction; those of `posterior_samples` are not.
 
     The defaults are those of the authors' program, but for `exploration` and `episodes`. The objective is Discounted,
     Episodic or FirstExit. It needs numba (extra `fast`).
@@ -191,7 +192,9 @@ class BAMCP(eqx.Module):
         step = transition.step if isinstance(problem.objective, Episodic) and transition.step is not None else 0
         outcome = jnp.where(ended, problem.space.n_states, then)
         seen = weight > 0
-        happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": reward}
+        # A second transition since the decision: what is below it is not at the root, the tree is dropped.
+        used = jnp.where(state.kept.action < 0, state.kept.used, 0)
+        happened = {"state": start, "step": step, "action": action, "outcome": outcome, "reward": reward, "used": used}
         kept = state.kept._replace(
             **{
                 name: jnp.where(seen, value, getattr(state.kept, name)).astype(getattr(state.kept, name).dtype)

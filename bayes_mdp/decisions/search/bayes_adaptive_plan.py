@@ -127,9 +127,9 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     """The action to take now, by Bayes-adaptive Monte Carlo planning (Guez, Silver and Dayan 2012, 2013).
 
     As `agents.BAMCP`, for one decision: simulations in MDPs drawn from the posterior search the tree of what may be
-    done and seen. As their number grows the action becomes the Bayes-optimal one; with few it is a heuristic, and how
-    many are enough is not known beforehand: see whether more of them, or another `exploration`, change the action.
-    `bayes_optimal` is exact where problems are small. It needs numba (extra `fast`).
+    done and seen. As their number grows the action becomes the Bayes-optimal one, on the conditions given there; with
+    few it is a heuristic, and how many are enough is not known beforehand: see whether more of them, or another
+    `exploration`, change the action. `bayes_optimal` is exact where problems are small. It needs numba (extra `fast`).
 
     Args:
         key: a typed key; with a budget of time alone, the number of simulations depends on the machine.
@@ -146,8 +146,9 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
         reward_bins: see `agents.BAMCP`.
 
     Raises:
-        ValueError: a state that is none, a budget of zero, no legal use of the objective, a tree that does not fit in
-            memory. TypeError: a belief that cannot be sampled lazily. ImportError: numba is missing.
+        ValueError: a state that is none, a budget of zero, another horizon than that of the space,
+            AverageReward, a tree that does not fit in memory. TypeError: a belief that cannot be sampled lazily.
+            ImportError: numba is missing.
     """
     require_numba(WHO)
     check_key("key", key)
@@ -156,6 +157,7 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     require_ability(belief, CanSampleLazily, WHO, instead=INSTEAD)
     space = _space_of(belief)
     at = _index_of(state, space)
+    _check_horizon(space, objective)
     _check_step(step, objective)
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, value in counts.items():
@@ -272,6 +274,15 @@ def _index_of(state: Hashable, space: StateActionSpace) -> int:
         return space.state_names.index(state)
     known = ", ".join(map(repr, space.state_names[:5])) + (", ..." if space.n_states > 5 else "")
     raise ValueError(f"state is {state!r}, expected one of {known}")
+
+
+def _check_horizon(space: StateActionSpace, objective: Objective) -> None:
+    """Refuse an objective of another number of steps than the rows of the space."""
+    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    if space.horizon not in (None, horizon):
+        raise ValueError(
+            f"objective is {objective}, expected Episodic({space.horizon}): space has {space.horizon} steps"
+        )
 
 
 def _check_step(step: int, objective: Objective) -> None:

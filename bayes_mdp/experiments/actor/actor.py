@@ -226,7 +226,8 @@ class Actor:
         self._live, self._changed = [False], True
         self._num_envs: int | None = None
         # Where the next action is needed, for agents that plan for one state.
-        self._nowhere = self._place = (space.n_states, 0)
+        self._nowhere = self._place = self._planned_place = (space.n_states, 0)
+        self._for_one_state = isinstance(agent, PlansFromState)
         self._core: ActorCore | None = None
 
     def reset(self, observation: ArrayLike, *, mask: ArrayLike | None = None) -> None:
@@ -294,6 +295,8 @@ class Actor:
                 self._place = state, 0 if self._horizon is None else self._times[0] % self._horizon
                 self._plan_if_due()
                 self._place = self._nowhere
+            if self._for_one_state:
+                self._plan_here(state)
             # The table begins at the time of the plan, or where it was filled last; beyond its end it is filled again.
             row = self._times[0] - self._table_times[0]
             if row >= core.num_rows:
@@ -326,9 +329,18 @@ class Actor:
         if time is not None or self._core.policy is None:
             self._plan(stats.time if time is None else time)
 
+    def _plan_here(self, state: int) -> None:
+        """Plan anew where the plan in force is for another state, without a transition in between."""
+        place = state, 0 if self._horizon is None else self._times[0] % self._horizon
+        if place != self._planned_place:
+            self._place = place
+            self._plan(self._stats.time)
+            self._place = self._nowhere
+
     def _plan(self, time: int) -> None:
         assert self._core is not None
         self._core.plan(time, self._times, self._place)
+        self._planned_place = self._place
         self._table_times = list(self._times)
         self._stats.planned(time)
         self._rule.planned(self._stats)

@@ -29,20 +29,19 @@ def planned(
     Raises:
         TypeError: the answer is no pair, its first part no policy, its second part not like `state`.
     """
-    name = type(agent).__name__
+    name = f"{type(agent).__name__}.plan"
     if isinstance(agent, PlansFromState):
+        name = f"{name}_from"
         answer = agent.plan_from(key, problem, state, belief, at)
     else:
         answer = agent.plan(key, problem, state, belief)
     if not (isinstance(answer, tuple) and len(answer) == 2):
-        raise TypeError(f"{name}.plan returned {_named(answer)}, expected a pair: (policy, next state)")
+        raise TypeError(f"{name} returned {_named(answer)}, expected a pair: (policy, next state)")
     policy, after = answer
     if isinstance(policy, type) or not isinstance(policy, Policy):
         ready = "Greedy(q), Boltzmann(q, temperature), ... of bayes_mdp.agents"
-        raise TypeError(
-            f"{name}.plan returned {_named(policy)} as its policy, expected one with act and log_prob: {ready}"
-        )
-    require_alike(f"{name}.plan", state, after)
+        raise TypeError(f"{name} returned {_named(policy)} as its policy, expected one with act and log_prob: {ready}")
+    require_alike(name, state, after)
     return policy, after
 
 
@@ -52,8 +51,8 @@ def _named(value: object) -> str:
 
 
 def observed(who: str, before: AgentState, after: AgentState) -> AgentState:
-    """The state `after` a transition, checked to be like the one before. Raises as `planned`."""
-    require_alike(f"{who}.observe", before, after)
+    """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `planned`."""
+    require_alike(who, before, after)
     return after
 
 

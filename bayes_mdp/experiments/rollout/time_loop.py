@@ -463,14 +463,14 @@ def observe_block(
     agent: Learner, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
 ) -> AgentState:
     """The state of the agent after transitions, one after the other."""
-    return _one_by_one(type(agent).__name__, partial(agent.observe, problem), state, data, weight)
+    return _one_by_one(f"{type(agent).__name__}.observe", partial(agent.observe, problem), state, data, weight)
 
 
 def account_block(
     agent: KeepsAccount, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
 ) -> AgentState:
     """Likewise of an agent that keeps account beside its belief."""
-    return _one_by_one(type(agent).__name__, partial(agent.account, problem), state, data, weight)
+    return _one_by_one(f"{type(agent).__name__}.account", partial(agent.account, problem), state, data, weight)
 
 
 def _one_by_one(

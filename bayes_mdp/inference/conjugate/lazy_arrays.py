@@ -44,7 +44,7 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
         learns = jnp.concatenate([learns, jnp.zeros(len(known), bool)])
     # With one possible outcome there is nothing to learn.
     learns &= (table > 0).sum(-1) > 1
-    return LazyRows(jnp.cumsum(table, -1)[None], learns, row, outcome, lazy_successors(space))
+    return LazyRows(_running_sums(table)[None], learns, row, outcome, lazy_successors(space))
 
 
 def lazy_draws(probs: Float[AnyArray, "N *H S A O"], successor: Array | None) -> LazyRows:
@@ -56,7 +56,7 @@ def lazy_draws(probs: Float[AnyArray, "N *H S A O"], successor: Array | None) ->
     """
     pairs = probs.shape[1:-1] if probs.ndim == 5 else (1, *probs.shape[1:-1])
     number = math.prod(pairs)
-    table = jnp.cumsum(probs.reshape(len(probs), number, -1), -1)
+    table = _running_sums(probs.reshape(len(probs), number, -1))
     row = jnp.arange(number).reshape(pairs)
     return LazyRows(table, jnp.zeros(number, bool), row, None, successor)
 
@@ -67,6 +67,17 @@ def lazy_successors(space: StateActionSpace) -> Array | None:
         return None
     listed = jnp.asarray(space.successors)
     return listed.reshape(-1, *listed.shape[-3:])
+
+
+def _running_sums(table: Float[AnyArray, "*rows K"]) -> Float[Array, "*rows K"]:
+    """Sums up to each place, which rise at no place of zero.
+
+    XLA adds long rows in blocks: by rounding, its sums rise and fall where nothing is added (in rows of 1000 in float32
+    by 4e-7 of the whole), and a simulation would draw outcomes that are impossible.
+    """
+    table = jnp.asarray(table)
+    sums = jnp.where(table > 0, jnp.cumsum(table, -1), 0)
+    return jax.lax.cummax(sums, axis=sums.ndim - 1)
 
 
 def _padded(table: Array, width: int) -> Array:
@@ -111,7 +122,7 @@ def _urns(rewards: RewardCells) -> LazyRewards:
         table = jnp.concatenate([table, first])
         learns = jnp.concatenate([learns, jnp.zeros(number, bool)])
     cells = cell.reshape(_cells(rewards.shape, rewards.by_outcome))
-    return LazyRewards(jnp.cumsum(table, -1)[None], learns, value[None], cells)
+    return LazyRewards(_running_sums(table)[None], learns, value[None], cells)
 
 
 def drawn_rewards(

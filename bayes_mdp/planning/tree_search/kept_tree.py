@@ -17,7 +17,7 @@ class KeptTree(NamedTuple):
     Args:
         visits: Int32[N A]; q, squares: Float[N A]; parent, edge: Int32[N]: as in `Tree`.
         used: Int32[], number of nodes; 0: there is no tree.
-        state, step, action, outcome: Int32[], the transition; outcome S is the end.
+        state, step, action, outcome: Int32[], the transition; action -1: none followed yet; outcome S is the end.
         reward: Float[].
     """
 

@@ -110,7 +110,7 @@ def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None) ->
         step: of the episode; None: it is not counted.
     """
     used = int(kept.used)
-    if not used or int(kept.outcome) != state or step not in (None, int(kept.step) + 1):
+    if not used or int(kept.action) < 0 or int(kept.outcome) != state or step not in (None, int(kept.step) + 1):
         return None
     tree = new_tree(*kept.visits.shape)
     for name in ("visits", "q", "squares", "parent", "edge"):
@@ -122,7 +122,7 @@ def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None) ->
 
 
 def stored(tree: Tree, like: KeptTree) -> KeptTree:
-    """A tree in the arrays of `like`; the transition is that of `like`."""
+    """A tree in the arrays of `like`, which no transition has followed yet."""
     used = int(tree.used[0])
 
     def padded(name: str) -> np.ndarray:
@@ -132,4 +132,5 @@ def stored(tree: Tree, like: KeptTree) -> KeptTree:
         return new
 
     tables = {name: padded(name) for name in ("visits", "q", "squares", "parent", "edge")}
-    return like._replace(**tables, used=np.asarray(used, np.asarray(like.used).dtype))
+    number, none = (np.asarray(x, np.asarray(like.used).dtype) for x in (used, -1))
+    return like._replace(**tables, used=number, action=none)

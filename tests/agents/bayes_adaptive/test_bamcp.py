@@ -145,6 +145,24 @@ def test_a_kept_tree_is_used():
     assert 200 < after.kept.visits[0].sum() < 400
     _, other = plan(jax.random.key(2), state, jnp.int32(0), jnp.int32(0))  # a new episode: nothing is kept
     assert other.kept.visits[0].sum() == 200
+    # A second transition without a decision, and none at all: what follows them is not below the root.
+    twice = agent.account(problem, state, seen)
+    for stale in (twice, after):
+        assert plan(jax.random.key(2), stale, jnp.int32(1), jnp.int32(1))[1].kept.visits[0].sum() == 200
+
+
+def test_an_actor_plans_anew_for_another_state():
+    """Without a transition in between: after a second `reset`, or where `act` is asked of another state."""
+    belief = bm.infer(jax.random.key(0), two_state, None, space=SPACE)
+    actor = bm.Actor(BAMCP(20), SPACE, objective=bm.Discounted(0.9), key=jax.random.key(0), prior=belief)
+    actor.reset(0)
+    actor.act(0)
+    plan = actor.policy
+    actor.act(0)
+    assert actor.policy is plan
+    actor.reset(1)
+    actor.act(1)
+    assert actor.policy is not plan
 
 
 def test_policy_of_one_action():

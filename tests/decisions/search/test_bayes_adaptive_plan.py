@@ -110,6 +110,14 @@ def test_refusals(change, kind, message):
         )
 
 
+@pytest.mark.parametrize("objective", [bm.Episodic(5), bm.Discounted(0.9)])
+def test_the_horizon_is_that_of_the_space(objective):
+    space = bm.StateActionSpace(2, 2, horizon=3)
+    belief = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
+    with pytest.raises(ValueError, match=r"objective is .*, expected Episodic\(3\): space has 3 steps"):
+        bm.plan_bayes_adaptive(jax.random.key(0), belief, 0, objective, num_simulations=10)
+
+
 def test_numba_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
     with pytest.raises(ImportError, match=r"plan_bayes_adaptive needs numba, .* pip install 'bayes-mdp\[fast\]'"):

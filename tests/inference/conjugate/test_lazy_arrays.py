@@ -13,7 +13,7 @@ from bayes_mdp.inference import mixture, posterior_samples
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards
+from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, lazy_draws
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import CanSampleLazily
@@ -199,3 +199,13 @@ def test_normal_rewards_are_drawn_anew():
     value = np.asarray(one.rewards.value)[:, :, 0]
     error = value.std(0) / np.sqrt(4000)
     np.testing.assert_array_less(np.abs(value.mean(0) - np.asarray(posterior.reward_cells.mean()).ravel()), 6 * error)
+
+
+def test_impossible_outcomes_of_long_rows_have_no_share():
+    """Plain sums of XLA in float32 rise where nothing is added: they would be drawn now and then."""
+    rng = np.random.default_rng(0)
+    rows = np.where(rng.random((200, 1000)) < 0.4, 0.0, rng.gamma(1.0, size=(200, 1000))).astype(np.float32)
+    sums = np.asarray(lazy_draws(jnp.asarray(rows[None, :, None]), None).cumulative[0])
+    share = np.diff(sums, axis=-1, prepend=0.0)
+    assert (share >= 0.0).all() and not share[rows == 0.0].any()
+    np.testing.assert_allclose(sums, np.cumsum(rows.astype(float), -1), rtol=1e-5)
