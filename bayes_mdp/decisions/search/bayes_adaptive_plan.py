@@ -261,7 +261,9 @@ def _space_of(belief: object) -> StateActionSpace:
         mdps = belief.mdps
         legal = None if mdps.legal is None else np.asarray(mdps.legal)[0]
         ends = mdps.end_probs is not None
-        return StateActionSpace(mdps.n_states, mdps.n_actions, ends=ends, legal=legal)
+        size = np.shape(mdps.reward)  # [N *H S A]
+        horizon = size[1] if len(size) == 4 else None
+        return StateActionSpace(mdps.n_states, mdps.n_actions, horizon=horizon, ends=ends, legal=legal)
     space = getattr(belief, "space", None)
     check_space(space, "belief.space")
     assert isinstance(space, StateActionSpace)

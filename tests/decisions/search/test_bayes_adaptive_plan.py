@@ -114,8 +114,11 @@ def test_refusals(change, kind, message):
 def test_the_horizon_is_that_of_the_space(objective):
     space = bm.StateActionSpace(2, 2, horizon=3)
     belief = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
-    with pytest.raises(ValueError, match=r"objective is .*, expected Episodic\(3\): space has 3 steps"):
-        bm.plan_bayes_adaptive(jax.random.key(0), belief, 0, objective, num_simulations=10)
+    draws = bm.inference.posterior_samples(belief.sample(jax.random.key(1), (5,)))
+    for given in (belief, draws):
+        with pytest.raises(ValueError, match=r"objective is .*, expected Episodic\(3\): space has 3 steps"):
+            bm.plan_bayes_adaptive(jax.random.key(0), given, 0, objective, num_simulations=10)
+    assert bm.plan_bayes_adaptive(jax.random.key(0), draws, 0, bm.Episodic(3), num_simulations=10).action in (0, 1)
 
 
 def test_numba_is_asked_for(monkeypatch):
