@@ -163,11 +163,10 @@ def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutpu
         zero = np.zeros(n_actions, wide)
         nothing = INDEX(0)
         return SearchOutput(zero, zero.astype(INDEX), zero, nothing, nothing, given.kept)
-    tree = (
-        None
-        if given.kept is None
-        else resumed(given.kept, given.belief, int(given.state), None if horizon is None else int(given.step))
-    )
+    tree = None
+    if given.kept is not None:
+        step = None if horizon is None else int(given.step)
+        tree = resumed(given.kept, given.belief, int(given.state), step, options.num_simulations)
     exploration = float(given.exploration)
     searched = Search(
         given.belief,

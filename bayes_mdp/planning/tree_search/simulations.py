@@ -300,14 +300,17 @@ def fill_slots(tree: Tree) -> None:
 
 
 @compiled
-def carry_over(tree: Tree, child: int, new: Tree) -> None:
-    """Copy the part of a tree below `child` into `new`, an empty one of the same sizes, with `child` as its root."""
+def carry_over(tree: Tree, child: int, new: Tree, most: int) -> None:
+    """Copy the part of a tree below `child` into `new`, an empty one, with `child` as its root.
+
+    At most `most` nodes, the oldest ones: what follows needs room, or the tree could not grow where it has to.
+    """
     number = np.full(tree.used[0], NONE, np.int64)
     number[child] = 0
     new.visits[0], new.q[0], new.squares[0] = tree.visits[child], tree.q[child], tree.squares[child]
     for node in range(child + 1, tree.used[0]):  # parents come before their children
         parent = number[tree.parent[node]]
-        if parent == NONE:
+        if parent == NONE or new.used[0] >= most:
             continue
         edge = int(tree.edge[node])
         at = add_node(new, slot_of(new, int(parent), edge), int(parent), edge)

@@ -68,7 +68,7 @@ def root_answer(tree: Tree) -> RootAnswer:
 
 
 def kept_below(
-    tree: Tree, belief: LazyBelief, state: int, step: int, action: int, outcome: int, reward: float
+    tree: Tree, belief: LazyBelief, state: int, step: int, action: int, outcome: int, reward: float, most: int
 ) -> Tree | None:
     """The part of a tree below a real transition, in a tree of the same size; None: it has no such node.
 
@@ -81,6 +81,7 @@ def kept_below(
         state, step, action: of the transition.
         outcome: the next state, S for the end.
         reward: that was paid.
+        most: nodes that are kept; the oldest ones.
     """
     rows, rewards = belief.rows, belief.rewards
     n_states, n_labels = np.shape(rows.row)[1], np.shape(rewards.cumulative)[2]
@@ -96,11 +97,11 @@ def kept_below(
     if child < 0:
         return None
     new = new_tree(len(tree.parent), tree.visits.shape[1])
-    carry_over(tree, child, new)
+    carry_over(tree, child, new, most)
     return new
 
 
-def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None) -> Tree | None:
+def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None, room: int) -> Tree | None:
     """The tree for a decision from that of the decision before; None: it has none there.
 
     Args:
@@ -108,6 +109,7 @@ def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None) ->
         belief: as of `kept_below`.
         state: of the decision.
         step: of the episode; None: it is not counted.
+        room: nodes that the simulations to come may add.
     """
     used = int(kept.used)
     if not used or int(kept.action) < 0 or int(kept.outcome) != state or step not in (None, int(kept.step) + 1):
@@ -118,7 +120,7 @@ def resumed(kept: KeptTree, belief: LazyBelief, state: int, step: int | None) ->
     tree.used[0] = used
     fill_slots(tree)
     where = (int(kept.state), int(kept.step), int(kept.action), int(kept.outcome))
-    return kept_below(tree, belief, *where, float(kept.reward))
+    return kept_below(tree, belief, *where, float(kept.reward), max(1, len(kept.parent) - room))
 
 
 def stored(tree: Tree, like: KeptTree) -> KeptTree:
