@@ -1876,7 +1876,8 @@ EXEMPT = {
     "envs.riverswim envs.riverswim_episodic envs.six_arms",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source mdp.PriorWeight "
+    "a record that the library fills": "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source "
+    "mdp.PriorWeight "
     "decisions.InformationValue decisions.SamplingBenefit decisions.CostEffectiveness decisions.DecisionModel "
     "mdp.ReplanContext mdp.DecisionPoint agents.OneAction mdp.TimeStep models.RewardTable "
     "models.Statistics envs.DeepSeaObserved envs.GymnaxEnv envs.ListedReward envs.MailRobot envs.OneHotObserved "

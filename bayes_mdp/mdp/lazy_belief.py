@@ -18,10 +18,10 @@ class LazyRows(NamedTuple):
     """Site rows: what rows of the MDP have in common is one site row.
 
     Args:
-        cumulative: [R M K], running sums of the concentrations of M site rows over K columns; R components, or one for
-            all of them.
+        cumulative: [R M K], running sums of the concentrations of M site rows over K columns, which do not rise where a
+            concentration is zero; component c has the entry c modulo R.
         learns: [M], whether an outcome changes what is believed of the next: an urn. False: the row is known.
-        row: [T S A], the site row of each pair; T steps, or one for all of them.
+        row: [T S A], the site row of each pair; T steps, or one for all of them (of each table by itself).
         outcome: [T S A K], the outcome of each column; None: the column.
         successor: [T S A O], the state of each outcome, S for the end; None: the outcome.
     """
@@ -37,9 +37,10 @@ class LazyRewards(NamedTuple):
     """Reward cells: what is paid, and what can be told of it afterwards.
 
     Args:
-        cumulative: [Q L J], running sums of the concentrations of J labels of L reward cells; Q components, or one.
-        learns: [L], as of rows.
-        value: [V L J], what is paid with each label; V components, or one.
+        cumulative: [Q L J], running sums of the concentrations of J labels of L reward cells; component c has the entry
+            c modulo Q.
+        learns: [L], as in `LazyRows`.
+        value: [V L J], what is paid with each label, in units of the reward; component c has the entry c modulo V.
         cell: [T S A W], the reward cell of each pair (W = 1) or of each of its outcomes (W = O).
         edges: [L J - 1], where a label is the bin of a reward: the edges between the bins; None: a label is a value.
     """

@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EverySteps
@@ -14,7 +16,7 @@ from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
-from bayes_mdp.planning.tree_search.kept_tree import KeptTree, empty_tree
+from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree, empty_tree
 from bayes_mdp.planning.tree_search.limits import check_tree, require_numba, require_searchable
 from bayes_mdp.planning.tree_search.search_call import SearchOptions, search
 
@@ -62,9 +64,10 @@ class BAMCP(eqx.Module):
         random_rollouts: probability that an action of a rollout is random; otherwise it is greedy for values that
             Q-learning with the rate `learning_rate` has found on the transitions of the run.
         learning_rate: of these.
-        keep_tree: whether the part of the tree below what happened is kept for the next decision.
+        keep_tree: whether the part of the tree below what happened is kept for the next decision; of rewards that are
+            known, or urns. What misled the last search is kept too: in the double loop it earned less than fresh trees.
         max_nodes: of a tree; None: one for each simulation, or four where trees are kept. A full tree grows no more.
-        num_draws: of rewards of laws without an urn, for each decision.
+        num_draws: of rewards of laws without an urn, for each decision; of a mixture at least one for each component.
         reward_bins: bins that such rewards are sorted into when a simulation learns from them; 1: it does not.
 
     Raises:
@@ -148,10 +151,12 @@ class BAMCP(eqx.Module):
         """Search from where the agent is (`PlansFromState`).
 
         Raises:
-            TypeError: the belief is not sampled lazily. ValueError: trees are kept, and the rewards have no urn.
+            TypeError: the belief is not sampled lazily. ValueError: trees are kept, and the rewards are neither known
+                nor urns.
         """
         self.check_belief(belief)
-        arrays = belief.lazy_belief(key, self.num_draws, self.reward_bins)
+        key_draws, key = jax.random.split(key)
+        arrays = belief.lazy_belief(key_draws, self.num_draws, self.reward_bins)
         self._check_labels(arrays)
         found = search(
             key,
@@ -169,16 +174,28 @@ class BAMCP(eqx.Module):
         return OneAction(best), SearchState(state.rollout_q, found.kept)
 
     def _check_labels(self, arrays: LazyBelief) -> None:
-        if self.keep_tree and arrays.rewards.edges is not None:
+        if not self.keep_tree:
+            return
+        rewards = arrays.rewards
+        number, n_states, n_actions = rewards.cumulative.shape[2], *arrays.rows.row.shape[1:]
+        if rewards.edges is not None or (number == 1 and rewards.value.shape[0] > 1):
             raise ValueError(
-                "keep_tree is True, expected False, or reward_bins=1: the bins of these rewards move with the data, "
-                "and a kept tree would be read by other bins than it was made with"
+                "keep_tree is True, expected False: the belief learns from rewards that are neither known nor urns, "
+                "and a kept tree has not learnt from them"
+            )
+        if n_actions * (n_states + 1) * number + n_states > np.iinfo(INDEX).max:
+            raise ValueError(
+                f"keep_tree is True, expected False: {n_states} states, {n_actions} actions and {number} labels of "
+                "rewards are more children of a node than a kept tree can number"
             )
 
     def account(
         self, problem: Problem, state: SearchState, transition: Transitions, weight: Scalar = 1.0
     ) -> SearchState:
-        """One step of Q-learning for the rollouts, and what happened, to find the part of the tree that is kept."""
+        """One step of Q-learning for the rollouts, and what happened, to find the part of the tree that is kept.
+
+        The table does not depend on the step of an episode, and its last step is one as any other.
+        """
         q, gamma = state.rollout_q, step_discount(problem.objective)
         start, action, then = transition.state, transition.action, transition.next_state
         ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated

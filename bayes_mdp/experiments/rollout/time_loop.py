@@ -355,7 +355,7 @@ def _plan_if_due(
     def plan() -> tuple[PlanState, AgentState]:
         whole = eqx.combine(carry.belief, setting.constants)
         key = jax.random.fold_in(keys.plan, time)
-        at = DecisionPoint(carry.state, step)
+        at = DecisionPoint(carry.state, step if layout.episodic else jnp.zeros_like(step))
         policy, agent_state = planned(setting.agent, key, problem, carry.agent_state, whole, at)
         times = time.astype(held.planned_time.dtype), held.planned_time
         new = PlanState(policy, _value(layout, setting, policy), carry.visits, held.step, *times)

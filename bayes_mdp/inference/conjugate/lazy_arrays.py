@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -91,7 +92,7 @@ def lazy_rewards(rewards: Rewards, key: PRNGKeyArray, num_draws: int, reward_bin
     if has_urn(rewards):
         assert isinstance(rewards, RewardCells)
         return _urns(rewards)
-    return binned_rewards(*drawn_rewards(rewards, key, num_draws), rewards.by_outcome, reward_bins)
+    return labelled_rewards(rewards.law, *drawn_rewards(rewards, key, num_draws), rewards.by_outcome, reward_bins)
 
 
 def has_urn(rewards: Rewards) -> bool:
@@ -143,6 +144,24 @@ def known_rewards(mean: Float[AnyArray, "D *cells"], by_outcome: bool) -> LazyRe
     number = math.prod(cells)
     table, learns = jnp.ones((1, number, 1)), jnp.zeros(number, bool)
     return LazyRewards(table, learns, jnp.nan_to_num(mean).reshape(-1, number, 1), jnp.arange(number).reshape(cells))
+
+
+def labelled_rewards(
+    law: type[dist.Distribution] | None,
+    mean: Float[AnyArray, "D *cells"],
+    noise: Float[AnyArray, "D *cells"],
+    by_outcome: bool,
+    reward_bins: int,
+) -> LazyRewards:
+    """Rewards of drawn laws: 0 and 1 are told apart exactly, other rewards by bins; one bin: none is."""
+    if reward_bins == 1 or law is None or not issubclass(law, (dist.BernoulliProbs, dist.BernoulliLogits)):
+        return binned_rewards(mean, noise, by_outcome, reward_bins)
+    flat = jnp.nan_to_num(mean).reshape(len(mean), -1)
+    cumulative = jnp.stack([1.0 - flat, jnp.ones_like(flat)], -1)
+    number, cells = flat.shape[1], _cells(mean.shape[1:], by_outcome)
+    value = jnp.broadcast_to(flat[..., None], cumulative.shape)
+    edges = jnp.full((number, 1), 0.5)
+    return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), edges)
 
 
 def binned_rewards(

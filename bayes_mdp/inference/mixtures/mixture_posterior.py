@@ -15,10 +15,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.information import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
-    binned_rewards,
     drawn_rewards,
     has_urn,
     known_rewards,
+    labelled_rewards,
     lazy_rewards,
     lazy_rows,
 )
@@ -107,11 +107,11 @@ class MixturePosterior(eqx.Module):
         return self.space.mdp(rows / jnp.where(total > 0, total, 1.0), reward)
 
     def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
-        """A component first, then its rows as urns: exact. Rewards without an urn by one draw in each component.
+        """A component first, then its rows as urns: exact. Rewards without an urn by draws (`CanSampleLazily`).
 
-        `num_draws` is not used: there are as many draws as components (`CanSampleLazily`).
+        Of these each component has as many as make `num_draws` in all, and at least one.
         """
-        components, number = self.components, self.num_components
+        components, weights = self.components, self.weights
         first = self.component(0)
         rewards = first.reward_cells
         each = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
@@ -123,15 +123,18 @@ class MixturePosterior(eqx.Module):
             same = jax.tree.map(lambda x: x[0], made)
             paid = same._replace(cumulative=made.cumulative[:, 0], value=made.value[:, 0])
         else:
-            keys = jax.random.split(key, number)
-            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, 1))(components, keys)
-            mean, noise = (x[:, 0] for x in drawn)
-            paid = binned_rewards(mean, noise, rewards.by_outcome, reward_bins)
+            each_draws = -(-num_draws // self.num_components)
+            keys = jax.random.split(key, self.num_components)
+            drawn = jax.vmap(lambda c, one: drawn_rewards(c.reward_cells, one, each_draws))(components, keys)
+            # Draw by draw, so that entry c belongs to component c modulo K.
+            mean, noise = (jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]) for x in drawn)
+            weights = jnp.tile(weights, each_draws) / each_draws
+            paid = labelled_rewards(rewards.law, mean, noise, rewards.by_outcome, reward_bins)
         # What is selected by which pair is the same in all components. A column that is impossible in one of them may
         # be possible in another: an urn where any has several.
         shared = lazy_rows(first.transition_probs, first.space)
         rows = shared._replace(cumulative=each.cumulative[:, 0], learns=each.learns.any(0))
-        return LazyBelief(self.weights, rows, paid)
+        return LazyBelief(weights, rows, paid)
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, known_rewards, lazy_draws, lazy_successors
+from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, labelled_rewards, lazy_draws, lazy_successors
 from bayes_mdp.inference.draws.chains import Chains, sampled_sites
 from bayes_mdp.inference.draws.derived_tables import Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
@@ -128,7 +128,7 @@ class SampledPosterior(WeightedSamples):
             paid = known_rewards(mean, self.rewards.by_outcome)
         else:
             noise = jax.vmap(law_variance)(self.rewards.law)
-            paid = binned_rewards(mean, noise, self.rewards.by_outcome, reward_bins)
+            paid = labelled_rewards(type(self.rewards.law), mean, noise, self.rewards.by_outcome, reward_bins)
         return LazyBelief(self.weights, rows, paid)
 
     def visit_counts(self) -> Float[Array, "*H S A"]:

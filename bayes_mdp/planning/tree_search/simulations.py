@@ -124,7 +124,7 @@ def draw(urns: Urns, component: int, urn: int, simulation: int, rng: np.random.G
     With concentrations a of total a0 and n outcomes so far, outcome k has probability (a_k + n_k) / (a0 + n): with
     probability n / (a0 + n) it is a copy of an earlier one, chosen uniformly.
     """
-    sums = urns.cumulative[component if urns.cumulative.shape[0] > 1 else 0, urn]
+    sums = urns.cumulative[component, urn]
     total = sums[-1]
     most = total * LARGEST  # less than the total, whatever is rounded: places of probability zero are never drawn
     if not urns.learns[urn]:
@@ -252,6 +252,8 @@ def simulate(
         tree.sims[0] = simulation
         # 1. Root sampling: the component now, rows and rewards when they are met.
         component = below(model.weights, rng.random() * model.weights[-1]) if len(model.weights) > 1 else 0
+        of_rows, of_rewards = component % rows.cumulative.shape[0], component % rewards.cumulative.shape[0]
+        of_value = component % model.value.shape[0]
         node, state, length, in_tree = 0, rules.state, 0, 0
         step, episodes = rules.step, rules.episodes
         for t in range(rules.depth):
@@ -266,13 +268,15 @@ def simulate(
                 action = greedy(model.actions[state, :number_of_actions], rollout_q[state], rng)
             # 3. One step of the drawn MDP.
             h = step % periods if periods > 1 else 0
-            column = draw(rows, component, model.row[h, state, action], simulation, rng)
-            outcome = model.outcome[h, state, action, column] if model.outcome.size else column
+            column = draw(rows, of_rows, model.row[h, state, action], simulation, rng)
+            outcome = column
+            if model.outcome.size:
+                outcome = model.outcome[h if model.outcome.shape[0] > 1 else 0, state, action, column]
             place = outcome if model.cell.shape[3] > 1 else 0
             cell = model.cell[h if model.cell.shape[0] > 1 else 0, state, action, place]
-            label = draw(rewards, component, cell, simulation, rng) if n_labels > 1 else 0
+            label = draw(rewards, of_rewards, cell, simulation, rng) if n_labels > 1 else 0
             taken[t] = action
-            paid[t] = model.value[component if model.value.shape[0] > 1 else 0, cell, label]
+            paid[t] = model.value[of_value, cell, label]
             length = t + 1
             if model.successor.size:
                 outcome = model.successor[h if model.successor.shape[0] > 1 else 0, state, action, outcome]

@@ -73,7 +73,7 @@ def kept_below(
     """The part of a tree below a real transition, in a tree of the same size; None: it has no such node.
 
     Its simulations were drawn from the belief before the transition; those that led here are draws from the belief
-    after it (Bayes).
+    after it (Bayes), where that has learnt from nothing but what the labels of the tree tell apart.
 
     Args:
         tree: of the decision before.

@@ -190,11 +190,12 @@ def test_refusals(call, kind, message):
         call()
 
 
-def test_bins_and_kept_trees_do_not_go_together():
+@pytest.mark.parametrize("bins", [1, 2])
+def test_kept_trees_are_refused_where_they_have_not_learnt(bins):
     belief = bm.infer(jax.random.key(0), bm.models.dirichlet_normal(), None, space=SPACE)
-    with pytest.raises(ValueError, match=r"keep_tree is True, expected False, or reward_bins=1"):
-        decide(BAMCP(num_simulations=5, keep_tree=True), belief, bm.Discounted(0.9), 0)
-    decide(BAMCP(num_simulations=5, keep_tree=True, reward_bins=1), belief, bm.Discounted(0.9), 0)
+    with pytest.raises(ValueError, match=r"keep_tree is True, expected False: the belief learns from rewards that are"):
+        decide(BAMCP(num_simulations=5, keep_tree=True, reward_bins=bins), belief, bm.Discounted(0.9), 0)
+    decide(BAMCP(num_simulations=5, reward_bins=bins), belief, bm.Discounted(0.9), 0)
 
 
 def test_regret_of_discounted_runs_is_refused():

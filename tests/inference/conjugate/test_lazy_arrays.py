@@ -13,7 +13,7 @@ from bayes_mdp.inference import mixture, posterior_samples
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.families import BetaBelief, NormalBelief
 from bayes_mdp.inference.conjugate.layered import conjugate_posterior
-from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, lazy_draws
+from bayes_mdp.inference.conjugate.lazy_arrays import binned_rewards, labelled_rewards, lazy_draws
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import CanSampleLazily
@@ -102,7 +102,7 @@ def expected(posterior):
     return both.reshape(-1, *both.shape[-3:]), reward.reshape(-1, *reward.shape[-2:])
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("seed", range(100))
 def test_means_are_those_of_the_posterior(seed, x64):
     posterior = random_posterior(seed)
@@ -138,6 +138,32 @@ def test_components_of_a_mixture(x64):
     assert lazy.rows.cumulative.shape == (3, 6, 4) and bool(np.asarray(lazy.rows.learns).all())
     for found, other in zip(means(lazy, 3), expected(mixed), strict=True):
         np.testing.assert_allclose(found, other, atol=1e-12)
+
+
+def test_components_have_as_many_draws_of_rewards_as_are_asked_for(x64):
+    """Entry c is a draw of component c modulo K: its mean is that of the component, within 6 standard errors."""
+    space = bm.StateActionSpace(1, 2)
+
+    def one(loc):
+        belief = NormalBelief(np.full(2, loc), np.full(2, 4.0), np.ones(2))
+        return conjugate_posterior(dirichlet_rows(np.ones((2, 1)), (1, 2, 1)), reward_cells(belief, (1, 2)), space)
+
+    mixed = mixture([one(-3.0), one(0.0), one(5.0)], weights=[0.2, 0.5, 0.3])
+    lazy = mixed.lazy_belief(jax.random.key(0), 3000, 2)
+    assert lazy.weights.shape == (3000,)
+    np.testing.assert_allclose(np.asarray(lazy.weights).reshape(-1, 3).sum(0), [0.2, 0.5, 0.3], rtol=1e-6)
+    value = np.asarray(lazy.rewards.value)[:, :, 0].reshape(-1, 3, 2)
+    error = value.std(0) / np.sqrt(len(value))
+    np.testing.assert_array_less(np.abs(value.mean(0) - np.array([[-3.0], [0.0], [5.0]])), 6 * error)
+
+
+def test_drawn_rewards_of_0_and_1_are_told_apart_exactly():
+    mean = jnp.array([[0.15, 0.5], [0.9, 0.0]])
+    lazy = labelled_rewards(dist.BernoulliProbs, mean, mean * (1 - mean), False, 5)
+    np.testing.assert_allclose(np.asarray(lazy.cumulative)[..., 0], 1 - mean, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(lazy.value), np.repeat(np.asarray(mean)[..., None], 2, -1))
+    assert labelled_rewards(dist.BernoulliProbs, mean, mean, False, 1).cumulative.shape[-1] == 1
+    assert labelled_rewards(dist.Normal, mean, mean, False, 3).cumulative.shape[-1] == 3
 
 
 def test_draws_are_components(x64):
