@@ -67,6 +67,7 @@ from .experiments import plot_posterior as plot_posterior
 from .experiments import plot_regret as plot_regret
 from .experiments import plot_trajectory as plot_trajectory
 from .experiments import plot_values as plot_values
+from .experiments import show_versions as show_versions
 from .experiments import sweep as sweep
 from .experiments import sweep_status as sweep_status
 from .experiments.run import run as run

@@ -1873,7 +1873,7 @@ CALLS += [
 EXEMPT = {
     "no arguments": "AverageReward FirstExit decisions.ExpectedValue agents.Doubling agents.DynamicEpisodes "
     "agents.EveryEpisode agents.ExactPlanner envs.loop "
-    "envs.riverswim envs.riverswim_episodic envs.six_arms",
+    "envs.riverswim envs.riverswim_episodic envs.six_arms show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
     "a record that the library fills": "BayesOptimal BayesAdaptivePlan FoldedLog NextExperiment Training mdp.Source "

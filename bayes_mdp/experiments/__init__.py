@@ -18,6 +18,7 @@ from bayes_mdp.experiments.plots.result_plots import plot_posterior, plot_regret
 from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.experiments.run import run
 from bayes_mdp.experiments.run_config import RunOptions
+from bayes_mdp.experiments.show_versions import show_versions
 from bayes_mdp.experiments.sweeps.sweep import sweep
 from bayes_mdp.experiments.sweeps.sweep_results import load_sweep, sweep_status
 
@@ -48,6 +49,7 @@ __all__ = [
     "plot_values",
     "run",
     "save_result",
+    "show_versions",
     "sweep",
     "sweep_status",
 ]
