@@ -10,7 +10,7 @@ import numpy as np
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.behaviour import ChoiceLog, LearnerChoices
-from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp import Objective, Problem
 from tests import matrix
 
 START = np.eye(3)[0]
@@ -45,7 +45,7 @@ def prior_of(agent):
     return None if isinstance(agent, Learner) else matrix.KINDS["exact"].posterior
 
 
-def model_of(agent, *, space=matrix.SPACE, objective=OBJECTIVE, prior=None, **options):
+def model_of(agent, *, space=matrix.SPACE, objective: Objective = OBJECTIVE, prior=None, **options):
     return LearnerChoices(lambda params: agent, {}, Problem(space, objective, START), prior=prior, **options)
 
 

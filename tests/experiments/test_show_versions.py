@@ -13,7 +13,7 @@ def test_versions_are_those_that_are_installed(capsys):
     assert lines["bayes_mdp"] == bm.__version__
     assert lines["jax"] == importlib.metadata.version("jax")
     assert str(jax.devices()[0]) in lines["devices"]
-    assert lines["float64"].startswith("on" if jax.config.jax_enable_x64 else "off")
+    assert lines["float64"].startswith("on" if jax.config.read("jax_enable_x64") else "off")
 
 
 def test_what_is_missing_is_said(monkeypatch, capsys):

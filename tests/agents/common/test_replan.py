@@ -44,7 +44,8 @@ def test_reached():
 
 def test_dynamic_episodes():
     """Due after one step more than the last plan had, or where the visits of a pair have more than doubled."""
-    rule, same = DynamicEpisodes(), {"visits": [[8.0, 4.0]], "planned": [[5.0, 2.0]]}
+    same: Any = {"visits": [[8.0, 4.0]], "planned": [[5.0, 2.0]]}
+    rule = DynamicEpisodes()
     assert not rule.due(_context(12, plans=(7, 2), **same)) and rule.due(_context(13, plans=(7, 2), **same))
     assert rule.due(_context(12, visits=[[7.0, 5.0]], planned=[[5.0, 2.0]], plans=(7, 2)))
     assert rule.due(_context(1, visits=[[1.0, 0.0]], planned=[[0.0, 0.0]]))
