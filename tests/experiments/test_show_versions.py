@@ -1,5 +1,6 @@
 """What a report of a problem says of the machine."""
 
+import importlib
 import importlib.metadata
 
 import jax
@@ -22,6 +23,7 @@ def test_what_is_missing_is_said(monkeypatch, capsys):
             raise importlib.metadata.PackageNotFoundError(name)
         return "1"
 
-    monkeypatch.setattr("bayes_mdp.experiments.show_versions.version", version)
+    # The package has the function under the name of the module.
+    monkeypatch.setattr(importlib.import_module("bayes_mdp.experiments.show_versions"), "version", version)
     bm.show_versions()
     assert any(line.split() == ["numba", "not", "installed"] for line in capsys.readouterr().out.splitlines())
