@@ -24,7 +24,9 @@ def show_versions() -> None:
         **{name: _version(name) for name in (*REQUIRED, *OPTIONAL)},
         "devices": ", ".join(str(device) for device in jax.devices()),
         "cores": str(os.cpu_count()),
-        "float64": "on" if jax.config.read("jax_enable_x64") else "off (JAX's default; posteriors on the host are float64)",
+        "float64": "on"
+        if jax.config.read("jax_enable_x64")
+        else "off (JAX's default; posteriors on the host are float64)",
     }
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))
