@@ -13,6 +13,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.html_text import as_html
 from bayes_mdp.mdp.lazy_belief import lazy_bytes
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
@@ -67,6 +68,10 @@ class BayesAdaptivePlan(eqx.Module):
     objective: Objective
     space: StateActionSpace
     full: bool = False
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary, in sections that can be closed."""
+        return as_html(str(self))
 
     def __str__(self) -> str:
         """A few lines for a person."""

@@ -34,6 +34,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.data import check_weighted, unmasked
+from bayes_mdp.mdp.html_text import as_html
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
@@ -68,6 +69,10 @@ class ConjugatePosterior(eqx.Module):
     constant: RealScalar
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary, in sections that can be closed."""
+        return as_html(str(self))
 
     def __str__(self) -> str:
         return describe(self)
