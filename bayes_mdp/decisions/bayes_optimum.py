@@ -31,7 +31,7 @@ from bayes_mdp.inference.conjugate.families import BetaBelief
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_count, check_initial
@@ -84,9 +84,7 @@ class BayesOptimal(eqx.Module):
         share = np.asarray(value, np.float64) / self.value
         return float(share) if share.ndim == 0 else share
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A few lines for a person."""

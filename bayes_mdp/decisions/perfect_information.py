@@ -28,7 +28,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.mdp import AverageReward, CanMean, CanSample, HasVariances, Objective, PolicyLike, Validity
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.structure import find_cycle
@@ -64,9 +64,7 @@ class PerfectInformation(eqx.Module):
         """Mean over the draws of the value of the policy in use."""
         return self.in_use.mean
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A few lines for a person."""

@@ -21,7 +21,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.strategies.strategy_draws import StrategyDraws, shares_of_best
 from bayes_mdp.decisions.verdict import Range, Verdict, check_value_range, verdict_on
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import ArrayLike, RealScalar
 from bayes_mdp.mdp.validation import check_bool, described
 
@@ -98,9 +98,7 @@ class PolicyComparison(eqx.Module):
         each = [value.to_dataset() for value in self.values.values()]
         return xr.concat(each, xr.IndexVariable("policy", list(self.values)))
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """The table, the differences to the best, what the answer rests on, and the verdict."""

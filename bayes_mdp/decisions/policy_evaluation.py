@@ -28,7 +28,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.by_numpy.keys import split_key, take_keys
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar, RealScalar
@@ -128,9 +128,7 @@ class PolicyValue(eqx.Module):
         """The pairs that the policy uses and the data never tried; None where the posterior has no data counts."""
         return None if self.basis is None else self.basis.unvisited
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A few lines for a person."""

@@ -10,7 +10,7 @@ from bayes_mdp.inference.detection.trace import FAMILIES_OF, Site
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.route import Route, prove
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.tracing import tracing
 
@@ -80,9 +80,7 @@ class Explanation:
     sites: tuple[SiteExplanation, ...]
     reward_law: str
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         lines = [f"route: {self.route} ({ROLES.get(self.route, self.route)})"]

@@ -18,6 +18,11 @@ def as_html(text: str) -> str:
     return "<div>" + "".join(_section(head, below) for head, below in sections) + "</div>"
 
 
+def shown_as_html(summary: object) -> str:
+    """What a notebook shows of a result: its `str`. A class takes it as its method `_repr_html_`."""
+    return as_html(str(summary))
+
+
 def _section(head: str, below: list[str]) -> str:
     if not below:
         return f"<div>{escape(head)}</div>"

@@ -14,6 +14,7 @@ from bayes_mdp.mdp.data import Log
 from bayes_mdp.mdp.folded_log import FoldedLog
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.observed_successors import observed_successors
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar
 from bayes_mdp.mdp.validation import (
@@ -44,6 +45,19 @@ PLATE_NAMES = ("step", "state", "action")
 def check_space(space: object, name: str = "space") -> None:
     """Raise a TypeError unless it is a `StateActionSpace`."""
     check_type(name, space, StateActionSpace, "a StateActionSpace")
+
+
+def check_horizon(space: "StateActionSpace", objective: Objective) -> None:
+    """Refuse an objective of another number of steps than the rows of a space.
+
+    Raises:
+        ValueError: one sentence.
+    """
+    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    if space.horizon not in (None, horizon):
+        raise ValueError(
+            f"objective is {objective}, expected Episodic({space.horizon}): space has {space.horizon} steps"
+        )
 
 
 def check_dense_rows(space: "StateActionSpace", bytes_each: float) -> None:

@@ -1,6 +1,5 @@
 """Executors by name: this process, worker processes, a Dask cluster; all behind `concurrent.futures.Executor`."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from bayes_mdp.mdp.cores import usable_cores
 from bayes_mdp.mdp.validation import check_name, described
 from bayes_mdp.parallel.worker_processes import ProcessExecutor
 
@@ -184,7 +184,7 @@ def _number(executor: str) -> int:
     _, _, number = executor.partition(":")
     if number:
         return int(number)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.safe_improvement import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,9 +85,7 @@ class Decision:
             return f"change to the chosen policy: it gains {worth} by data that did not choose it"
         return f"keep the baseline: these data do not decide for the chosen policy (gain {worth})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """The answer, the reasons, and the parts."""

@@ -11,13 +11,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.agents.common.table_policies import OneAction
 from bayes_mdp.mdp import CanSampleLazily, DecisionPoint, Episodic, Policy, Problem, Transitions
-from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.typing import RealLike, Scalar
 from bayes_mdp.mdp.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree, empty_tree
-from bayes_mdp.planning.tree_search.limits import check_tree, require_numba, require_searchable
+from bayes_mdp.planning.tree_search.limits import check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.planning.tree_search.search_call import SearchOptions, search
 
 KEPT = 4  # nodes for each simulation, where trees are kept
@@ -113,8 +112,7 @@ class BAMCP(eqx.Module):
         Raises:
             TypeError: one sentence, with what to do.
         """
-        instead = "its draws as a posterior, inference.posterior_samples(belief.sample(key, (1000,)))"
-        require_ability(belief, CanSampleLazily, "BAMCP", instead=instead)
+        require_lazy(belief, "BAMCP")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> SearchState:
         """No tree, and values of zero for rollouts.
@@ -169,9 +167,7 @@ class BAMCP(eqx.Module):
             random_rollouts=self.random_rollouts,
             kept=state.kept,
         )
-        # The largest mean return; of several the action taken most often.
-        best = jnp.argmax(jnp.where(found.q == found.q.max(), found.visits, -1))
-        return OneAction(best), SearchState(state.rollout_q, found.kept)
+        return OneAction(jnp.asarray(found.action)), SearchState(state.rollout_q, found.kept)
 
     def _check_labels(self, arrays: LazyBelief) -> None:
         if not self.keep_tree:

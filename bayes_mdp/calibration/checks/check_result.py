@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.netcdf import read_netcdf, write_netcdf
 
 FORMAT = "bayes_mdp check 1"
@@ -103,9 +103,7 @@ class Check:
         """
         write_netcdf(self.dataset, path)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """The verdict, the simulations, each score, and advice."""

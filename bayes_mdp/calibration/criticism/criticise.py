@@ -17,7 +17,7 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, value_bases
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Episodic, Log, Objective, StateActionSpace
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.log_split import episode_numbers, first_states, split_log
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike, IntScalar, RealLike
@@ -97,9 +97,7 @@ class Criticism:
             return "no check could be made"
         return "no check sounds"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A line for each check."""

@@ -20,7 +20,7 @@ from bayes_mdp.calibration.belief.observed_data import Data, Rows
 from bayes_mdp.calibration.belief.parameter_draws import generator
 from bayes_mdp.calibration.belief.posterior_views import FittedPosterior, key_or_first
 from bayes_mdp.calibration.simulation_based import ecdf
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,9 +70,7 @@ class LooPit(NamedTuple):
     variables: dict[str, Pit]
     share_unreliable: float
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A line for each variable."""

@@ -26,7 +26,7 @@ from bayes_mdp.calibration.predictive.comparisons import (
     surprises,
 )
 from bayes_mdp.mdp import Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.validation import check_functions
 
@@ -74,9 +74,7 @@ class PredictiveCheck(NamedTuple):
         figure.tight_layout()
         return figure
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A line for each statistic, and those that are surprising."""

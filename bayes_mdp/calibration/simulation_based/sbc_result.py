@@ -13,7 +13,7 @@ from scipy import stats
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,9 +112,7 @@ class SBC:
         scale = 1.0 / float(width) if abs(np.log(width)) > CLEAR / (2 * num) ** 0.5 else None
         return shift, scale
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """The verdict, the faults that could have been found, and a line for each quantity."""

@@ -34,7 +34,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Episodic, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike
 from bayes_mdp.mdp.validation import check_key, check_number, check_type
@@ -83,9 +83,7 @@ class PolicyChoice(eqx.Module):
     abstained: bool
     candidate: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A few lines for a person."""

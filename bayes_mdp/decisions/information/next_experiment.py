@@ -26,7 +26,7 @@ from bayes_mdp.decisions.information.policy_study import PolicyStudy, check_stud
 from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_start, to_float64
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.typing import ArrayLike
@@ -93,9 +93,7 @@ class NextExperiment(eqx.Module):
         """The labels of the pair of the largest `per_cost`, or the name of the study; the first of several."""
         return self.pairs[0] if self.num_episodes is None else self.pairs[0][0]
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A table for a person, best first."""

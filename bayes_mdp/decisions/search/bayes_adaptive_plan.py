@@ -12,14 +12,17 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
-from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.html_text import as_html
-from bayes_mdp.mdp.lazy_belief import lazy_bytes
-from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
-from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.mdp.validation import check_count, check_key, check_not_negative, check_positive
-from bayes_mdp.planning.tree_search.limits import check_tree, require_numba, require_searchable
+from bayes_mdp.planning.tree_search.limits import (
+    check_lazy,
+    check_tree,
+    require_lazy,
+    require_numba,
+    require_searchable,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from bayes_mdp.planning.tree_search.search import Search
 
 WHO = "plan_bayes_adaptive"
-INSTEAD = "its draws as a posterior, inference.posterior_samples(belief.sample(key, (1000,)))"
 DEFAULT_SIMULATIONS = 10_000
 MOST_NODES = 1_000_000  # where max_nodes is not given
 FIRST_AT_ONCE = 64  # simulations before the first look at the clock
@@ -69,9 +71,7 @@ class BayesAdaptivePlan(eqx.Module):
     space: StateActionSpace
     full: bool = False
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -159,10 +159,10 @@ def plan_bayes_adaptive(  # noqa: PLR0913 - what is believed, where, and how lon
     check_key("key", key)
     check_objective(objective)
     require_searchable(objective, WHO)
-    require_ability(belief, CanSampleLazily, WHO, instead=INSTEAD)
+    require_lazy(belief, WHO)
     space = _space_of(belief)
     at = _index_of(state, space)
-    _check_horizon(space, objective)
+    check_horizon(space, objective)
     _check_step(step, objective)
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, value in counts.items():
@@ -220,9 +220,7 @@ def _search(
 
     key_draws, key_search = jax.random.split(key)
     shapes = jax.eval_shape(lambda: belief.lazy_belief(key_draws, chosen.num_draws, chosen.reward_bins))
-    check_memory(
-        "the belief as arrays of all its components", 3.0 * lazy_bytes(shapes), "thin it: fewer draws take less"
-    )
+    check_lazy(shapes)
     with jax.enable_x64(True):
         arrays = jax.tree.map(np.asarray, belief.lazy_belief(key_draws, chosen.num_draws, chosen.reward_bins))
     horizon = objective.horizon if isinstance(objective, Episodic) else None
@@ -281,15 +279,6 @@ def _index_of(state: Hashable, space: StateActionSpace) -> int:
         return space.state_names.index(state)
     known = ", ".join(map(repr, space.state_names[:5])) + (", ..." if space.n_states > 5 else "")
     raise ValueError(f"state is {state!r}, expected one of {known}")
-
-
-def _check_horizon(space: StateActionSpace, objective: Objective) -> None:
-    """Refuse an objective of another number of steps than the rows of the space."""
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
-    if space.horizon not in (None, horizon):
-        raise ValueError(
-            f"objective is {objective}, expected Episodic({space.horizon}): space has {space.horizon} steps"
-        )
 
 
 def _check_step(step: int, objective: Objective) -> None:

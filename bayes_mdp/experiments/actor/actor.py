@@ -28,7 +28,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
 )
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.mdp.space import check_space
+from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike
 from bayes_mdp.mdp.validation import check_initial, check_key, check_shape
 from bayes_mdp.random import plain_key
@@ -132,10 +132,7 @@ def check_actor(
     check_space(space)
     check_objective(objective)
     check_key("key", key)
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
-    if space.horizon is not None and space.horizon != horizon:
-        expected = f"expected Episodic({space.horizon}): space has {space.horizon} steps"
-        raise ValueError(f"objective is {objective}, {expected}")
+    check_horizon(space, objective)
     if space.ends and isinstance(objective, AverageReward):
         raise ValueError("objective is AverageReward, expected another, or a space with ends=False")
     if prior is None and not isinstance(agent, Learner):

@@ -31,7 +31,7 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, describe
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import check_count, is_concrete
 from bayes_mdp.random.resampling import systematic
@@ -79,9 +79,7 @@ class CollapsedPosterior(MixturePosterior):
     share: float = eqx.field(static=True, default=SHARE)
     moves: int = eqx.field(static=True, default=0)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         return describe(self)

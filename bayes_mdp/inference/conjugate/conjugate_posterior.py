@@ -34,7 +34,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.by_numpy.small_jit import small_jit
 from bayes_mdp.mdp.data import check_weighted, unmasked
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.mdp.validation import at, check_bool, check_finite, check_number, first_index, is_concrete, require
@@ -70,9 +70,7 @@ class ConjugatePosterior(eqx.Module):
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         return describe(self)

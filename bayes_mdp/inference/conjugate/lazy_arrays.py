@@ -157,11 +157,8 @@ def labelled_rewards(
     if reward_bins == 1 or law is None or not issubclass(law, (dist.BernoulliProbs, dist.BernoulliLogits)):
         return binned_rewards(mean, noise, by_outcome, reward_bins)
     flat = jnp.nan_to_num(mean).reshape(len(mean), -1)
-    cumulative = jnp.stack([1.0 - flat, jnp.ones_like(flat)], -1)
-    number, cells = flat.shape[1], _cells(mean.shape[1:], by_outcome)
-    value = jnp.broadcast_to(flat[..., None], cumulative.shape)
-    edges = jnp.full((number, 1), 0.5)
-    return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), edges)
+    edges = jnp.full((flat.shape[1], 1), 0.5)
+    return _told_apart(flat, 1.0 - flat[..., None], edges, _cells(mean.shape[1:], by_outcome))
 
 
 def binned_rewards(
@@ -172,6 +169,8 @@ def binned_rewards(
     Bins are quantiles of a normal distribution with the mean and the variance of a reward over all draws. The chance of
     a bin is that of a normal law of the draw's mean and variance: of other laws an approximation.
     """
+    if reward_bins == 1:
+        return known_rewards(mean, by_outcome)
     mean, noise = jnp.nan_to_num(mean), jnp.nan_to_num(noise)
     number = math.prod(mean.shape[1:])
     flat, spread = mean.reshape(-1, number), jnp.sqrt(noise).reshape(-1, number)
@@ -186,11 +185,17 @@ def binned_rewards(
         ndtr(distance / jnp.where(spread > 0, spread, 1.0)[..., None]),
         (distance >= 0).astype(flat.dtype),
     )
-    cumulative = jnp.concatenate([below, jnp.ones((*flat.shape, 1), below.dtype)], -1)
-    value = jnp.broadcast_to(flat[..., None], cumulative.shape)
-    cells = _cells(mean.shape[1:], by_outcome)
-    kept = between if reward_bins > 1 else None
-    return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), kept)
+    return _told_apart(flat, below, between, _cells(mean.shape[1:], by_outcome))
+
+
+def _told_apart(
+    mean: Float[Array, "D L"], below: Float[Array, "D L B"], edges: Float[Array, "L B"], cells: tuple[int, ...]
+) -> LazyRewards:
+    """Drawn rewards that pay their means; `below`: the chance that one is below each edge."""
+    number = mean.shape[1]
+    cumulative = jnp.concatenate([below, jnp.ones((*mean.shape, 1), below.dtype)], -1)
+    value = jnp.broadcast_to(mean[..., None], cumulative.shape)
+    return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), edges)
 
 
 def _cells(shape: tuple[int, ...], by_outcome: bool) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from bayes_mdp.inference.model_evidence.evidence import KINDS, InferredPosterior
 from bayes_mdp.inference.model_evidence.evidence_record import Evidence
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.validation import check_key, check_type, described, first_index
 
 SAME = 1e-6
@@ -61,9 +61,7 @@ class BayesFactors(eqx.Module):
         error = float(np.hypot(one.standard_error, other.standard_error))
         return LogBayesFactor(one.log_evidence - other.log_evidence, error)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         """The table, and what is unreliable in it."""

@@ -18,7 +18,7 @@ from bayes_mdp.inference.mixtures.mixture_posterior import MixturePosterior
 from bayes_mdp.inference.summary import LatentSites, PairMoments, describe
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data import check_weighted
-from bayes_mdp.mdp.html_text import as_html
+from bayes_mdp.mdp.html_text import shown_as_html
 from bayes_mdp.mdp.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.mdp.validation import is_concrete
 from bayes_mdp.models.mdp_spec import Prior
@@ -70,9 +70,7 @@ class PooledPosterior(MixturePosterior):
     options: Gibbs = eqx.field(static=True, default=Gibbs())
     base_shares: Float[AnyArray, "K S"] | None = None
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, in sections that can be closed."""
-        return as_html(str(self))
+    _repr_html_ = shown_as_html
 
     def __str__(self) -> str:
         return describe(self)

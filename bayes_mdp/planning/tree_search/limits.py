@@ -2,6 +2,9 @@
 
 import math
 
+from bayes_mdp.mdp import CanSampleLazily
+from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
 from bayes_mdp.mdp.memory import check_memory
 from bayes_mdp.mdp.objectives import AverageReward, Objective
 
@@ -10,6 +13,7 @@ NEGLIGIBLE = 1e-6  # weight of a reward that is not simulated any more
 SLOTS_PER_NODE = 2
 NODE_BYTES = 24 + 8 * 2 * SLOTS_PER_NODE
 ACTION_BYTES = 24
+COPIES = 3  # of the arrays of a belief, at the peak
 
 
 def require_numba(who: str) -> None:
@@ -63,11 +67,31 @@ def tree_bytes(num_nodes: int, n_actions: int) -> int:
     return num_nodes * (NODE_BYTES + ACTION_BYTES * n_actions)
 
 
-def check_tree(num_nodes: int, n_actions: int, trees: int = 1) -> None:
-    """Refuse trees that would take more than half of the memory that is free.
+def check_tree(num_nodes: int, n_actions: int) -> None:
+    """Refuse a tree that would take more than half of the memory that is free.
+
+    Raises:
+        ValueError: it would.
+    """
+    needed = float(tree_bytes(num_nodes, n_actions))
+    check_memory(f"a tree has {num_nodes} nodes", needed, "fewer simulations, or max_nodes, take less")
+
+
+def require_lazy(belief: object, who: str) -> None:
+    """Refuse a belief that is not sampled lazily.
+
+    Raises:
+        TypeError: one sentence, with what to do.
+    """
+    instead = "its draws as a posterior, inference.posterior_samples(belief.sample(key, (1000,)))"
+    require_ability(belief, CanSampleLazily, who, instead=instead)
+
+
+def check_lazy(belief: LazyBelief) -> None:
+    """Refuse the arrays of a belief (shapes are enough) that would take more than half of the memory that is free.
 
     Raises:
         ValueError: they would.
     """
-    many = f"{trees} trees have {num_nodes} nodes each" if trees > 1 else f"a tree has {num_nodes} nodes"
-    check_memory(many, float(trees) * tree_bytes(num_nodes, n_actions), "fewer simulations, or max_nodes, take less")
+    needed = COPIES * float(lazy_bytes(belief))
+    check_memory("the belief has all its components as arrays", needed, "thin it: fewer draws take less")

@@ -4,7 +4,6 @@ The program hands its arrays to the host, where every seed has a tree and a rand
 cores by threads. The answer is a function of the key and the arrays alone.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,15 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.mdp.agent import DecisionPoint, Problem
-from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
-from bayes_mdp.mdp.memory import check_memory
+from bayes_mdp.mdp.cores import usable_cores
+from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import Episodic, step_discount
 from bayes_mdp.mdp.typing import AnyArray, IntScalar, RealScalar
 from bayes_mdp.planning.tree_search.kept_tree import INDEX, KeptTree
-from bayes_mdp.planning.tree_search.limits import require_numba
+from bayes_mdp.planning.tree_search.limits import check_lazy, require_numba
 
 
 class SearchOptions(NamedTuple):
@@ -60,13 +59,14 @@ class SearchInput(NamedTuple):
 
 
 class SearchOutput(NamedTuple):
-    """What the root says: see `RootAnswer`; `kept`: the tree, where one was given."""
+    """What a search says.
 
-    q: Float[AnyArray, " A"]
-    visits: Int[AnyArray, " A"]
-    standard_error: Float[AnyArray, " A"]
-    num_nodes: IntScalar
-    depth: IntScalar
+    Args:
+        action: Int32[], see `RootAnswer.action`.
+        kept: the tree, where one was given.
+    """
+
+    action: IntScalar
     kept: KeptTree | None
 
 
@@ -99,8 +99,7 @@ def search(
         ImportError: numba is missing. ValueError: the arrays of the belief do not fit in memory.
     """
     require_numba("a tree search")
-    needed = 3.0 * lazy_bytes(belief)
-    check_memory("the belief has all its components as arrays", needed, "thin it: fewer draws take less")
+    check_lazy(belief)
     objective = problem.objective
     given = SearchInput(
         jax.random.key_data(key),
@@ -116,17 +115,10 @@ def search(
         kept,
     )
     horizon = objective.horizon if isinstance(objective, Episodic) else None
-    shapes = _shapes(given, rollout_q.shape[-1])
+    shape_of = lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype)  # noqa: E731
+    shapes: Any = jax.tree.map(shape_of, SearchOutput(given.state, kept))
     call = partial(_on_host, horizon, options)
     return jax.pure_callback(call, shapes, given, vmap_method="expand_dims")
-
-
-def _shapes(given: SearchInput, n_actions: int) -> SearchOutput:
-    wide = jnp.zeros(0).dtype
-    row, count = jax.ShapeDtypeStruct((n_actions,), wide), jax.ShapeDtypeStruct((n_actions,), INDEX)
-    number = jax.ShapeDtypeStruct((), INDEX)
-    kept = None if given.kept is None else jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), given.kept)
-    return SearchOutput(row, count, row, number, number, kept)  # type: ignore[arg-type]
 
 
 # The leaves are arrays of the host; what a class of JAX holds is not typed there.
@@ -142,13 +134,9 @@ def _on_host(horizon: int | None, options: SearchOptions, given: Any) -> SearchO
         return _one(horizon, options, jax.tree.map(pick, given))
 
     places = list(np.ndindex(*lead))
-    with ThreadPoolExecutor(max_workers=min(len(places), _cores())) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(places), usable_cores())) as pool:
         answers = list(pool.map(at, places))
     return jax.tree.map(lambda *x: np.reshape(np.stack(x), (*lead, *np.shape(x[0]))), *answers)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutput:
@@ -158,11 +146,8 @@ def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutpu
     from bayes_mdp.planning.tree_search.trees import new_tree, resumed, stored
 
     n_states, n_actions = given.rollout_q.shape
-    wide = given.rollout_q.dtype
     if int(given.state) >= n_states:  # the episode is over
-        zero = np.zeros(n_actions, wide)
-        nothing = INDEX(0)
-        return SearchOutput(zero, zero.astype(INDEX), zero, nothing, nothing, given.kept)
+        return SearchOutput(INDEX(0), given.kept)
     tree = None
     if given.kept is not None:
         step = None if horizon is None else int(given.step)
@@ -181,13 +166,8 @@ def _one(horizon: int | None, options: SearchOptions, given: Any) -> SearchOutpu
         tree=new_tree(options.max_nodes, n_actions) if tree is None else tree,
     )
     searched.run(options.num_simulations)
+    # Values that differ by less than the program's width can tell are equal.
     answer = searched.answer()
+    action = answer._replace(q=answer.q.astype(given.rollout_q.dtype)).action
     kept = None if given.kept is None else stored(searched.tree, given.kept)
-    return SearchOutput(
-        answer.q.astype(wide),
-        answer.visits.astype(INDEX),
-        answer.standard_error.astype(wide),
-        INDEX(answer.num_nodes),
-        INDEX(answer.depth),
-        kept,
-    )
+    return SearchOutput(INDEX(action), kept)

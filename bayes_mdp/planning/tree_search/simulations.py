@@ -180,27 +180,6 @@ def add_node(tree: Tree, slot: int, parent: int, edge: int) -> int:
 
 
 @compiled
-def uct(tree: Tree, node: int, actions: np.ndarray, exploration: float, rng: np.random.Generator) -> int:
-    """The action of largest Q + c sqrt(log(N + 1) / n); one that was never taken first; ties at random."""
-    visits, q = tree.visits[node], tree.q[node]
-    total = 0
-    for action in actions:
-        total += visits[action]
-    log_total = np.log(total + 1.0)
-    chosen, best, ties = actions[0], -np.inf, 0
-    for action in actions:
-        number = visits[action]
-        score = np.inf if number == 0 else q[action] + exploration * np.sqrt(log_total / number)
-        if score > best:
-            chosen, best, ties = action, score, 1
-        elif score == best:
-            ties += 1
-            if rng.random() * ties < 1.0:
-                chosen = action
-    return chosen
-
-
-@compiled
 def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
     """The action of the largest value, ties at random."""
     chosen, best, ties = actions[0], -np.inf, 0
@@ -212,6 +191,22 @@ def greedy(actions: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> int:
             if rng.random() * ties < 1.0:
                 chosen = action
     return chosen
+
+
+@compiled
+def uct(
+    tree: Tree, node: int, actions: np.ndarray, exploration: float, scores: np.ndarray, rng: np.random.Generator
+) -> int:
+    """The action of largest Q + c sqrt(log(N + 1) / n); one that was never taken first; `scores` [A] is scratch."""
+    visits, q = tree.visits[node], tree.q[node]
+    total = 0
+    for action in actions:
+        total += visits[action]
+    log_total = np.log(total + 1.0)
+    for action in actions:
+        number = visits[action]
+        scores[action] = np.inf if number == 0 else q[action] + exploration * np.sqrt(log_total / number)
+    return greedy(actions, scores, rng)
 
 
 @compiled
@@ -247,6 +242,7 @@ def simulate(
     nodes = np.empty(rules.depth, np.int64)
     taken = np.empty(rules.depth, np.int64)
     paid = np.empty(rules.depth)
+    scores = np.empty(model.row.shape[2])
     for _ in range(number):
         simulation = tree.sims[0] + 1
         tree.sims[0] = simulation
@@ -260,7 +256,7 @@ def simulate(
             # 2. UCT inside the tree, the rollout policy below it.
             number_of_actions = model.num_actions[state]
             if node >= 0:
-                action = uct(tree, node, model.actions[state, :number_of_actions], rules.exploration, rng)
+                action = uct(tree, node, model.actions[state, :number_of_actions], rules.exploration, scores, rng)
                 nodes[t], in_tree = node, t + 1
             elif rules.random_rollouts >= 1.0 or rng.random() < rules.random_rollouts:
                 action = model.actions[state, int(rng.random() * number_of_actions)]
