@@ -30,8 +30,13 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
-# Pages are Markdown (MyST). Notebooks are shown with the outputs that they hold: nothing is run by a build.
-nb_execution_mode = "off"
+# Pages are Markdown (MyST). Pages with a `kernelspec` are notebooks as text: the build runs them and keeps the outputs in
+# `_build/.jupyter_cache`, so that a second build runs only what has changed. A cell that fails is an error.
+nb_execution_mode = "cache"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # files that a page writes do not end up in the checkout
+nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 
