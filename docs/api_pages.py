@@ -2,18 +2,15 @@
 
 A name that `bayes_mdp` itself exports is documented on the page of `bayes_mdp`; the package it comes from links there.
 Packages of agents also list the public functions and classes of their modules: the mathematics of a paper is a function
-beside the agent.
+beside the agent. `tools/public_names.py` says which names these are.
 """
 
 import inspect
-import pkgutil
 import re
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-ROOT = "bayes_mdp"
-WITH_MODULES = f"{ROOT}.agents"
+from tools.public_names import ROOT, Page, find, pages
+
 _KEYS: set[str] = set()
 
 
@@ -25,69 +22,30 @@ def write_api_pages(folder: Path, *, bibliography: Path) -> None:
         bibliography: BibTeX file, whose keys are made links where a docstring cites them.
     """
     _KEYS.update(re.findall(r"^@\w+\{([^,]+),", bibliography.read_text(), flags=re.M))
-    packages = [import_module(name) for name in [ROOT, *_package_names()]]
-    homes: dict[int, str] = {}
-    pages = {package.__name__: _page(package, homes) for package in packages}
-    pages = {name: page for name, page in pages.items() if page}
-    pages["index"] = "# API reference\n\n```{toctree}\n" + "\n".join(pages) + "\n```\n"
+    texts = {page.package: text for page in pages() if (text := _text(page))}
+    texts["index"] = "# API reference\n\n```{toctree}\n" + "\n".join(texts) + "\n```\n"
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in {path.stem for path in folder.glob("*.md")} - set(pages):
+    for stale in {path.stem for path in folder.glob("*.md")} - set(texts):
         (folder / f"{stale}.md").unlink()
-    for name, text in pages.items():
+    for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:
             path.write_text(text)
 
 
-def _package_names() -> list[str]:
-    """Sub-packages of `ROOT`, those without a leading underscore."""
-    path = import_module(ROOT).__path__
-    found = pkgutil.walk_packages(path, f"{ROOT}.", onerror=lambda name: None)
-    return sorted(module.name for module in found if module.ispkg and "._" not in module.name)
-
-
-def _page(package: ModuleType, homes: dict[int, str]) -> str | None:
-    """The page of a package; `homes` maps the identity of a documented object to its full name, and grows."""
-    own, elsewhere = [], []
-    for name in sorted(getattr(package, "__all__", ()), key=str.lower):
-        thing, full = getattr(package, name), f"{package.__name__}.{name}"
-        if inspect.ismodule(thing):
-            continue
-        if _identity(thing) in homes:
-            elsewhere.append(homes[_identity(thing)])
-            continue
-        if inspect.isclass(thing) or inspect.isroutine(thing):
-            homes[_identity(thing)] = full
-            own.append(full)
-    sections = [_section(own)] if own else []
-    if package.__name__.startswith(WITH_MODULES):
-        sections += _modules(package, homes)
+def _text(page: Page) -> str | None:
+    """The page of a package; None where it has no names of its own."""
+    sections = [_section(page.own)] if page.own else []
+    for module, names in page.modules:
+        about = _fence("eval-rst", [f".. automodule:: {module}", "   :no-index:"])
+        sections.append(f"## `{module.rpartition('.')[2]}`\n\n{about}\n\n{_section(names)}")
     if not sections:
         return None
-    head = [f"# `{package.__name__}`", _fence("eval-rst", [f".. automodule:: {package.__name__}"])]
-    if elsewhere:
-        links = ", ".join(f":py:obj:`{full.removeprefix(ROOT + '.')} <{full}>`" for full in elsewhere)
+    head = [f"# `{page.package}`", _fence("eval-rst", [f".. automodule:: {page.package}"])]
+    if page.elsewhere:
+        links = ", ".join(f":py:obj:`{full.removeprefix(ROOT + '.')} <{full}>`" for full in page.elsewhere)
         head.append(_fence("eval-rst", [f"Documented on another page: {links}."]))
     return "\n\n".join([*head, *sections]) + "\n"
-
-
-def _modules(package: ModuleType, homes: dict[int, str]) -> list[str]:
-    """A section for each module of a package that defines public names which are documented nowhere yet."""
-    sections = []
-    for found in pkgutil.iter_modules(package.__path__):
-        if found.ispkg or found.name.startswith("_"):
-            continue
-        module = import_module(f"{package.__name__}.{found.name}")
-        own = []
-        for name, thing in vars(module).items():
-            defined = getattr(thing, "__module__", None) == module.__name__ and not name.startswith("_")
-            if defined and (inspect.isclass(thing) or inspect.isroutine(thing)) and _identity(thing) not in homes:
-                homes[_identity(thing)] = f"{module.__name__}.{name}"
-                own.append(homes[_identity(thing)])
-        if own:
-            about = _fence("eval-rst", [f".. automodule:: {module.__name__}", "   :no-index:"])
-            sections.append(f"## `{found.name}`\n\n{about}\n\n{_section(own)}")
-    return sections
 
 
 def _section(names: list[str]) -> str:
@@ -95,8 +53,7 @@ def _section(names: list[str]) -> str:
     links = ", ".join(f":py:obj:`{name.rpartition('.')[2]} <{name}>`" for name in names)
     entries = []
     for name in names:
-        module, _, attribute = name.rpartition(".")
-        if inspect.isclass(getattr(import_module(module), attribute)):
+        if inspect.isclass(find(name)):
             entries += ["", f".. autoclass:: {name}", "   :members:"]
         else:
             entries += ["", f".. autofunction:: {name}"]
@@ -105,10 +62,6 @@ def _section(names: list[str]) -> str:
 
 def _fence(directive: str, lines: list[str]) -> str:
     return "\n".join([f"```{{{directive}}}", *lines, "```"])
-
-
-def _identity(thing: object) -> int:
-    return id(inspect.unwrap(thing)) if callable(thing) else id(thing)
 
 
 def cite_keys(app, docname: str, source: list[str]) -> None:
