@@ -48,11 +48,20 @@ class BehaviourModel(Protocol):
         ...
 
     def init(self, params: Values, /) -> PyTree:
-        """What the person believes before the first choice: any tree of arrays."""
+        """What the person believes before the first choice: any tree of arrays.
+
+        Args:
+            params: of one person.
+        """
         ...
 
     def policy(self, params: Values, state: PyTree, observation: Int[Array, ""], /) -> Float[Array, " A"]:
-        """Log-probability of every action where the person sees `observation`; -inf: cannot be taken."""
+        """Log-probability of every action where the person sees `observation`; -inf: cannot be taken.
+
+        Args:
+            params: of one person.
+            state: from `init` or the last `update`.
+        """
         ...
 
     def update(self, params: Values, state: PyTree, transition: Transitions, /) -> PyTree:
@@ -60,6 +69,10 @@ class BehaviourModel(Protocol):
 
         `transition` has `state`, `action`, `next_state` Int[""], `reward` Float[""], `terminated` Bool[""] (None where
         no record of the log can end an episode).
+
+        Args:
+            params: of one person.
+            state: from `init` or the last `update`.
         """
         ...
 

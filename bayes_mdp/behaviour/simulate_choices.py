@@ -23,29 +23,46 @@ Records = tuple[Array, Array, Array, Array, Array]
 
 @runtime_checkable
 class Task(Protocol):
-    """An environment whose law changes over time, such as `TwoStepTask`. Pure functions, traced by JAX.
-
-    `states` and `actions` are the labels behind the indices.
-    """
+    """An environment whose law changes over time, such as `TwoStepTask`. Pure functions, traced by JAX."""
 
     @property
-    def states(self) -> Sequence[Hashable]: ...
+    def states(self) -> Sequence[Hashable]:
+        """Labels of the states, in the order of their indices."""
+        ...
 
     @property
-    def actions(self) -> Sequence[Hashable]: ...
+    def actions(self) -> Sequence[Hashable]:
+        """Labels of the actions, in the order of their indices."""
+        ...
 
     def reset(self, key: PRNGKeyArray) -> PyTree:
-        """What the task is like for one person before the first trial: any tree of arrays."""
+        """What the task is like for one person before the first trial: any tree of arrays.
+
+        Args:
+            key: of what the task is like for this person.
+        """
         ...
 
     def begin(self, key: PRNGKeyArray, task_state: PyTree) -> Int[Array, ""]:
-        """The first state of a trial."""
+        """The first state of a trial.
+
+        Args:
+            key: of the first state.
+            task_state: from `reset` or the last `step`.
+        """
         ...
 
     def step(
         self, key: PRNGKeyArray, task_state: PyTree, state: Int[Array, ""], action: Int[Array, ""]
     ) -> tuple[PyTree, Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
-        """One choice: (task state, next state, reward, terminated)."""
+        """One choice: (task state, next state, reward, terminated).
+
+        Args:
+            key: of the transition and of what changes.
+            task_state: from `reset` or the last `step`.
+            state: index of the state.
+            action: index of the action.
+        """
         ...
 
 

@@ -16,7 +16,12 @@ from bayes_mdp.mdp.validation import check_initial
 
 
 class Problem(eqx.Module):
-    """What an agent is given: sizes, the objective, where episodes start (None: not given).
+    """What an agent is given: sizes, the objective, where episodes start.
+
+    Args:
+        space: sizes, names, masks.
+        objective: what is maximised.
+        initial: probabilities of the first state; None: not given.
 
     Raises:
         TypeError: no space, no objective. ValueError: `Episodic` with a discount, which no agent plans for; an initial
@@ -64,7 +69,11 @@ class ReplanRule(Protocol):
         ...
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
-        """Whether to plan before the next action."""
+        """Whether to plan before the next action.
+
+        Args:
+            context: the time, the step and the visits so far.
+        """
         ...
 
 
@@ -162,7 +171,12 @@ class Agent(Protocol[P_contra]):
 
 
 class DecisionPoint(NamedTuple):
-    """Where an action is needed: the state (S: the episode is over) and the step of the episode."""
+    """Where an action is needed.
+
+    Args:
+        state: its index; the number of states where the episode is over.
+        step: of the episode, from 0.
+    """
 
     state: Int[Array, ""]
     step: Int[Array, ""]
@@ -189,7 +203,11 @@ class KeepsAccount(Protocol):
     """An agent with a belief that sees every transition as well, and keeps what it needs of it in its own state."""
 
     def account(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0, /) -> PyTree:
-        """The state after one transition; arguments as of `Learner.observe`."""
+        """The state after one transition.
+
+        Args:
+            problem, state, transition, weight: as of `Learner.observe`.
+        """
         ...
 
 

@@ -229,6 +229,9 @@ class Counts(eqx.Module):
             by_outcome: whether reward statistics are kept for every outcome, [*H S A O].
             weight: scalar or [N]; masks (where it is zero) or weighs.
 
+        Returns:
+            Their statistics, of the shapes of the class.
+
         Raises:
             ValueError, TypeError: as `check_transitions`.
         """
@@ -287,10 +290,13 @@ class _HostTable(_Table):
 
 
 def check_transitions(transitions: Transitions, space: "StateActionSpace", weight: ArrayLike = 1.0) -> None:
-    """Refuse data that `space` cannot hold: columns of other lengths, indices out of range, illegal actions,
-    unsupported outcomes, rewards that are not finite. Inside a trace the lengths alone are looked at.
+    """Refuse data that `space` cannot hold.
+
+    That is: columns of other lengths, indices out of range, illegal actions, unsupported outcomes, rewards that are not
+    finite. Inside a trace the lengths alone are looked at.
 
     Args:
+        transitions: the data.
         weight: scalar or [N], zero or greater; rows of weight zero are not looked at.
 
     Raises:

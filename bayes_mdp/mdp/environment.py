@@ -25,7 +25,13 @@ class RewardLaw(Protocol):
     """The law of one reward of an environment."""
 
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
-        """One reward for a (step,) state, action `cell` and the index of the outcome (S for an end)."""
+        """One reward of a transition.
+
+        Args:
+            key: of the draw.
+            cell: (step,) state, action: indices.
+            outcome: index of the next state; S for an end.
+        """
         ...
 
 
@@ -54,7 +60,11 @@ class NormalReward(eqx.Module):
                 raise ValueError(f"scale has shape {np.shape(self.scale)}, expected () or {np.shape(self.mean)}")
 
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
-        """One reward (see `RewardLaw`)."""
+        """One reward of a cell.
+
+        Args:
+            key, cell, outcome: as of `RewardLaw.sample`.
+        """
         where = (*cell, outcome) if self.by_outcome else cell
         mean = jnp.asarray(self.mean)[where]
         if self.scale is None:

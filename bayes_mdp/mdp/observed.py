@@ -11,7 +11,7 @@ class TimeStep(NamedTuple):
 
     Args:
         state: of the environment, any tree of arrays.
-        observation: what the agent sees of it.
+        observation: what the agent sees of it, an array of the same shape at every step.
         reward: what the agent learns from.
         terminated: values beyond are zero.
         truncated: the episode is cut off; values beyond count.
@@ -51,11 +51,21 @@ class ObservedEnvironment(Protocol):
         ...
 
     def reset(self, key: PRNGKeyArray) -> tuple[PyTree, Array]:
-        """State and observation at the start of an episode."""
+        """The state, any tree of arrays, and the observation, of one fixed shape, at the start of an episode.
+
+        Args:
+            key: of the first state.
+        """
         ...
 
     def step(self, key: PRNGKeyArray, state: PyTree, action: Int[Array, ""]) -> TimeStep:
-        """What the action leads to."""
+        """What the action leads to.
+
+        Args:
+            key: of the transition.
+            state: of the environment, from `reset` or the last `step`.
+            action: its index.
+        """
         ...
 
 
@@ -69,5 +79,9 @@ class HasCells(Protocol):
         ...
 
     def cell(self, state: PyTree) -> Int[Array, ""]:
-        """The number of the place, row after row."""
+        """The number of the place, row after row.
+
+        Args:
+            state: of the environment.
+        """
         ...

@@ -17,7 +17,12 @@ class CanSample(Protocol):
     """Draws hypotheses."""
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
-        """One draw, or a batch with leading axes `sample_shape` on every array."""
+        """One draw, or a batch with leading axes `sample_shape` on every array.
+
+        Args:
+            key: of the draws.
+            sample_shape: leading axes of the batch; (): one draw.
+        """
         ...
 
 
@@ -75,7 +80,12 @@ class CanUpdate(Protocol):
     """Learns from data inside a compiled loop."""
 
     def update(self, transitions: Transitions, weight: ArrayLike = 1.0) -> Self:
-        """The posterior after one transition or a block; `weight` (scalar or [N]) masks a fixed buffer."""
+        """The posterior after one transition or a block; `weight` (scalar or [N]) masks a fixed buffer.
+
+        Args:
+            transitions: one (scalars) or N of them.
+            weight: one number or [N]; where it is zero, a transition is not looked at.
+        """
         ...
 
 
@@ -102,19 +112,36 @@ class HasVariances(Protocol):
         ...
 
     def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
-        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
+        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included.
+
+        Args:
+            values: of the next states, in units of the return.
+            discount: the factor of `values`.
+        """
         ...
 
     def transition_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
-        """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation."""
+        """The part of `bellman_variance` that unknown rows alone cause: every mean reward at its expectation.
+
+        Args:
+            values, discount: as of `bellman_variance`.
+        """
         ...
 
     def variance_factor(self, form: str) -> Float[Array, "*H S A"]:
-        """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count"."""
+        """The factor of the uncertainty Bellman equation: "ratio", "dirichlet", "twice", "printed" or "count".
+
+        Args:
+            form: one of these names.
+        """
         ...
 
     def row_bound(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
-        """The largest |x(s')| that a row multiplies: x = values, or r + discount values (`rewards_by_outcome`)."""
+        """The largest |x(s')| that a row multiplies: x = values, or r + discount values (`rewards_by_outcome`).
+
+        Args:
+            values, discount: as of `bellman_variance`.
+        """
         ...
 
 
@@ -123,7 +150,12 @@ class CanPredict(Protocol):
     """Has the variance of the next transition, the noise of rewards included."""
 
     def predictive_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
-        """Variance of one observed reward + discount values(next state) under the posterior predictive."""
+        """Variance of one observed reward + discount values(next state) under the posterior predictive.
+
+        Args:
+            values: of the next states, in units of the return.
+            discount: the factor of `values`.
+        """
         ...
 
 
@@ -170,7 +202,11 @@ class CanRefit(Protocol):
         ...
 
     def refit(self, key: PRNGKeyArray) -> Self:
-        """The same belief, inferred anew: same structure, shapes and dtypes, equal weights. Traceable, and slow."""
+        """The same belief, inferred anew: same structure, shapes and dtypes, equal weights. Traceable, and slow.
+
+        Args:
+            key: of the sampler.
+        """
         ...
 
 
@@ -179,7 +215,12 @@ class CanThin(Protocol):
     """A belief by weighted draws whose number can be reduced."""
 
     def thinned(self, key: PRNGKeyArray, num: int) -> Self:
-        """The same belief by `num` draws of equal weight. Traceable."""
+        """The same belief by `num` draws of equal weight. Traceable.
+
+        Args:
+            key: of the choice of draws.
+            num: how many are left.
+        """
         ...
 
 
@@ -188,7 +229,13 @@ class CanSampleBackup(Protocol):
     """Draws a hypothesis layer by layer while it is planned with (independent steps)."""
 
     def sample_backup(self, key: PRNGKeyArray, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
-        """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s'))."""
+        """One layer of a fresh draw applied to `values`: sum_s' P(s'|s,a) (r + values(s')).
+
+        Args:
+            key: of the draw of this layer.
+            values: of the next states.
+            layer: step of the episode, from 0.
+        """
         ...
 
 
@@ -225,6 +272,9 @@ class CanSampleNext(Protocol):
         otherwise) are the same under it; all other rows are drawn independently.
 
         Args:
+            key: of the draw of all steps.
+            values: of the next states.
+            layer: step of the episode, from 0.
             inflation: greater than 0; every concentration, prior and counts, is divided by it.
             pseudo: (count, value): unknown rows have one more outcome, of this concentration (divided as well) and
                 this value. Known rows have none.
@@ -237,7 +287,12 @@ class CanExpectNext(Protocol):
     """Applies its mean rows to values layer by layer (independent steps), cheaper than by `mean_mdp`."""
 
     def expected_next(self, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
-        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; the value of an end is zero."""
+        """sum_s' E[P(s' | s, a)] values(s') at step `layer`; the value of an end is zero.
+
+        Args:
+            values: of the next states.
+            layer: step of the episode, from 0.
+        """
         ...
 
 
@@ -246,11 +301,22 @@ class Policy(Protocol):
     """A rule of behaviour, and a likelihood of behaviour."""
 
     def act(self, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:
-        """An action."""
+        """An action for a state.
+
+        Args:
+            key: of the choice.
+            state: index of the state.
+            step: of the episode, from 0; rules that do not depend on it ignore it.
+        """
         ...
 
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar) -> Float[Array, ""]:
-        """Log-probability of an action."""
+        """Log-probability of an action in a state; -inf where it is never taken.
+
+        Args:
+            state, step: as of `act`.
+            action: index of the action.
+        """
         ...
 
 
@@ -291,6 +357,10 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse data that it cannot learn from. Host side.
+
+        Args:
+            transitions: the data.
+            weight: one number or [N]; transitions of weight zero are not looked at.
 
         Raises:
             ValueError, TypeError: one sentence.

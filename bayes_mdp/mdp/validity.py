@@ -16,6 +16,9 @@ class Validity(eqx.Module):
         kind: "exact" (the posterior variance, but for rounding and a stated Monte Carlo error), "upper bound" (proven
             for this belief, policy and objective), "heuristic" (neither: it may be too small).
         reason: why, as the end of a sentence.
+
+    Raises:
+        ValueError: `kind` is none of the three. TypeError: `reason` is no string.
     """
 
     kind: Kind = eqx.field(static=True)

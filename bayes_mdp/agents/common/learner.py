@@ -17,7 +17,14 @@ class ChecksBelief(Protocol):
     """Checks a belief before a run: inside the compiled loop its numbers are traced."""
 
     def check_belief(self, belief: object) -> None:
-        """Raise where the agent cannot use the belief. Host side."""
+        """Raise where the agent cannot use the belief. Host side.
+
+        Args:
+            belief: the posterior that a run starts with.
+
+        Raises:
+            TypeError, ValueError: one sentence that says what is missing.
+        """
         ...
 
 
@@ -26,7 +33,11 @@ class ChecksOptimism(Protocol):
     """Assumes an optimistic value of unknown pairs; a run checks it against the largest mean reward of a pair."""
 
     def check_optimism(self, max_reward: float) -> None:
-        """Warn where the value of unknown pairs is too small. Host side."""
+        """Warn where the value of unknown pairs is too small. Host side.
+
+        Args:
+            max_reward: the largest mean reward of a pair.
+        """
         ...
 
 

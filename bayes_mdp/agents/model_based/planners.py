@@ -63,7 +63,12 @@ class Explores(Protocol):
         ...
 
     def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
-        """The optimistic model of some pairs."""
+        """The optimistic model of some pairs.
+
+        Args:
+            stats: what was observed of the pairs.
+            values: of the K successors, in units of the return.
+        """
         ...
 
 

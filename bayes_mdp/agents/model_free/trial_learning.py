@@ -113,11 +113,21 @@ class LearnsFromEpisodes(Protocol):
         ...
 
     def tables(self, problem: Problem) -> Tables:
-        """The initial tables."""
+        """The initial tables.
+
+        Args:
+            problem: what is known of the MDP before any data.
+        """
         ...
 
     def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
-        """One step of a sweep; where `weight` is 0 the tables are unchanged."""
+        """One step of a sweep; where `weight` is 0 the tables are unchanged.
+
+        Args:
+            tables: what is learned.
+            step: one transition of the trial.
+            weight: 1, or 0.
+        """
         ...
 
     def observe_trial(

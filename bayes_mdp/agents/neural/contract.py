@@ -67,11 +67,21 @@ class NeuralAgent(Protocol[Learner]):
     """
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Learner:
-        """Parameters, optimiser states, posterior: what learning changes."""
+        """Parameters, optimiser states, posterior: what learning changes.
+
+        Args:
+            key: of the first parameters.
+            spec: of the environments.
+        """
         ...
 
     def begin(self, key: PRNGKeyArray, spec: Spec) -> PyTree:
-        """The memory of `act` before the first step."""
+        """The memory of `act` before the first step.
+
+        Args:
+            key: of what is drawn for the first episodes.
+            spec: of the environments.
+        """
         ...
 
     def act(
@@ -110,5 +120,10 @@ class NeuralAgent(Protocol[Learner]):
         ...
 
     def values(self, learner: Learner, observation: AnyArray) -> Values:
-        """Q, its standard deviation and u at observations [B ...]."""
+        """Q, its standard deviation and u at B observations.
+
+        Args:
+            learner: from `init` or the last `learn`.
+            observation: [B ...].
+        """
         ...

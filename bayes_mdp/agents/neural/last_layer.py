@@ -22,11 +22,19 @@ class LastLayer(Protocol):
     """
 
     def variance(self, features: Features) -> Float[Array, "B A"]:
-        """Variance of the value of every action, in units of the squared reward."""
+        """Variance of the value of every action, in units of the squared reward.
+
+        Args:
+            features: of B states.
+        """
         ...
 
     def initial_variance(self, features: Features) -> Float[Array, " B"]:
-        """What `variance` was before data, one number for all actions. `DeepUBE` alone calls it."""
+        """What `variance` was before data, one number for all actions. `DeepUBE` alone calls it.
+
+        Args:
+            features: of B states.
+        """
         ...
 
     def update(self, features: Features, action: Int[Array, " K"], target: Float[Array, " K"] | None = None) -> Self:
@@ -46,7 +54,12 @@ class LastLayerPrior(Protocol):
     """What `posterior=` takes: an `eqx.Module` of hyperparameters with one method, which makes the belief."""
 
     def belief(self, n_actions: int, num_features: int) -> LastLayer:
-        """The belief before data, for A actions and D features."""
+        """The belief before data, for A actions and D features.
+
+        Args:
+            n_actions: A.
+            num_features: D.
+        """
         ...
 
 

@@ -17,21 +17,28 @@ Features: TypeAlias = Float[Array, "B D"] | Int[Array, "B k"]
 
 
 class Dense(NamedTuple):
-    """A linear layer: x weight + bias."""
+    """A linear layer of I inputs and O outputs: x `weight` + `bias`."""
 
     weight: Float[Array, "I O"]
     bias: Float[Array, " O"]
 
 
 class Conv(NamedTuple):
-    """A convolution, channels last."""
+    """A convolution with a window of H times W pixels, I channels in and O out: `kernel` and `bias`. Channels come last.
+    """
 
     kernel: Float[Array, "H W I O"]
     bias: Float[Array, " O"]
 
 
 def dense_init(key: PRNGKeyArray, inputs: int, outputs: int) -> Dense:
-    """Weights uniform within 1 / sqrt(inputs), the usual law of a linear layer; biases likewise."""
+    """Weights uniform within 1 / sqrt(inputs), the usual law of a linear layer; biases likewise.
+
+    Args:
+        key: of the draw.
+        inputs: I.
+        outputs: O.
+    """
     bound = 1 / np.sqrt(inputs)  # variance 1 / (3 inputs)
     key_weight, key_bias = jax.random.split(key)
     weight = jax.random.uniform(key_weight, (inputs, outputs), minval=-bound, maxval=bound)
@@ -39,7 +46,12 @@ def dense_init(key: PRNGKeyArray, inputs: int, outputs: int) -> Dense:
 
 
 def dense(layer: Dense, x: Float[AnyArray, "B I"]) -> Float[Array, "B O"]:
-    """x weight + bias."""
+    """The outputs x weight + bias of B inputs.
+
+    Args:
+        layer: its parameters.
+        x: the inputs.
+    """
     return jnp.asarray(x @ layer.weight + layer.bias)
 
 
@@ -48,15 +60,29 @@ class Trunk(Protocol):
     """A network without its last layer."""
 
     def init(self, key: PRNGKeyArray, observation_shape: tuple[int, ...]) -> PyTree:
-        """Its parameters."""
+        """Its parameters.
+
+        Args:
+            key: of the draw.
+            observation_shape: of one observation.
+        """
         ...
 
     def apply(self, parameters: PyTree, observation: AnyArray) -> Features:
-        """Features of observations [B ...]."""
+        """Features of B observations.
+
+        Args:
+            parameters: from `init`, or learned.
+            observation: [B ...].
+        """
         ...
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
-        """D."""
+        """D, the number of features of one observation.
+
+        Args:
+            observation_shape: of one observation.
+        """
         ...
 
 

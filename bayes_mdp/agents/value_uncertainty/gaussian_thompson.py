@@ -167,7 +167,13 @@ def semidefinite_factor(covariance: Float[Array, "*B A A"]) -> Float[Array, "*B 
 
 @runtime_checkable
 class JointThompson(Protocol):
-    """The options of an agent that `correlated_policy` reads."""
+    """The options of an agent that `correlated_policy` reads.
+
+    Args:
+        joint: whether the actions of a state are drawn together, with their covariances.
+        scale: of the standard deviation.
+        noise: "per_plan" (one draw for the length of the plan) or "per_step".
+    """
 
     joint: bool
     scale: float | Array

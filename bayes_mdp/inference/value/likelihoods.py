@@ -21,19 +21,35 @@ class Likelihood(Protocol):
         ...
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b."""
+        """b(eta).
+
+        Args:
+            eta: the linear predictor phi . w.
+        """
         ...
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b', the expected target."""
+        """b'(eta), the expected target.
+
+        Args:
+            eta: the linear predictor phi . w.
+        """
         ...
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
-        """b''."""
+        """b''(eta).
+
+        Args:
+            eta: the linear predictor phi . w.
+        """
         ...
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
-        """Raise a ValueError that names the first impossible target."""
+        """Raise a ValueError that names the first impossible target.
+
+        Args:
+            target: observed values of y.
+        """
         ...
 
 
