@@ -71,7 +71,11 @@ class BehaviourPosterior(eqx.Module):
         return made
 
     def thinned(self, num_draws: int | None) -> np.ndarray:
-        """Indices of `num_draws` of all draws, evenly."""
+        """Indices of `num_draws` of all draws, evenly.
+
+        Raises:
+            ValueError: `num_draws` is below 1. TypeError: no integer.
+        """
         if num_draws is not None:
             check_count("num_draws", num_draws)
         number = min(num_draws or self.num_draws, self.num_draws)

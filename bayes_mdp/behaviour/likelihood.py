@@ -42,6 +42,9 @@ def choice_log_probs(model: BehaviourModel, params: Params, log: ChoiceLog) -> F
     """Log-probability of every action before each choice (one step ahead, given the observed past).
 
     Args and errors: as `log_likelihood`. Where no choice was observed the entries have no meaning.
+
+    Raises:
+        TypeError: no model, no `ChoiceLog`.
     """
     check_model(model)
     check_type("log", log, ChoiceLog, "a ChoiceLog")

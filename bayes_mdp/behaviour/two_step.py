@@ -65,6 +65,7 @@ class TwoStep(eqx.Module):
 
     Raises:
         ValueError: another number of parameters, another word, a probability outside [0, 1], an unknown name.
+        TypeError: a probability that is no number, a prior that is no `Parameter`.
     """
 
     num_parameters: int = eqx.field(default=7, static=True)

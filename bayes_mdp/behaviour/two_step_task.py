@@ -28,6 +28,7 @@ class TwoStepTask(eqx.Module):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number.
     """
 
     common: RealScalar = 0.7

@@ -100,7 +100,11 @@ def bayes_values(
 
 
 def describe_bayes_values(result: "xr.Dataset") -> str:
-    """The agents in words, best mean first."""
+    """The agents in words, best mean first.
+
+    Raises:
+        TypeError, ValueError: no dataset that `bayes_values` returned.
+    """
     check_dataset("result", result)
     order = np.argsort(-result["value"].values, kind="stable")
     names = [str(name) for name in result["agent"].values]

@@ -103,6 +103,7 @@ def run(  # noqa: PLR0913 - the parts of an experiment
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; also a snapshot of another run under `path`.
+        FileNotFoundError: `path` lies in no folder that exists. PermissionError: nothing can be written there.
     """
     case = RunConfig(agent, env, objective, key, prior, num_steps, num_episodes, num_seeds, regret, options)
     if path is not None:

@@ -158,6 +158,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
         ValueError: the file is cut, altered, not of this format, of a version that is not known here, or its parts do
             not make a posterior.
         OSError: the file cannot be read.
+        TypeError: its parts are of another type than those of a posterior.
     """
     # Checksum before content: nothing of an altered file is interpreted.
     content = read_bytes(path, "a posterior that bayes_mdp.save wrote")

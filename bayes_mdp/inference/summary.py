@@ -153,6 +153,9 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Args:
         posterior: a `ConjugatePosterior`, a mixture (moments over its components, `prior_share` their mean) or a
             `SampledPosterior` (moments of its draws; `prior_share` is nan).
+
+    Raises:
+        TypeError: no posterior of this package.
     """
     check_shown(posterior)
     import pandas as pd
@@ -175,6 +178,9 @@ def describe(posterior: Summarised) -> str:
 
     Args:
         posterior: as for `table`.
+
+    Raises:
+        TypeError: no posterior of this package.
     """
     check_shown(posterior)
     if not is_concrete(posterior) or posterior.is_batch:

@@ -97,6 +97,7 @@ class FoldedLog:
             ValueError: a cell that the space has not (an illegal action, an impossible outcome, a step beyond the
                 horizon, an end where none is), with its labels and the file and row where it was first seen; labels
                 that are not those of the space; a horizon where steps were not kept.
+            TypeError: `by_outcome` is no bool.
         """
         check_bool("by_outcome", by_outcome)
         index = self._index(space)

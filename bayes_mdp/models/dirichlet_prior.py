@@ -36,6 +36,7 @@ def supported_dirichlet(
     Raises:
         ValueError: a concentration that is negative or not finite, a row without a positive one, another shape; dense
             rows that would not fit in memory.
+        TypeError: no space, a name that is no string, concentrations that are no numbers.
     """
     check_space(space)
     check_dense_rows(space, ROW_BYTES)

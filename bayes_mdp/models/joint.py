@@ -123,6 +123,9 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
 
     Its sites `observed_next_state` (index of the outcome, the last being the end where episodes can end) and
     `observed_reward` lie in the plate `row`. For `numpyro.infer.Predictive`.
+
+    Raises:
+        TypeError, ValueError: no program, no space, a program that returns no valid `MDPSpec` (see `check_spec`).
     """
 
     _check_program(prior, space)

@@ -44,6 +44,9 @@ class MDPSpec(eqx.Module):
         reward: the law of one reward: a NumPyro distribution of scalars with a batch shape broadcastable to [*H S A],
             or with event shape [O] (`.to_event(1)`) where rewards depend on the outcome; or an array, broadcastable
             to [*H S A] or to [*H S A O], where they are known.
+
+    Raises:
+        TypeError, ValueError: lists that hold no numbers, or are of unequal lengths.
     """
 
     transition_probs: Real[AnyArray, "..."] = eqx.field(converter=partial(_array, "transition_probs"))

@@ -44,6 +44,7 @@ def dirichlet_normal_gamma(
 
     Raises:
         ValueError: a hyperparameter out of its range (which, and where); an unknown `rewards_on`.
+        TypeError: a hyperparameter that is no number; a space in place of the first one.
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {
@@ -82,6 +83,7 @@ def dirichlet_normal(
 
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
+        TypeError: a hyperparameter that is no number; a space in place of the first one.
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
@@ -114,6 +116,7 @@ def dirichlet_bernoulli(
 
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
+        TypeError: a hyperparameter that is no number; a space in place of the first one.
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"concentration1": concentration1, "concentration0": concentration0}
@@ -146,6 +149,7 @@ def dirichlet_poisson(
 
     Raises:
         ValueError: as `dirichlet_normal_gamma`.
+        TypeError: a hyperparameter that is no number; a space in place of the first one.
     """
     _check_rows(concentration, rewards_on)
     hyperparameters = {"reward_concentration": reward_concentration, "rate": rate}
@@ -168,6 +172,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
 
     Raises:
         ValueError: a reward that is not finite, a concentration out of its range.
+        TypeError: no numbers; a space in place of the first argument.
     """
     _check_rows(concentration, "state_action")
     if is_concrete(reward):

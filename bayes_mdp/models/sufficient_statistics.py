@@ -29,6 +29,9 @@ class CategoricalCounts(dist.Distribution):
 
     Args:
         probs: Float[*batch O], probabilities. A zero there costs nothing where its count is zero.
+
+    Raises:
+        ValueError: one number, or an entry that is negative or not finite. TypeError: no numbers.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - as NumPyro declares it

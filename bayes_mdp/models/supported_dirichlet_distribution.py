@@ -177,6 +177,7 @@ class SupportedDirichlet(dist.Distribution):
     Raises:
         ValueError: shapes that differ, a row without a possible outcome, a concentration at a possible outcome that is
             not finite and positive (concrete values only).
+        TypeError: concentrations that are no numbers, a mask that is none.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - what is positive depends on the mask

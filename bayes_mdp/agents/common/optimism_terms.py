@@ -28,6 +28,7 @@ def check_inside(name: str, value: object) -> None:
 
     Raises:
         ValueError: an entry is out of range.
+        TypeError: an entry is no number.
     """
     check_that(name, value, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
 
@@ -37,6 +38,7 @@ def check_value(name: str, value: object) -> None:
 
     Raises:
         ValueError: an entry is not finite.
+        TypeError: an entry is no number.
     """
     if is_concrete(value):
         check_finite(name, value)
@@ -47,6 +49,7 @@ def check_above_zero(name: str, value: object) -> None:
 
     Raises:
         ValueError: an entry is out of range.
+        TypeError: an entry is no number.
     """
     if is_concrete(value):
         check_positive(name, value)

@@ -121,6 +121,7 @@ class Geometric(_NoPeriod):
 
     Raises:
         ValueError: `factor` is not a finite number of at least 1.001.
+        TypeError: no number.
     """
 
     factor: float = eqx.field(static=True)
@@ -140,7 +141,11 @@ class Geometric(_NoPeriod):
 
 
 class When(_NoPeriod):
-    """Plan where a function of the `ReplanContext` is true."""
+    """Plan where a function of the `ReplanContext` is true.
+
+    Raises:
+        TypeError: what is given is no function of the context, or an object without a hash.
+    """
 
     function: Callable[[ReplanContext], BoolScalar] = eqx.field(static=True)
 

@@ -101,6 +101,9 @@ class Greedy(TablePolicy):
         legal: Bool[S A], or None: all actions whose q is not -inf.
         best: Int[*H S], the actions taken; None: from q. A planner's policy is more than its q: where rewards are
             undiscounted, an action that never ends may tie with one that does.
+
+    Raises:
+        ValueError: `best` has another shape, or holds an action that does not exist. TypeError: `best` holds no integers.
     """
 
     q: Float[Array, "*H S A"]
@@ -137,6 +140,7 @@ class Boltzmann(TablePolicy):
 
     Raises:
         ValueError: `temperature` is not greater than 0.
+        TypeError: no number.
     """
 
     q: Float[Array, "*H S A"]
@@ -165,6 +169,7 @@ class EpsilonGreedy(TablePolicy):
 
     Raises:
         ValueError: `epsilon` lies outside [0, 1].
+        TypeError: no number.
     """
 
     q: Float[Array, "*H S A"]

@@ -52,6 +52,7 @@ def bayes_regret_bound(
 
     Raises:
         ValueError: an argument out of its range; a mean reward outside [0, 1] (names the first one).
+        TypeError: no number.
     """
     episodes = np.asarray(num_episodes, float)
     require(~(episodes >= 1), "num_episodes", episodes, "a number of episodes, 1 or greater")
@@ -113,6 +114,7 @@ def gaussian_bandit(mean: ArrayLike, variance: ArrayLike, tau: RealScalar | None
 
     Raises:
         ValueError: shapes that disagree, a number out of its range, a single arm or no variance where `tau` is None.
+        TypeError: no number.
     """
     mean, variance = np.array(mean, np.float64), np.array(variance, np.float64)
     if mean.ndim != 1:

@@ -79,6 +79,7 @@ def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
 
     Raises:
         ValueError: `tau` is not positive.
+        TypeError: no number.
     """
     check_above_zero("tau", tau)
     return soften(jnp.asarray(k), tau)[0]
@@ -121,7 +122,11 @@ def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
 
 
 class TemperatureRule(eqx.Module):
-    """A temperature that depends on the belief or the time: "optimal", problem (11); "schedule", equation (10)."""
+    """A temperature that depends on the belief or the time: "optimal", problem (11); "schedule", equation (10).
+
+    Raises:
+        ValueError: another name.
+    """
 
     name: str = eqx.field(static=True)
 
@@ -164,6 +169,7 @@ class KLearning(eqx.Module):
 
     Raises:
         ValueError: an unknown option, a temperature that is not positive, a negative `span` or `noise`.
+        TypeError: no number, no rule of replanning.
     """
 
     temperature: TemperatureRule | RealScalar = eqx.field(default="optimal", converter=_as_temperature)

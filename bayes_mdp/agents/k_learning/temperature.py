@@ -45,6 +45,7 @@ def schedule(
 
     Raises:
         ValueError: `num_actions` below 2 (log A = 0), `t` below 1, a negative `noise` or `span`, a size below 1.
+        TypeError: no number.
     """
     require_choice(num_actions)
     for name, size in (("horizon", horizon), ("num_states", num_states)):

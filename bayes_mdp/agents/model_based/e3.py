@@ -61,6 +61,7 @@ class E3(eqx.Module):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     num_visits: int | Array = 5

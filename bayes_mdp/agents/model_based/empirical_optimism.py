@@ -33,6 +33,9 @@ class ModelBased(eqx.Module):
     Args:
         planner: `ExactPlanner()`, or `PrioritizedSweeping(...)` where there are many states.
         replan: when the policy is updated; every step by default.
+
+    Raises:
+        TypeError: no planner, no rule of replanning.
     """
 
     planner: ExactPlanner | PrioritizedSweeping = eqx.field(default=ExactPlanner(), kw_only=True)
@@ -114,6 +117,7 @@ class EpsilonGreedyModel(ModelBased):
 
     Raises:
         ValueError: `epsilon` lies outside [0, 1].
+        TypeError: no number.
     """
 
     epsilon: float | Array = 0.1
@@ -136,7 +140,11 @@ class EpsilonGreedyModel(ModelBased):
 
 
 class OptimisticModel(ModelBased):
-    """A `ModelBased` learner in whose model a pair that was never tried has value `v_max`."""
+    """A `ModelBased` learner in whose model a pair that was never tried has value `v_max`.
+
+    Raises:
+        ValueError: `v_max` is not finite. TypeError: no number.
+    """
 
     @property
     @abc.abstractmethod
@@ -210,6 +218,7 @@ class RMax(OptimisticModel):
 
     Raises:
         ValueError: `v_max` is not finite, `num_visits` is less than 1 or infinite, `PrioritizedSweeping` with `freeze`.
+        TypeError: no number, `freeze` is no bool.
     """
 
     v_max: float | Array = 100.0
@@ -248,5 +257,6 @@ def check_num_visits(value: object) -> None:
 
     Raises:
         ValueError: as said.
+        TypeError: no number.
     """
     check_that("num_visits", value, lambda x: (x >= 1) & np.isfinite(x), "a number of at least 1")

@@ -50,7 +50,11 @@ class Alternates(TablePolicy):
 
 
 class ExplorationReward(ModelBased):
-    """Two optima of the empirical model: of the rewards, Qr, and of a reward of exploration, Qe. See the subclasses."""
+    """Two optima of the empirical model: of the rewards, Qr, and of a reward of exploration, Qe. See the subclasses.
+
+    Raises:
+        ValueError: a number outside its range. TypeError: no number.
+    """
 
     scale: eqx.AbstractVar[float | Array]
     v_max: eqx.AbstractVar[float | Array]

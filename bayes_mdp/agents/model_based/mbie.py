@@ -40,6 +40,7 @@ class MBIEEB(OptimisticModel):
 
     Raises:
         ValueError: `beta` is negative or not finite, `v_max` is not finite.
+        TypeError: no number.
     """
 
     beta: float | Array = 1.0
@@ -90,6 +91,7 @@ class MBIE(OptimisticModel):
     Raises:
         ValueError: a width is negative or not finite, `v_max` is not finite, `PrioritizedSweeping` with a
             `transition_width`.
+        TypeError: no number.
     """
 
     reward_width: float | Array = 1.0

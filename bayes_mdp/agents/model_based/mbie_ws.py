@@ -70,6 +70,7 @@ class MBIEWS(OptimisticModel):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number.
     """
 
     z: float | Array = 1.96

@@ -21,6 +21,7 @@ class EpsilonGreedyMean(eqx.Module):
 
     Raises:
         ValueError: `epsilon` lies outside [0, 1].
+        TypeError: no number, no rule of replanning.
     """
 
     epsilon: float | Array = 0.1

@@ -40,6 +40,7 @@ class BQL(eqx.Module):
 
     Raises:
         ValueError: an unknown option, parameters that are no prior (or too wide for `update` or `choose`).
+        TypeError: no number, no rule of replanning.
     """
 
     update: str = eqx.field(default="mixture", static=True)

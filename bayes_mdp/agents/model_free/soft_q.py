@@ -75,6 +75,7 @@ class BoltzmannQ(TabularQ):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     temperature: float | Array = 0.05
@@ -133,6 +134,7 @@ class SoftQMean(eqx.Module):
 
     Raises:
         ValueError: `temperature` is not greater than zero.
+        TypeError: no number, no rule of replanning.
     """
 
     temperature: float | Array = 0.05

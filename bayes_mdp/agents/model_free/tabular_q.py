@@ -51,7 +51,12 @@ def bellman_target(
 
 
 def check_half_life(value: object, what: str) -> None:
-    """Raise a ValueError unless it is greater than zero (infinity: `what` stays)."""
+    """Refuse a half-life that is not greater than zero (infinity: `what` stays).
+
+    Raises:
+        ValueError: it is not.
+        TypeError: no number.
+    """
     check_that("half_life", value, lambda x: x > 0, f"a number greater than zero (infinity: {what} stays)")
 
 
@@ -114,6 +119,7 @@ class EpsilonGreedyQ(TabularQ):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     learning_rate: float | Array = 0.1
@@ -162,6 +168,7 @@ class AnnealedQ(eqx.Module):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     learning_rate: float | Array = 0.1
@@ -206,6 +213,7 @@ class OptimisticQ(TabularQ):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     v_max: float | Array = 100.0
@@ -273,6 +281,7 @@ class IEQLPlus(eqx.Module):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number, no rule of replanning.
     """
 
     theta: float | Array = 0.05
@@ -361,6 +370,9 @@ class BonusQ(eqx.Module):
 
     Actions are greedy for Q_r + kappa Q_e, kappa = scale 2^(-t / half_life) after t steps; both tables have the same
     discount and learning rate. The form of the bonus, the schedule and the first values are ours.
+
+    Raises:
+        ValueError: a number outside its range. TypeError: no number, no rule of replanning.
     """
 
     scale: float | Array = 1.0
@@ -460,6 +472,7 @@ class VarianceBonusQ(BonusQ):
 
     Raises:
         ValueError: a number outside its range.
+        TypeError: no number.
     """
 
     prior_sd: float | Array = eqx.field(default=1.0, kw_only=True)

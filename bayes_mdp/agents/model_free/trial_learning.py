@@ -195,7 +195,11 @@ def sweep(
 
 
 class EpisodeLearner(eqx.Module):
-    """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found."""
+    """Base of `SarsaLambda` and `TDBMA`: all but the weight of the return that the sweep found.
+
+    Raises:
+        ValueError: a number outside its range. TypeError: another type.
+    """
 
     learning_rate: float | Array = eqx.field(default=0.15, kw_only=True)
     epsilon: float | Array = eqx.field(default=0.05, kw_only=True)

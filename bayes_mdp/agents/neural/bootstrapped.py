@@ -50,6 +50,7 @@ class BootstrappedDQN(eqx.Module):
 
     Raises:
         ValueError: fewer than one member.
+        TypeError: no integer.
     """
 
     trunk: Trunk = eqx.field(default=MLP((50, 50)), static=True)

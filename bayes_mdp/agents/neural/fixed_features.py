@@ -18,6 +18,9 @@ class RandomFeatures(eqx.Module):
 
     Args:
         num_units: D. A linear-Gaussian belief distinguishes about so many states.
+
+    Raises:
+        ValueError: a number that is too small. TypeError: no integer.
     """
 
     num_units: int = eqx.field(default=512, static=True)
@@ -46,6 +49,9 @@ class Box(eqx.Module):
 
     Args:
         low, high: of every number.
+
+    Raises:
+        ValueError: bounds of two lengths, that are not finite, or with `high` not above `low`. TypeError: no numbers.
     """
 
     low: tuple[float, ...] = eqx.field(static=True, converter=lambda x: tuple(map(float, x)))
@@ -59,7 +65,11 @@ class Box(eqx.Module):
         require(high <= low, "high", high, "more than low")
 
     def unit(self, observation: AnyArray) -> Float[Array, "B d"]:
-        """Observations [B ...] as points of the unit cube."""
+        """Observations [B ...] as points of the unit cube.
+
+        Raises:
+            ValueError: observations of another number of entries.
+        """
         x, low = flat(observation), np.asarray(self.low, np.float32)
         check_shape("observation", x, (len(x), len(low)), "one, number of the box")
         return jnp.clip((x - low) / (np.asarray(self.high, np.float32) - low), 0.0, 1.0)
@@ -96,6 +106,9 @@ class Fourier(_OfBox):
     Args:
         box: where x is 0 and 1.
         order: of the highest frequency of every number; D = (order + 1)^d.
+
+    Raises:
+        ValueError: a number that is too small. TypeError: no integer.
     """
 
     order: int = eqx.field(default=5, static=True)
@@ -121,6 +134,9 @@ class RadialBasis(_OfBox):
         box: where the grid begins and ends.
         per_axis: centres along every number; D = per_axis^d.
         width: standard deviation of a bump, in steps of the grid.
+
+    Raises:
+        ValueError: a number that is too small. TypeError: no number.
     """
 
     per_axis: int = eqx.field(default=8, static=True)
@@ -155,6 +171,9 @@ class Tiles(_OfBox):
         box: what one tiling covers.
         per_axis: tiles along every number.
         num_tilings: D = num_tilings (per_axis + 1)^d.
+
+    Raises:
+        ValueError: a number that is too small. TypeError: no integer.
     """
 
     per_axis: int = eqx.field(default=8, static=True)

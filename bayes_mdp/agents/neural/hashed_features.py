@@ -34,6 +34,7 @@ class HashedFeatures(eqx.Module):
 
     Raises:
         ValueError: fewer than one table or bit, more than 24 bits.
+        TypeError: no integer.
     """
 
     num_tables: int = eqx.field(default=8, static=True)

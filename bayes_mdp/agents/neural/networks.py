@@ -131,6 +131,9 @@ class OneHotMLP(MLP):
 
     Args:
         widths: of the layers, at least one.
+
+    Raises:
+        ValueError: no layer.
     """
 
     widths: tuple[int, ...] = eqx.field(default=(64, 64), static=True)

@@ -25,6 +25,9 @@ class UncertaintyHead(eqx.Module):
         width: of its hidden layer; 0: none, u is linear in the features.
         learning_rate: of its RMSProp ([UBE18] section 5.1).
         num_steps: n, steps of local uncertainty that are summed before u is bootstrapped; 1 or 150 in [UBE18].
+
+    Raises:
+        ValueError: a number that is too small. TypeError: no integer.
     """
 
     width: int = eqx.field(default=512, static=True)

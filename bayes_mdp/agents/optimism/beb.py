@@ -60,6 +60,7 @@ class BEB(NeedsConcentrations):
 
     Raises:
         ValueError: `scale` is negative or not finite.
+        TypeError: no number, no rule of replanning.
     """
 
     scale: float | Array | None = None

@@ -131,6 +131,7 @@ class BOLT(NeedsConcentrations):
 
     Raises:
         ValueError: `eta` is negative or not finite, `max_reward` not finite.
+        TypeError: no number, no rule of replanning.
     """
 
     eta: float | Array | None = None

@@ -102,6 +102,7 @@ class CountBonus(eqx.Module):
 
     Raises:
         ValueError: `scale`, `reward_sd` or `unvisited` is negative or not finite; another schedule.
+        TypeError: no number, no rule of replanning.
     """
 
     scale: float | Array = 1.0

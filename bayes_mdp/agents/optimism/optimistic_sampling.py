@@ -40,6 +40,9 @@ class PseudoDraws(eqx.Module):
         pseudo_count: n0, prior pseudo-transitions of every unknown row to the pseudo state; 0: there is none.
         pseudo_reward: r0, what a step in the pseudo state pays, units of the reward: the largest reward, or more.
         inflation: kappa; every concentration is divided by it. None: 1, at no cost.
+
+    Raises:
+        ValueError: a number outside its range. TypeError: no number.
     """
 
     num_draws: int = eqx.field(static=True)

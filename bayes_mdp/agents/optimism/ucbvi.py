@@ -153,6 +153,7 @@ class UCBVI(eqx.Module):
 
     Raises:
         ValueError: an option out of its range.
+        TypeError: no number, no rule of replanning.
     """
 
     bonus: str = eqx.field(default="bernstein", static=True)

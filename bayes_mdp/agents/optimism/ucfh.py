@@ -45,6 +45,7 @@ def component_delta(
 
     Raises:
         ValueError: `delta` or `epsilon` outside its range.
+        TypeError: no number.
     """
     check_inside("delta", delta)
     _check_epsilon(epsilon)
@@ -145,6 +146,7 @@ class UCFH(eqx.Module):
 
     Raises:
         ValueError: `delta`, `epsilon` outside their ranges, `scale` negative or not finite, `max_reward` not finite.
+        TypeError: no number, no rule of replanning.
     """
 
     delta: float | Array = 0.05

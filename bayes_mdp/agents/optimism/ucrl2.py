@@ -41,6 +41,7 @@ def reward_radius(visits: Pairs, time: Scalar, delta: Scalar = 0.05, *, constant
 
     Raises:
         ValueError: other constants, a delta outside (0, 1).
+        TypeError: no number.
     """
     n_states, n_actions = _check(visits, delta, constants)
     if constants == "paper":
@@ -68,6 +69,7 @@ def transition_radius(
 
     Raises:
         ValueError: as `reward_radius`.
+        TypeError: no number.
     """
     n_states, n_actions = _check(visits, delta, constants)
     size = n_states if n_outcomes is None else n_outcomes
@@ -154,6 +156,7 @@ class UCRL2(eqx.Module):
 
     Raises:
         ValueError: `delta` outside (0, 1), `scale` negative or not finite, `max_reward` not finite.
+        TypeError: no number, no rule of replanning.
     """
 
     delta: float | Array = 0.05

@@ -66,6 +66,7 @@ class GaussianPSRL(eqx.Module):
 
     Raises:
         ValueError: `scale` is negative or not finite.
+        TypeError: no number, no rule of replanning.
     """
 
     scale: float | Array = 1.0

@@ -90,6 +90,7 @@ class RLSVI(eqx.Module):
 
     Raises:
         ValueError: `noise` or `regularization` is not greater than zero.
+        TypeError: no number, no rule of replanning.
     """
 
     noise: float | Array = 1.0

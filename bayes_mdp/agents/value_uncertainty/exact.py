@@ -327,6 +327,7 @@ class CovarianceThompson(UsesRows):
 
     Raises:
         ValueError: `scale` is negative or not finite; another noise.
+        TypeError: no number, `joint` is no bool, no rule of replanning.
     """
 
     joint: bool = eqx.field(default=True, static=True)

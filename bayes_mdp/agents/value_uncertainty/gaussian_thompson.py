@@ -34,6 +34,9 @@ class ThompsonAgent(eqx.Module):
 
     Args:
         scale: zeta, of the noise, zero or greater (an array leaf, so that sweeps vmap over it).
+
+    Raises:
+        ValueError: `scale` is negative or not finite. TypeError: no number.
     """
 
     scale: eqx.AbstractVar[float | Array]
@@ -81,6 +84,9 @@ def check_noise(noise: str, words: tuple[str, ...] = NOISES) -> None:
     Args:
         noise: the word.
         words: those that an agent has.
+
+    Raises:
+        ValueError: another word.
     """
     check_name("noise", noise, words)
 

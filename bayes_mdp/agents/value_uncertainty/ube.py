@@ -108,6 +108,7 @@ def solve(
     Raises:
         ValueError: as `local_uncertainty` (but for mixtures) and `planning.evaluate`; a `q_max` below a |posterior-mean
             value|, which it must bound (the state is named).
+        TypeError: no number.
     """
     _check_options(q_max, form)
     mean, policy = problem_of(posterior, policy, objective, "ube.solve")
@@ -254,6 +255,7 @@ class UBE(UsesRows):
 
     Raises:
         ValueError: `scale` or `q_max` is negative or not finite; another form or noise.
+        TypeError: no number, no rule of replanning.
     """
 
     scale: float | Array = 1.0

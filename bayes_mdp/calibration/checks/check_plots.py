@@ -26,7 +26,11 @@ LEVEL = 0.95
 
 
 def plot_check(check: Check) -> "Figure":
-    """All figures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal)."""
+    """All figures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal).
+
+    Raises:
+        TypeError: no `Check`.
+    """
     check_type("check", check, Check, "a Check")
     from matplotlib.figure import Figure
 

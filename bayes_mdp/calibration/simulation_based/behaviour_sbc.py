@@ -114,6 +114,7 @@ def sbc_behaviour(  # noqa: PLR0913 - what is simulated, inferred and looked at
         ValueError: a number out of range; a model without parameters, or one that `behaviour.fit` refuses; fewer draws
             in the chains than `num_draws`; a file of other simulations.
         TypeError: an argument of another type.
+        FileNotFoundError: `path` lies in no folder that exists. PermissionError: nothing can be written there.
     """
     check_key("key", key)
     check_model(model)

@@ -73,6 +73,7 @@ def sbc(  # noqa: PLR0913 - what is simulated, inferred and looked at
         ValueError: a number out of range; a prior without such a fit; a file of other simulations; the average reward
             in a space where episodes end.
         TypeError: a posterior whose reward law cannot be drawn.
+        FileNotFoundError: `path` lies in no folder that exists. PermissionError: nothing can be written there.
     """
     check_key("key", key)
     for name, value in (("simulations", num_simulations), ("draws", num_draws), ("transitions", num_transitions)):

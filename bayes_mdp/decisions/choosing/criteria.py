@@ -78,6 +78,7 @@ class CVaR(eqx.Module):
 
     Raises:
         ValueError: a level outside (0, 1].
+        TypeError: no number.
     """
 
     level: float
@@ -100,6 +101,7 @@ class SoftRobust(eqx.Module):
 
     Raises:
         ValueError: a level outside (0, 1], a weight outside [0, 1].
+        TypeError: no number.
     """
 
     level: float
@@ -128,6 +130,7 @@ class Regret(eqx.Module):
 
     Raises:
         ValueError: a level outside [0, 1].
+        TypeError: no number.
     """
 
     level: float = 0.0
@@ -151,6 +154,7 @@ class Percentile(eqx.Module):
 
     Raises:
         ValueError: a level outside (0, 1].
+        TypeError: no number.
     """
 
     level: float
@@ -181,6 +185,7 @@ class ProbabilityOptimal(eqx.Module):
 
     Raises:
         ValueError: a negative tolerance.
+        TypeError: no number.
     """
 
     tolerance: float = 0.0
@@ -217,6 +222,7 @@ class Robust(eqx.Module):
 
     Raises:
         ValueError: a confidence outside (0, 1), a radius that is negative or no number.
+        TypeError: no number.
     """
 
     confidence: float = 0.95

@@ -114,6 +114,7 @@ def net_benefit_of_sampling(
 
     Raises:
         ValueError: no sizes, or one that is not positive; a negative population; otherwise as `evsi`.
+        TypeError: no `Study`, a size or a cost that is no number.
     """
     check_type("study", study, Study, "a Study")
     check_number("population", population, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
@@ -148,6 +149,7 @@ def discounted_population(incidence: float, years: int, rate: float = 0.0) -> fl
 
     Raises:
         ValueError: a negative incidence, no years, a rate of -1 or less.
+        TypeError: no number.
     """
     check_number("incidence", incidence, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
     check_count("years", years)

@@ -34,6 +34,7 @@ def cohort_trace(
 
     Raises:
         ValueError: shapes that do not fit; no number of cycles with one matrix.
+        TypeError: probabilities that are no numbers, a number of cycles that is no integer.
     """
     matrices, start = jnp.asarray(transition, float), jnp.asarray(initial, float)
     if matrices.ndim not in (2, 3):
@@ -144,6 +145,7 @@ def trace_dataset(traces: dict[str, ArrayLike], states: tuple[str, ...]) -> xr.D
 
     Raises:
         ValueError: no traces; traces of different shapes; other numbers of names.
+        TypeError: names that are no sequence, or cannot be hashed.
     """
     check_names("states", states)
     if not traces:

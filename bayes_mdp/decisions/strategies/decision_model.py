@@ -118,7 +118,11 @@ class DecisionModel:
         return min([num_draws, *map(len, self.chains.values())])
 
     def sample_sites(self, key: PRNGKeyArray, num_draws: int) -> dict[str, np.ndarray]:
-        """Draws of all sites, name -> [draws, ...]; see `sample`."""
+        """Draws of all sites, name -> [draws, ...]; see `sample`.
+
+        Raises:
+            ValueError: more draws than NUTS made.
+        """
         rng = host_generator(key)
         values = {name: law.sample(rng, num_draws) for name, law in self.laws.items()}
         if self.run_sites:
@@ -166,6 +170,7 @@ class DecisionModel:
 
         Raises:
             ValueError: a site that the program does not have; another shape; a value that is not finite.
+            TypeError: a value that is no number.
         """
         given = {} if values is None else dict(values)
         self.check_sites("values", given)
@@ -198,6 +203,7 @@ class DecisionModel:
 
         Raises:
             ValueError: no strategies, one twice, or one that the program does not have.
+            TypeError: names that are no sequence, or cannot be hashed.
         """
         names = tuple(strategies)
         check_names("strategies", names)

@@ -32,6 +32,7 @@ class StrategyDraws:
 
     Raises:
         ValueError: shapes that do not fit; a value that is not finite; a name twice.
+        TypeError: values that are no numbers, names that cannot be hashed.
     """
 
     strategies: tuple[str, ...]

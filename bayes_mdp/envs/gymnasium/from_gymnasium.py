@@ -57,6 +57,7 @@ def from_gymnasium(
     Raises:
         ValueError: an id that Gymnasium cannot make or that would import a module, no table, no initial distribution
             or one of another length, a next state out of range, a row that does not sum to one.
+        TypeError: neither an id nor a Gymnasium environment, an initial distribution that holds no numbers.
     """
     if not isinstance(id_or_env, str) and not hasattr(id_or_env, "unwrapped"):
         raise TypeError(f"id_or_env is {described(id_or_env)}, expected an id or a Gymnasium environment")

@@ -71,6 +71,7 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         FileNotFoundError: there is no such file.
         ValueError: as `read_log`, and two logs of the same content (both are named).
         ImportError: Parquet without pyarrow.
+        TypeError: an argument of another type.
     """
     check_name("missing_reward", missing_reward, ("error", "ignore"))
     check_count("chunksize", chunksize)

@@ -34,6 +34,9 @@ class CartPole(eqx.Module):
 
     Args:
         max_steps: of an episode.
+
+    Raises:
+        ValueError: `max_steps` is below 1. TypeError: no integer.
     """
 
     max_steps: int = eqx.field(default=500, static=True)

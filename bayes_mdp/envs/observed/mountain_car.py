@@ -33,6 +33,9 @@ class MountainCar(eqx.Module):
 
     Args:
         max_steps: of an episode.
+
+    Raises:
+        ValueError: `max_steps` is below 1. TypeError: no integer.
     """
 
     max_steps: int = eqx.field(default=200, static=True)

@@ -21,6 +21,7 @@ def chain(slip: float = PAPER_SLIP) -> Environment:
 
     Raises:
         ValueError: `slip` is no probability.
+        TypeError: no number.
     """
     check_number("slip", slip, lambda x: 0.0 <= x <= 1.0, "a probability")
     # Both moves as rows; a slip exchanges them.

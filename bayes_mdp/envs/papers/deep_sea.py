@@ -25,6 +25,7 @@ def deep_sea(size: int = 10, *, noise: float = 0.1) -> Environment:
 
     Raises:
         ValueError: `size` below 2, `noise` negative or not finite.
+        TypeError: no number.
     """
     check_count("size", size, 2)
     check_memory(f"size is {size}", 100.0 * size**2)
@@ -44,6 +45,9 @@ def reachable(size: int) -> np.ndarray:
     """Bool[L L] over (row, column): the L (L + 1) / 2 cells that can be reached, of the L^2 cells of the grid.
 
     Which of the two numbers stands for "the number of states" enters the temperature of K-learning.
+
+    Raises:
+        ValueError: `size` is below 1. TypeError: no integer.
     """
     check_count("size", size)
     return np.tri(size, dtype=bool)

@@ -25,6 +25,7 @@ def deep_sea_continuing(n_states: int = 4, *, noise: Literal["none", "delta"] = 
     Raises:
         ValueError: `n_states` below 3 (with 2 the two rewards of the last state have one next state), unknown
             `noise`.
+        TypeError: no number.
     """
     check_count("n_states", n_states, 3)
     check_memory(f"n_states is {n_states}", 60.0 * n_states**2)

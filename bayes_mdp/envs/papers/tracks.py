@@ -107,6 +107,7 @@ class Track:
 
     Raises:
         ValueError: no lines, an unknown character, lines of different lengths, no start, no finish.
+        TypeError: a name or a line that is no string.
     """
 
     name: str

@@ -96,6 +96,7 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
 
     Raises:
         ValueError: no such agent, or other constants.
+        TypeError: `names` is no list of names.
     """
     check_name("constants", constants, CONSTANTS)
     names = AGENTS if names is None else names
@@ -248,6 +249,7 @@ def compare(
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells
             is that of another run. FileNotFoundError: `path` lies in no folder that exists.
+        PermissionError: nothing can be written at `path`.
     """
     check_key("key", key)
     check_count("num_seeds", num_seeds, 2)

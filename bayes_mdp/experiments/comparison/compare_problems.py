@@ -31,6 +31,9 @@ class Task:
         objective: what agents plan for.
         length: number of episodes under `Episodic`, otherwise of steps.
         prior: as in `run`; None: for agents that need none.
+
+    Raises:
+        ValueError: `length` is below 1, episodes with a discount. TypeError: no `Environment`, no objective, no integer.
     """
 
     env: Environment

@@ -26,6 +26,9 @@ def describe_compare(result: "xr.Dataset") -> str:
 
     Args:
         result: what `compare` returned, or `load_result` read.
+
+    Raises:
+        TypeError, ValueError: no dataset that `compare` returned.
     """
     check_dataset("result", result, "score", "rank")
     names = order_of(result)
@@ -89,6 +92,9 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
     Args:
         result: what `compare` returned, or `load_result` read.
         num_profiles: profiles are drawn of so many agents with the largest interquartile means.
+
+    Raises:
+        TypeError, ValueError: no dataset that `compare` returned; `num_profiles` is no integer of at least 0.
     """
     check_dataset("result", result, "score", "rank")
     check_count("num_profiles", num_profiles, 0)

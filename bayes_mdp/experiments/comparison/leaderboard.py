@@ -33,6 +33,7 @@ def interquartile_mean(scores: Float[np.ndarray, "..."]) -> float:
 
     Raises:
         ValueError: no scores, or one that is not finite.
+        TypeError: scores that are no numbers.
     """
     flat = np.asarray(as_real("scores", scores), np.float64).ravel()
     require(~np.isfinite(flat), "scores", flat, "a finite number")

@@ -31,6 +31,7 @@ def plot_regret(
 
     Raises:
         ValueError: another level, no results.
+        TypeError: no dataset of `run`.
     """
     named = by_name(results)
     for name, result in named.items():
@@ -93,6 +94,7 @@ def plot_values(
 
     Raises:
         ValueError: another shape, a value that is not finite, a level outside (0, 1).
+        TypeError: values that are no numbers.
     """
     draws = as_real("values", values)
     if draws.ndim != 2:
@@ -133,6 +135,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
 
     Raises:
         ValueError: the posterior has no such step.
+        TypeError: an index that is no integer, a posterior without the means that are plotted.
     """
     for ability in (CanMean, CanCount):
         require_ability(posterior, ability, "plot_posterior")
@@ -202,6 +205,7 @@ def plot_training(
 
     Raises:
         ValueError: no results, or no such variable.
+        TypeError: no dataset of `train`.
     """
     import matplotlib.pyplot as plt
 
@@ -267,6 +271,7 @@ def plot_visits(result: "xr.Dataset", *, seed: int | None = None) -> "Figure":
 
     Raises:
         ValueError: the dataset has no visits, or no such seed.
+        TypeError: no dataset.
     """
     check_dataset("result", result)
     import matplotlib.pyplot as plt

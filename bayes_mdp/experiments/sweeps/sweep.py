@@ -92,6 +92,7 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
         ValueError, TypeError: one sentence about the argument at fault; a grid of no cell or of more than 100,000; the
             folder holds another sweep, or one that runs; every cell failed. ConnectionError: no Dask scheduler at the
             address. OSError: no space left on the device, the folder cannot be written.
+        PermissionError: nothing can be written at `path`.
     """
     check_key("key", key)
     for name, count in (("num_seeds", num_seeds), ("num_blocks", num_blocks)):

@@ -39,6 +39,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
         FileNotFoundError: no training, or no checkpoint yet.
         ValueError: another agent or environment was trained there, by another version; a checkpoint of another
             architecture; a file that is cut or altered.
+        TypeError: `path` is no path.
     """
     check_type("path", path, (str, os.PathLike), "a path")
     configuration = read_configuration(path)
@@ -81,6 +82,7 @@ def evaluate_agent(
 
     Raises:
         TypeError: `key` is no typed key.
+        ValueError: `key` holds several keys. TypeError: no `Training`, no `Evaluation`.
     """
     check_type("training", training, Training, "a Training")
     check_type("how", how, Evaluation, "an Evaluation")

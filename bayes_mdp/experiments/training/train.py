@@ -124,6 +124,7 @@ def train(
         ValueError, TypeError: one sentence about the argument at fault; a reward that is not finite; a folder that
             holds another training; a replay larger than the free memory. OSError: a checkpoint cannot be written (the
             one before it stays).
+        PermissionError: nothing can be written at `path`.
     """
     options = TrainOptions() if options is None else options
     check_type("options", options, TrainOptions, "TrainOptions")

@@ -27,6 +27,9 @@ class Evaluation:
         steps: environment steps of one evaluation, of all its environments together.
         epsilon: share of random actions beside the best one; None: the agent acts as it does in training.
         num_envs: environments that are played in side by side.
+
+    Raises:
+        ValueError: a number out of its range. TypeError: another type.
     """
 
     every: int
@@ -55,6 +58,9 @@ class TrainOptions:
             the run. No other number depends on it.
         progress: whether a bar is shown (on a terminal only).
         device: "cpu", "gpu", or None for JAX's own choice.
+
+    Raises:
+        ValueError: a number out of its range, another device, a replay of fewer than two rows. TypeError: another type.
     """
 
     num_envs: int = 1

@@ -302,6 +302,9 @@ class CollapsedPosterior(MixturePosterior):
             key: chooses among the components, by weight.
             num: components kept, at least 8.
             moves: see the class.
+
+        Raises:
+            ValueError: `num` is below 8. TypeError: no integer.
         """
         check_count("num", num, 8)
         # Equal weights after systematic resampling; NUTS options are cut down for refits inside compiled loops.

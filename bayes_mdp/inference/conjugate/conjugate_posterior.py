@@ -195,7 +195,11 @@ class ConjugatePosterior(eqx.Module):
         return self.space.mdp(*self.mean_rows())
 
     def mean_rows(self) -> tuple[Float[Array, "*H S A O"], Pairs]:
-        """The posterior means of `mean_mdp`: probabilities of the outcomes, and expected rewards of the pairs."""
+        """The posterior means of `mean_mdp`: probabilities of the outcomes, and expected rewards of the pairs.
+
+        Raises:
+            ValueError: a mean reward that does not exist (not inside a trace).
+        """
         # Outside a trace a mean that does not exist is refused, with the first cell; inside it stays nan.
         rows, mean, reward = self._means()
         if is_concrete(mean, self.transition_probs, self.space) and np.isnan(mean).any():
@@ -459,6 +463,7 @@ class ConjugatePosterior(eqx.Module):
 
         Raises:
             ValueError: the factor lies outside (not inside a trace); rewards that are draws.
+            TypeError: no number.
         """
         if is_concrete(factor):
             check_number("factor", factor, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")

@@ -28,6 +28,7 @@ class NUTS:
 
     Raises:
         ValueError: a number that is no positive integer (`num_warmup` may be 0).
+        TypeError: a number of another type, a kernel that is no function.
     """
 
     num_warmup: int = 500
@@ -55,6 +56,7 @@ class SVI:
 
     Raises:
         ValueError: a number out of its range.
+        TypeError: a number of another type, a guide that is no function.
     """
 
     guide: "Callable[[Program], Program] | None" = None
@@ -80,6 +82,7 @@ class Laplace:
 
     Raises:
         ValueError: a number out of its range.
+        TypeError: a number of another type.
     """
 
     num_steps: int = 5000
@@ -103,6 +106,7 @@ class Gibbs:
 
     Raises:
         ValueError: a number that is no positive integer (`num_warmup` may be 0).
+        TypeError: no integer.
     """
 
     num_warmup: int = 200

@@ -183,6 +183,7 @@ def posterior_samples(
 
     Raises:
         ValueError: shapes disagree, a weight is negative or not finite, all weights are zero.
+        TypeError: no MDP, a weight or a count that is no number.
     """
     check_mdp(mdps, "mdps")
     size = jnp.shape(mdps.row_probs)

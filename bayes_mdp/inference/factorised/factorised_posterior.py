@@ -121,7 +121,11 @@ class FactorisedPosterior(ConjugatePosterior):
         return jax.tree.map(lambda new, old: jnp.asarray(new, jnp.asarray(old).dtype), refitted, self)
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "FactorisedPosterior":
-        """`num` of the draws of the rewards, by weight (systematically), of equal weight, without chains. Traceable."""
+        """`num` of the draws of the rewards, by weight (systematically), of equal weight, without chains. Traceable.
+
+        Raises:
+            ValueError: `num` is below 1. TypeError: no integer.
+        """
         check_count("num", num)
         rewards = self.rewards
         index = systematic(key, rewards.weights, num)
@@ -133,6 +137,9 @@ class FactorisedPosterior(ConjugatePosterior):
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
 
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+
+        Raises:
+            ValueError: a negative number. TypeError: no integer.
         """
         check_count("num_transitions", num_transitions, 0)
         data = with_capacity(self.rewards.data_statistics, num_transitions)

@@ -148,6 +148,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
     Raises:
         ValueError: no posterior, posteriors that differ in space, structure or shapes, weights that are not positive, a
             log evidence that is not finite.
+        TypeError: no list of posteriors in closed form, a weight that is no number.
     """
     if not isinstance(posteriors, Sequence):
         kind = type(posteriors).__name__

@@ -122,7 +122,11 @@ class SampledPosterior(WeightedSamples):
         return make(*jax.tree.map(lambda x: jnp.asarray(x)[index], (self.transition_probs, self.rewards)))
 
     def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
-        """A draw by weight, then its rows and rewards (`CanSampleLazily`): nothing is drawn from `key`."""
+        """A draw by weight, then its rows and rewards (`CanSampleLazily`): nothing is drawn from `key`.
+
+        Raises:
+            ValueError: a reward law without a mean, which a legal pair has.
+        """
         del key, num_draws
         check_mean(self.rewards, self.space, draws=True)
         rows = lazy_draws(jnp.asarray(self.transition_probs), lazy_successors(self.space))
@@ -173,7 +177,11 @@ class SampledPosterior(WeightedSamples):
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), refitted, self)
 
     def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
-        """As `refit`, in the size that the method has, with its diagnostics. Traceable."""
+        """As `refit`, in the size that the method has, with its diagnostics. Traceable.
+
+        Raises:
+            ValueError: the buffer for rewards was too small (not inside a trace, where the weights are NaN).
+        """
         run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
         refitted = run(self.recipe, key, self.data_statistics)
         if isinstance(self.data_statistics, Rows):
@@ -184,7 +192,11 @@ class SampledPosterior(WeightedSamples):
         return replace(refitted, share=self.share)
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "SampledPosterior":
-        """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable."""
+        """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable.
+
+        Raises:
+            ValueError: `num` is below 1. TypeError: no integer.
+        """
         check_count("num", num)
         # Systematic resampling: unbiased, with less noise than multinomial.
         index = systematic(key, self.weights, num)
@@ -205,6 +217,9 @@ class SampledPosterior(WeightedSamples):
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
 
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+
+        Raises:
+            ValueError: a negative number. TypeError: no integer.
         """
         check_count("num_transitions", num_transitions, 0)
         return replace(self, data_statistics=with_capacity(self.data_statistics, num_transitions))

@@ -79,6 +79,9 @@ class LastLayerLaplace(eqx.Module):
             action: of each.
             target: observed.
             weight: multiplicity of a row; 0 leaves a row out; default 1.
+
+        Raises:
+            ValueError: a wrong shape.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
@@ -124,6 +127,7 @@ class LastLayerLaplace(eqx.Module):
         Raises:
             ValueError: a wrong shape, an action that does not exist, a target outside the range of the likelihood, an
                 entry that is not finite, a negative weight.
+            TypeError: `max_iterations` is no integer.
         """
         check_rows(features, action, target, weight, self.mean.shape)
         check_row_values(features, action, target, weight, len(self.mean))
@@ -143,7 +147,11 @@ class LastLayerLaplace(eqx.Module):
         target: Float[Array, " K"] | None = None,
         weight: Float[Array, " K"] | None = None,
     ) -> "LastLayerLaplace":
-        """`fit`, its belief alone; without `target` the mean is zero and every row counts with b''(0)."""
+        """`fit`, its belief alone; without `target` the mean is zero and every row counts with b''(0).
+
+        Raises:
+            ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
+        """
         if target is not None:
             return self.fit(features, action, target, weight).belief
         check_rows(features, action, target, weight, self.mean.shape)
@@ -180,6 +188,9 @@ class LastLayerLaplacePrior(eqx.Module):
         likelihood: of a target: `Bernoulli()`, `Poisson()`, `Gaussian(variance)`, or an own `Likelihood`.
         variance: of a weight.
         of_response: as in `LastLayerLaplace`.
+
+    Raises:
+        ValueError: `variance` is not finite and positive.
     """
 
     likelihood: Likelihood = Bernoulli()
@@ -190,7 +201,11 @@ class LastLayerLaplacePrior(eqx.Module):
         check_positive("variance", self.variance)
 
     def belief(self, n_actions: int, num_features: int) -> LastLayerLaplace:
-        """The belief before data."""
+        """The belief before data.
+
+        Raises:
+            ValueError: a number below 1. TypeError: no integer.
+        """
         check_sizes(n_actions=n_actions, num_features=num_features)
         variance = jnp.asarray(self.variance, float)
         root = jnp.broadcast_to(jnp.sqrt(variance) * jnp.eye(num_features), (n_actions, num_features, num_features))

@@ -108,6 +108,9 @@ class Gaussian(eqx.Module):
 
     Args:
         dispersion: that variance.
+
+    Raises:
+        ValueError: `dispersion` is not finite and positive.
     """
 
     dispersion: float | Float[Array, ""] = 1.0

@@ -186,6 +186,9 @@ class LinearGaussianPrior(eqx.Module):
         noise_variance: of a target around its mean.
         square_root: keep a square root of every covariance, not the covariance (`CovarianceGaussian`), which may be up
             to a third cheaper and is less exact.
+
+    Raises:
+        ValueError: a variance that is not finite and positive.
     """
 
     variance: float | Float[Array, ""] = 1.0
@@ -197,7 +200,11 @@ class LinearGaussianPrior(eqx.Module):
         check_positive("noise_variance", self.noise_variance)
 
     def belief(self, n_actions: int, num_features: int) -> LinearGaussian | CovarianceGaussian:
-        """The belief before data."""
+        """The belief before data.
+
+        Raises:
+            ValueError: a number below 1. TypeError: no integer.
+        """
         check_sizes(n_actions=n_actions, num_features=num_features)
         variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
         scale = jnp.sqrt(variance) if self.square_root else variance
