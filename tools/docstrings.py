@@ -200,7 +200,7 @@ def said_of(name: str, doc: str) -> str | None:
 
 
 def _sentences(doc: str) -> list[str]:
-    return re.split(r"(?<=[.:;])\s+", doc)
+    return re.split(r"(?<=[^.][.:;])\s+", doc)
 
 
 def says_what_returns(doc: str) -> bool:

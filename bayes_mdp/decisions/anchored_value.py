@@ -43,7 +43,12 @@ class AnchoredValue(eqx.Module):
 
     @classmethod
     def of(cls, gain: Float[np.ndarray, " num_draws"], returns: Float[np.ndarray, " episodes"]) -> "AnchoredValue":
-        """From draws of the gain and the returns of the episodes."""
+        """From draws of the gain and the returns of the episodes.
+
+        Args:
+            gain: of each draw, over the behaviour of the log.
+            returns: of each whole episode of the log.
+        """
         error = float(returns.std(ddof=1) / len(returns) ** 0.5)
         return cls(float(returns.mean()), error, len(returns), np.asarray(gain, np.float64))
 
@@ -58,7 +63,11 @@ class AnchoredValue(eqx.Module):
         return float(np.hypot(self.error, self.gain.std(ddof=1)))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Central interval of a normal distribution with this mean and standard deviation."""
+        """Central interval of a normal distribution with this mean and standard deviation.
+
+        Args:
+            level: probability inside, between 0 and 1.
+        """
         half = float(norm.ppf(0.5 + level / 2)) * self.sd
         return self.mean - half, self.mean + half
 
@@ -95,7 +104,7 @@ def anchored_values(
         policies: name -> policy.
         log: whole episodes, of one behaviour.
         objective: `Discounted`, `Episodic` or `FirstExit`.
-        initial: distribution of the first state; None: that of the log's episodes.
+        initial: [S], distribution of the first state; None: that of the log's episodes.
         num_draws: as in `policy_value`.
 
     Raises:

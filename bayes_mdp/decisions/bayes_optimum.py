@@ -118,7 +118,7 @@ def bayes_optimal(
         prior: a NumPyro program with an exact posterior, or a `ConjugatePosterior` (with its data, if any).
         space: of a program; None with a posterior, which has one.
         objective: `Episodic(horizon)`, with a discount or without.
-        initial: distribution of the first state; None: uniform (see `initial_given`).
+        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
         max_hyperstates: refuse problems with more of them: a matter of time.
         max_bytes: refuse problems that take more memory, by a forecast from the first steps, before it is taken. A
             hyper-state takes 8 bytes for every 64 bits of its counts (of all stacked rows: kilobytes where states are

@@ -100,9 +100,10 @@ def expected_value_of_perfect_information(
     Host-side: compiles itself, works in float64.
 
     Args:
-        key, objective, initial, num_draws: as in `policy_value`, with the same draws.
+        key, objective, num_draws: as in `policy_value`, with the same draws.
         posterior: anything that can `sample`; without a `policy` also `mean_mdp`.
         policy: the policy in use, as in `policy_value`. None: `greedy(posterior, objective)`.
+        initial: [S], as in `policy_value`.
 
     Raises:
         ValueError, TypeError: as `policy_value` and `greedy`.

@@ -75,7 +75,11 @@ class PolicyComparison(eqx.Module):
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"
     ) -> dict[str, Float[np.ndarray, " num_draws"]]:
-        """wtp * effect - cost of every policy, name -> draws in common. Arguments and errors: as in `PolicyValue`."""
+        """wtp * effect - cost of every policy, name -> draws in common. Errors: as there.
+
+        Args:
+            wtp, effect, cost: as of `PolicyValue.net_benefit`.
+        """
         return {name: value.net_benefit(wtp, effect, cost) for name, value in self.values.items()}
 
     def strategy_draws(self) -> StrategyDraws:
@@ -150,13 +154,17 @@ def compare_policies(
     """Evaluate every policy in the same draws of the posterior. Host-side: compiles itself, works in float64.
 
     Args:
-        key, posterior, objective, initial, num_draws, outcomes: see `policy_value`; the draws are those of
+        key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of
             `policy_value` with this key.
         policies: name -> policy.
+        initial: [S], as in `policy_value`.
         value_range: the lowest and the highest value that any policy can have, if known: the verdict abstains where a
             draw leaves it.
         held_out: whether the policies were chosen without the data of this posterior. If not, the verdict abstains
             where a policy is the optimum of this posterior's own mean.
+
+    Returns:
+        Values of every policy, draw by draw, the differences, and a verdict on them.
 
     Raises:
         ValueError, TypeError: as `policy_value`, with the name of the policy; no policies; a range that is none.

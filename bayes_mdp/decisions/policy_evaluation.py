@@ -167,7 +167,8 @@ def policy_value(
             `mean_mdp`.
         policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
         objective: Discounted, Episodic, AverageReward or FirstExit.
-        initial: distribution of the first state; None: that of the drawn MDPs, or else uniform (see `initial_given`).
+        initial: [S], distribution of the first state; None: that of the drawn MDPs, or else uniform (see
+            `initial_given`).
         num_draws: number of draws, at least 2.
         outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance.
             Draws are then whole MDPs, in double precision.

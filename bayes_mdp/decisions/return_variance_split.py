@@ -103,7 +103,7 @@ def split_return_variance(
         posterior: in closed form (draws have no noise of rewards around their mean).
         policy: Int[*H S], Float[*H S A] (action probabilities) or a `Policy` object.
         objective: Discounted, Episodic or FirstExit.
-        initial: distribution of the first state; None: uniform (see `initial_given`).
+        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
         num_draws: number of draws, at least 2.
 
     Raises:

@@ -102,6 +102,9 @@ def bayes_values(
 def describe_bayes_values(result: "xr.Dataset") -> str:
     """The agents in words, best mean first.
 
+    Args:
+        result: of `bayes_values`.
+
     Raises:
         TypeError, ValueError: no dataset that `bayes_values` returned.
     """

@@ -84,7 +84,10 @@ def to_dataset(
 
 
 def save_result(result: "xr.Dataset", path: str | Path) -> None:
-    """Write NetCDF with a checksum at its end, beside and then renamed: never half a file under `path`.
+    """Write NetCDF to `path` with a checksum at its end, beside and then renamed: never half a file under `path`.
+
+    Args:
+        result: of `run`, `compare`, `sweep`, `train` or another function that returns a dataset.
 
     Raises:
         ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
@@ -95,7 +98,11 @@ def save_result(result: "xr.Dataset", path: str | Path) -> None:
 def load_result(path: str | Path) -> "xr.Dataset":
     """Read a result of `run`, `compare`, `sweep`, `train`, `evaluate_agent`, a reproduction, a scorecard, a decision.
 
-    It is as it was written.
+    Args:
+        path: of the file.
+
+    Returns:
+        The dataset, as it was written.
 
     Raises:
         ValueError: the file is cut, altered (its checksum does not fit), or no result of this package.

@@ -154,6 +154,12 @@ def load(path: str | os.PathLike[str]) -> Storable:
 
     Nothing is allocated before the sizes that the header states are held against the arrays that are there.
 
+    Args:
+        path: of the file.
+
+    Returns:
+        The posterior, as it was saved.
+
     Raises:
         ValueError: the file is cut, altered, not of this format, of a version that is not known here, or its parts do
             not make a posterior.

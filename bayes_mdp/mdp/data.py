@@ -130,6 +130,9 @@ class Transitions(eqx.Module):
         """(weight, reward) of every transition, both zero where the weight is zero or the reward was not observed.
 
         By numpy, and numpy arrays, where the weight is one.
+
+        Args:
+            weight: of each transition.
         """
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
         count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
@@ -255,13 +258,13 @@ class Counts(eqx.Module):
         return cls(*(jnp.asarray(part, dtype=float) for part in (outcomes.add(weights), *moments)))
 
     def merge(self, other: "Counts") -> "Counts":
-        """The statistics of both data sets together."""
+        """The statistics of this data set and `other` together, of the same shapes."""
         moments = merge_moments(self.reward_moments, other.reward_moments)
         return Counts(self.transitions + other.transitions, *moments)
 
     @property
     def reward_moments(self) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """`reward_count`, `reward_mean`, `reward_ss`."""
+        """`reward_count`, `reward_mean`, `reward_ss`: each [*H S A], or [*H S A O]."""
         return self.reward_count, self.reward_mean, self.reward_ss
 
 

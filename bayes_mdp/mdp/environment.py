@@ -124,7 +124,11 @@ class Environment(eqx.Module):
             raise ValueError("mdp.initial is None, expected a distribution over the first state")
 
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
-        """The first state of an episode."""
+        """The first state of an episode.
+
+        Args:
+            key: of the draw.
+        """
         initial = jnp.asarray(self.mdp.initial)
         return _pick(jax.random.uniform(key, dtype=initial.dtype), initial)
 

@@ -106,7 +106,11 @@ class FoldedLog:
         return Counts(n, *(self._rewards(index, n.shape) if by_outcome else self._rewards(index[:-1], n.shape[:-1])))
 
     def check(self, space: "StateActionSpace") -> None:
-        """Refuse a space that cannot hold the log; errors as of `counts`, which makes the arrays."""
+        """Refuse a space that cannot hold the log; errors as of `counts`, which makes the arrays.
+
+        Args:
+            space: as of `counts`.
+        """
         self._index(space)
 
     def _check_labels(self, space: "StateActionSpace") -> None:

@@ -126,7 +126,11 @@ class MDP(_Hypothesis):
         return jnp.einsum("saz,z->sa", self.transition_probs, values)
 
     def at(self, step: IntScalar) -> "MDP":
-        """The hypothesis at one step (itself where it does not depend on the step)."""
+        """The hypothesis at one step (itself where it does not depend on the step).
+
+        Args:
+            step: of the episode, from 0.
+        """
         if self.horizon is None:
             return self
         ends = None if self.end_probs is None else self.end_probs[step]
@@ -172,7 +176,11 @@ class SparseMDP(_Hypothesis):
         return jnp.sum(self.probability * values[self.successor], axis=-1)
 
     def at(self, step: IntScalar) -> "SparseMDP":
-        """The hypothesis at one step (itself where it does not depend on the step)."""
+        """The hypothesis at one step (itself where it does not depend on the step).
+
+        Args:
+            step: of the episode, from 0.
+        """
         if self.horizon is None:
             return self
         ends = None if self.end_probs is None else self.end_probs[step]

@@ -352,7 +352,12 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
         ...
 
     def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[Array, "*H S A"]:
-        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included."""
+        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included.
+
+        Args:
+            values: of the next states, in units of the return.
+            discount: the factor of `values`.
+        """
         ...
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:

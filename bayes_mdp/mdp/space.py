@@ -285,8 +285,10 @@ class StateActionSpace(eqx.Module):
 
         Args:
             log: as `read_log` or `fold_log` returns it.
+            horizon: H where rows depend on the step; None: they do not.
             ends: None: whether an episode of the log terminated.
-            legal: "logged", or a mask as in the class, over the states of the log.
+            legal: "logged", or a mask [S A] as in the class, over the states of the log.
+            support: [*H S A O], as in the class.
             successors: "observed", or lists as in the class.
 
         Raises:
@@ -355,6 +357,10 @@ class StateActionSpace(eqx.Module):
         """(next state, whether the episode ended) for each index of an outcome; the inverse of `Transitions.outcome`.
 
         Where it ended, the next state is the state that was left.
+
+        Args:
+            cell: (step,) state, action of each: indices.
+            outcome: index of the outcome of each.
         """
         if self.successors is not None:
             # By numpy where everything is concrete (eager JAX would compile every operation).
@@ -386,7 +392,11 @@ class StateActionSpace(eqx.Module):
         return at_successors(values, jnp.asarray(self.successors))
 
     def values_after(self, values: Float[AnyArray, " S"], step: IntScalar = 0) -> Float[Array, "*#S O"]:
-        """`values` of the states as values of the outcomes of one step: [O], or [S A K] where successors are listed."""
+        """`values` of the states as values of the outcomes of one step: [O], or [S A K] where successors are listed.
+
+        Args:
+            step: of the episode, where lists depend on it.
+        """
         values = self._with_end(values)
         if self.successors is None:
             return values
@@ -428,6 +438,12 @@ class StateActionSpace(eqx.Module):
         """Open the NumPyro plates `step` (-3, if there is a horizon), `state` (-2) and `action` (-1), or those named.
 
         A site in fewer plates has size 1 along the others: it is shared there, and broadcasts.
+
+        Args:
+            names: of the plates; none: all of them.
+
+        Returns:
+            A context, in which sites get these plates.
 
         Raises:
             ValueError: a name that is no plate of this space.

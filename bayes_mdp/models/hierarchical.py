@@ -97,7 +97,7 @@ def shared_rewards(
     Args:
         loc: hyperprior of m.
         scale, noise_scale: hyperpriors; positive.
-        concentration, rewards_on: as for `dirichlet_normal`.
+        concentration, rewards_on: as for `dirichlet_normal`; the concentration broadcasts to [*H S A O].
 
     Raises:
         TypeError, ValueError: a hyperprior that is no continuous law of one number, or of one positive number; as
@@ -137,7 +137,8 @@ def clustered_states(
         num_clusters: kinds.
         concentration: hyperprior of each c_k; positive.
         loc: hyperprior of each m_k.
-        pseudo_count, reward_concentration, rate: as for `dirichlet_normal_gamma`.
+        pseudo_count, reward_concentration, rate: as for `dirichlet_normal_gamma`; each is one number, or broadcasts to
+                [*H S A].
 
     Raises:
         TypeError, ValueError: as `shared_rewards`; fewer than one kind.
@@ -226,7 +227,7 @@ def robust_rewards(
 
     Args:
         noise_scale, excess_df: hyperpriors; positive.
-        concentration, loc, scale: as for `dirichlet_normal`.
+        concentration, loc, scale: as for `dirichlet_normal`; they broadcast to [*H S A O] and [*H S A].
 
     Raises:
         TypeError, ValueError: as `unknown_concentration` and `dirichlet_normal`.

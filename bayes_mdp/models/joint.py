@@ -99,6 +99,11 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
 def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics | Transitions:
     """What `joint` needs of `data`, computed once: `Statistics`, or the transitions where the reward law has none.
 
+    Args:
+        prior: the program.
+        space: that it is called with.
+        data: transitions, counts, statistics or a log.
+
     Raises:
         TypeError, ValueError: as `joint`.
     """
@@ -123,6 +128,10 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
 
     Its sites `observed_next_state` (index of the outcome, the last being the end where episodes can end) and
     `observed_reward` lie in the plate `row`. For `numpyro.infer.Predictive`.
+
+    Args:
+        prior: the program.
+        space: that it is called with.
 
     Raises:
         TypeError, ValueError: no program, no space, a program that returns no valid `MDPSpec` (see `check_spec`).

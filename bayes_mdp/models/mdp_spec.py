@@ -77,7 +77,12 @@ class RewardTable(eqx.Module):
         return law_mean(self.law) if self.law is not None else self._known
 
     def at(self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"]) -> dist.Distribution | Float[Array, "..."]:
-        """The law (or the known reward) in one cell, or in a batch of cells; see `law_at`."""
+        """The law (or the known reward, a number or [N]) in one cell, or in a batch of N cells; see `law_at`.
+
+        Args:
+            cell: (step,) state, action: indices.
+            outcome: index of the outcome, looked at where rewards depend on it.
+        """
         index = (*cell, outcome) if self.by_outcome else cell
         return law_at(self.law, index) if self.law is not None else self._known[index]
 
@@ -115,6 +120,10 @@ def reward_law(table: RewardTable, space: StateActionSpace) -> RewardLaw:
 def check_spec(spec: object, space: StateActionSpace) -> None:
     """Refuse what is no `MDPSpec` of this space: one sentence. Values are looked into only where they are concrete.
 
+    Args:
+        spec: what a prior program returned.
+        space: that it was called with.
+
     Raises:
         TypeError: not a `MDPSpec`, or a reward that is neither a distribution nor an array.
         ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
@@ -151,13 +160,23 @@ def _check_types(spec: object, space: object) -> None:
 
 
 def transition_table(spec: MDPSpec, space: StateActionSpace) -> Float[Array, "*H S A O"]:
-    """The transition probabilities of every row, broadcast. TypeError: no spec, no space."""
+    """The transition probabilities of every row, broadcast. TypeError: no spec, no space.
+
+    Args:
+        spec: what a prior program returned.
+        space: that it was called with.
+    """
     _check_types(spec, space)
     return jnp.broadcast_to(spec.transition_probs, (*space.shape, space.n_outcomes))
 
 
 def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
-    """The reward law of every cell, broadcast, `to_event` and `expand` undone. TypeError: no spec, no space."""
+    """The reward law of every cell, broadcast, `to_event` and `expand` undone. TypeError: no spec, no space.
+
+    Args:
+        spec: what a prior program returned.
+        space: that it was called with.
+    """
     _check_types(spec, space)
     if isinstance(spec.reward, dist.Distribution):
         by_outcome = len(spec.reward.event_shape) == 1
@@ -169,6 +188,9 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
 
 def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = None) -> MDP | SparseMDP:
     """The hypothesis that `spec` states: its rows, the mean of its reward law, `initial` (Float[S] or None).
+
+    Args:
+        space: that the program was called with.
 
     Raises:
         ValueError: as `MDP`; a law without a mean (see `check_mean`).

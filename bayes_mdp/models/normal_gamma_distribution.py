@@ -69,6 +69,7 @@ class NormalGamma(dist.Distribution):
     Args:
         loc, pseudo_count, concentration, rate: numbers or arrays that broadcast to the batch shape; all but `loc` are
             positive.
+        validate_args: as of NumPyro.
 
     Raises:
         ValueError: `loc` is not finite, another is not finite and positive (concrete values only).
@@ -124,7 +125,7 @@ class NormalGamma(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[AnyArray, "..."]:
-        """Log density of (mean, precision), [... 2], with respect to their product Lebesgue measure."""
+        """Log density of `value`, (mean, precision) [... 2], with respect to their product Lebesgue measure."""
         del intermediates
         value = jnp.asarray(value)
         mean, precision = value[..., 0], value[..., 1]
@@ -152,7 +153,7 @@ class NormalGamma(dist.Distribution):
 
 
 def normal(mean_precision: ArrayLike) -> dist.Normal:
-    """The normal law whose mean and precision, Float[*batch 2], were drawn from a `NormalGamma`.
+    """The normal law whose mean and precision, `mean_precision` [*batch 2], were drawn from a `NormalGamma`.
 
     Raises:
         ValueError, TypeError: a last axis of another length, numbers out of their range (concrete values only).

@@ -36,10 +36,11 @@ def dirichlet_normal_gamma(
 
     Args:
         concentration: of the Dirichlet rows; broadcasts to [*H S A O].
-        loc: prior mean of the mean reward, in units of the reward.
-        pseudo_count: prior weight of `loc`, in rewards.
+        loc: prior mean of the mean reward, in units of the reward. It and the others broadcast to [*H S A], or to
+            [*H S A O].
+        pseudo_count: prior weight of `loc`, in rewards; broadcasts.
         reward_concentration: shape of the Gamma prior of the precision.
-        rate: of that prior, in squared units of the reward.
+        rate: of that prior, in squared units of the reward; broadcasts.
         rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
 
     Raises:
@@ -77,8 +78,9 @@ def dirichlet_normal(
 
     Args:
         concentration: of the Dirichlet rows; broadcasts to [*H S A O].
-        loc, scale: prior mean and standard deviation of the mean reward, in units of the reward.
-        noise_scale: known standard deviation of a reward around its mean.
+        loc, scale: prior mean and standard deviation of the mean reward, in units of the reward; broadcast to [*H S A]
+            (or [*H S A O]).
+        noise_scale: known standard deviation of a reward around its mean; broadcasts likewise.
         rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
 
     Raises:
@@ -111,7 +113,7 @@ def dirichlet_bernoulli(
 
     Args:
         concentration: of the Dirichlet rows; broadcasts to [*H S A O].
-        concentration1, concentration0: prior pseudo-counts of rewards 1 and 0.
+        concentration1, concentration0: prior pseudo-counts of rewards 1 and 0; broadcast to [*H S A] (or [*H S A O]).
         rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
 
     Raises:
@@ -144,7 +146,7 @@ def dirichlet_poisson(
     Args:
         concentration: of the Dirichlet rows; broadcasts to [*H S A O].
         reward_concentration: prior sum of rewards (shape of the Gamma prior).
-        rate: prior number of rewards.
+        rate: prior number of rewards. Both broadcast to [*H S A] (or [*H S A O]).
         rewards_on: "state_action" or "outcome": whether rewards depend on the outcome too.
 
     Raises:
@@ -168,7 +170,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
 
     Args:
         reward: an array that broadcasts to [*H S A] or to [*H S A O]; see `MDPSpec`.
-        concentration: of the rows.
+        concentration: of the rows; broadcasts to [*H S A O].
 
     Raises:
         ValueError: a reward that is not finite, a concentration out of its range.

@@ -29,6 +29,7 @@ class CategoricalCounts(dist.Distribution):
 
     Args:
         probs: Float[*batch O], probabilities. A zero there costs nothing where its count is zero.
+        validate_args: as of NumPyro.
 
     Raises:
         ValueError: one number, or an entry that is negative or not finite. TypeError: no numbers.
@@ -52,7 +53,7 @@ class CategoricalCounts(dist.Distribution):
         return constraints.independent(constraints.nonnegative, 1)
 
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
-        """Log-probability of any one sequence with these counts, [... O]."""
+        """Log-probability of any one sequence with these counts; `value` is [... O]."""
         del intermediates
         return jnp.sum(_times_log(jnp.asarray(value), self.probs), axis=-1)
 
@@ -65,6 +66,7 @@ class RewardStatistics(dist.Distribution):
 
     Args:
         law: a Normal, Bernoulli or Poisson law.
+        validate_args: as of NumPyro.
 
     Raises:
         TypeError: a law without sufficient statistics.
@@ -87,7 +89,7 @@ class RewardStatistics(dist.Distribution):
         return constraints.real_vector
 
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
-        """Log density of any one sequence with these statistics, [... 4]."""
+        """Log density of any one sequence with these statistics, `value` [... 4]."""
         del intermediates
         count, mean, deviations, log_base = jnp.moveaxis(jnp.asarray(value), -1, 0)
         density = _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations)

@@ -173,6 +173,7 @@ class SupportedDirichlet(dist.Distribution):
     Args:
         concentration: Float[*batch K], positive where an outcome is possible; not looked at elsewhere.
         possible: Bool[*batch K], known numbers, at least one outcome in every row.
+        validate_args: as of NumPyro.
 
     Raises:
         ValueError: shapes that differ, a row without a possible outcome, a concentration at a possible outcome that is
@@ -220,7 +221,7 @@ class SupportedDirichlet(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[AnyArray, "..."]:
-        """Log density of each row on its possible outcomes, [... K]."""
+        """Log density of each row of `value` [... K] on its possible outcomes."""
         del intermediates
         possible = self._rows.possible
         if possible.sum() <= SPARSE * possible.size:

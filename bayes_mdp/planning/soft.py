@@ -58,6 +58,9 @@ def solve_soft(
         temperature: greater than zero, in units of the reward.
         start: a plan for a similar problem to start from. It changes the effort, not the answer.
 
+    Returns:
+        The plan: soft values, probabilities of the actions, and a bound on the error.
+
     Raises:
         ValueError: as `solve`; a temperature that is not a finite number greater than zero; for `FirstExit`, a
             temperature at which no finite values are found (the entropy of going round outweighs its costs). Under

@@ -44,7 +44,11 @@ class Solution(eqx.Module):
     def blank(
         cls, shape: tuple[int, ...], *, legal: Bool[AnyArray, "S A"] | None = None, dtype: DTypeLike = float
     ) -> "Solution":
-        """No plan yet (zero values, infinite gap), to start a compiled loop with: `shape` [*H S A], `legal` [S A]."""
+        """No plan yet (zero values, infinite gap), to start a compiled loop with: `shape` [*H S A], `legal` [S A].
+
+        Args:
+            dtype: of the values.
+        """
         q = jnp.zeros(shape, dtype)
         q = q if legal is None else jnp.where(legal, q, -jnp.inf)
         nothing, infinite = jnp.full((), jnp.nan, q.dtype), jnp.full((), jnp.inf, q.dtype)

@@ -161,7 +161,15 @@ def in_one_dtype(mdp: MDP | SparseMDP) -> MDP | SparseMDP:
 
 
 def policy_chain(mdp: MDP | SparseMDP, policy: PolicyLike) -> MDP | SparseMDP:
-    """The Markov chain of a policy of a stationary MDP, as an MDP with one action. Raises as `policy_probs`."""
+    """The Markov chain of a policy of a stationary MDP, as an MDP with one action.
+
+    Args:
+        mdp: dense or sparse, without a step axis.
+        policy: Int[S], Float[S A] or a `Policy` object.
+
+    Raises:
+        ValueError, TypeError: as `policy_probs`.
+    """
     check_mdp(mdp)
     return _follow(mdp, read_policy(policy, mdp))
 

@@ -27,6 +27,12 @@ def dirichlet(key: Key[Array, ""], concentration: Float[Array, "*batch outcomes"
     Rows sum to one, also where every gamma draw would underflow. A row of zeros stays a row of zeros; an invalid
     concentration (negative, nan) gives a row with nan.
 
+    Args:
+        concentration: of each outcome, at least 0; a row has at least one positive entry.
+
+    Returns:
+        Rows that sum to one.
+
     Raises:
         TypeError: if `key` is no typed threefry key.
     """
@@ -54,6 +60,9 @@ def dirichlet_split(
         unit_prior: the prior is all ones (static; `prior_concentration` then gives shape and dtype alone): exponentials
             for the prior part, gamma draws for the listed outcomes alone.
 
+    Returns:
+        Rows that sum to one.
+
     Raises:
         TypeError: if `key` is no typed threefry key.
     """
@@ -75,10 +84,11 @@ def dirichlet_expectation(
     *,
     unit_prior: bool = False,
 ) -> Float[Array, "*batch"]:
-    """Draw a fresh row from Dirichlet(prior + counts) and return the expectation of `values` under it, for every row.
+    """The expectation of `values` under a fresh draw of every row, Dirichlet(prior + counts).
 
     With `unit_prior` the rows are never in memory: the weights are summed as they are drawn. The variance of the answer
     over draws is `Var_mean_row(values) / (sum(prior + counts) + 1)`.
+
     Args:
         key, prior_concentration, counts, successor, unit_prior: as in `dirichlet_split`.
         values: of the outcomes; shared by all rows, or one row of values each.

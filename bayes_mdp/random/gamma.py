@@ -107,9 +107,13 @@ def _draw(
 def exponential(
     key: Key[Array, ""], shape: tuple[int, ...] = (), dtype: DTypeLike = jnp.float32
 ) -> Float[Array, "*shape"]:
-    """Draw standard exponentials, `-log(u)` with u uniform at the middle of 2**23 (float64: 2**52) cells of (0, 1).
+    """Draws of standard exponentials, `-log(u)` with u uniform at the middle of 2**23 (float64: 2**52) cells of (0, 1).
 
     They are independent of what `gamma` and `loggamma` draw from the same key.
+
+    Args:
+        shape: of the answer.
+        dtype: float32 or float64.
 
     Raises:
         TypeError: if `key` is no typed threefry key.
@@ -121,7 +125,7 @@ def exponential(
 
 
 def gamma(key: Key[Array, ""], concentration: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Draw from Gamma(concentration, rate 1), elementwise, in the dtype of `concentration`.
+    """Draws from Gamma(concentration, rate 1), elementwise, in the dtype of `concentration`.
 
     A concentration of 0 gives 0; small ones underflow to 0 (at .01, 42 % of float32 draws): use `loggamma` there.
     An invalid concentration (negative, nan) gives nan.
@@ -135,7 +139,7 @@ def gamma(key: Key[Array, ""], concentration: Float[Array, "*shape"]) -> Float[A
 def loggamma(
     key: Key[Array, ""], concentration: Float[Array, "*shape"], element: Int[Array, "*shape"] | None = None
 ) -> Float[Array, "*shape"]:
-    """Draw the logarithm of Gamma(concentration, rate 1), elementwise, in the dtype of `concentration`.
+    """Logarithms of draws from Gamma(concentration, rate 1), elementwise, in the dtype of `concentration`.
 
     Finite at every positive concentration, -inf at 0, nan at an invalid one (negative, nan).
 

@@ -17,7 +17,7 @@ def normal_gamma(
     concentration: Float[Array, "*#shape"],
     rate: Float[Array, "*#shape"],
 ) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    """Draw `(mean, precision)`: Gamma(concentration, rate), then N(loc, 1 / (pseudo_count precision)) given it.
+    """Draws `(mean, precision)`: Gamma(concentration, rate), then N(loc, 1 / (pseudo_count precision)) given it.
 
     The scale of the mean is formed on the log scale, so a small concentration gives a wide mean, never nan; a precision
     that is too small for the dtype comes out as 0 and its mean saturates at the largest finite number.

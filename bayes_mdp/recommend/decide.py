@@ -67,9 +67,12 @@ def decide(  # noqa: PLR0913 - what is believed, chosen, compared and promised
         confidence: probability of being no worse than the baseline, in (0, 1).
         split: share of the episodes that chooses, in [0, 1); 0: the whole log chooses and judges, and nothing is
             recommended.
-        initial: distribution of the first state; None: that of the log's episodes.
+        initial: [S], distribution of the first state; None: that of the log's episodes.
         value_range: the lowest and the highest value that a policy can have, if known.
         checks: whether `criticise` runs; without it nothing is recommended.
+
+    Returns:
+        The recommended policy, the reasons, and all that they rest on.
 
     Raises:
         ValueError, TypeError: as `infer`, `choose`, `compare_policies`, `split_log`.

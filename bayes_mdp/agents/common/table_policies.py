@@ -103,7 +103,8 @@ class Greedy(TablePolicy):
             undiscounted, an action that never ends may tie with one that does.
 
     Raises:
-        ValueError: `best` has another shape, or holds an action that does not exist. TypeError: `best` holds no integers.
+        ValueError: `best` has another shape, or holds an action that does not exist.
+        TypeError: `best` holds no integers.
     """
 
     q: Float[Array, "*H S A"]

@@ -24,7 +24,10 @@ class Dense(NamedTuple):
 
 
 class Conv(NamedTuple):
-    """A convolution with a window of H times W pixels, I channels in and O out: `kernel` and `bias`. Channels come last.
+    """A convolution, channels last: a window of H times W pixels, I channels in, O out.
+
+    Args:
+        kernel, bias: its parameters.
     """
 
     kernel: Float[Array, "H W I O"]

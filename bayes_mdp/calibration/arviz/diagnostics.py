@@ -186,7 +186,11 @@ def _by_arviz(sites: pd.DataFrame) -> list[str]:
 
 
 def summary(draws: xr.Dataset) -> pd.DataFrame:
-    """Mean, standard deviation, interval, effective sample sizes and r-hat of each variable (dims chain, draw, ...)."""
+    """Mean, standard deviation, interval, effective sample sizes and r-hat of each variable.
+
+    Args:
+        draws: variables with dimensions chain and draw, then any others.
+    """
     return arviz().summary(draws)
 
 
@@ -217,6 +221,10 @@ def predictive_loo(
 def save_draws(tree: Tree, path: str | Path) -> None:
     """Write the result of `to_arviz` as NetCDF, atomically; `from_netcdf` of either ArviZ reads it.
 
+    Args:
+        tree: as `to_arviz` returns it.
+        path: of the file.
+
     Raises:
         ValueError: `path` is a folder, a device or a pipe.
         OSError: the file cannot be written.
@@ -226,6 +234,12 @@ def save_draws(tree: Tree, path: str | Path) -> None:
 
 def load_draws(path: str | Path) -> Tree:
     """Read a file of `save_draws`.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The groups that `to_arviz` made.
 
     Raises:
         ValueError: the file is truncated or altered (its checksum does not fit), or not of `save_draws`.

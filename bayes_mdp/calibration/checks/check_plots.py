@@ -28,6 +28,9 @@ LEVEL = 0.95
 def plot_check(check: Check) -> "Figure":
     """All figures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal).
 
+    Args:
+        check: result of `check`.
+
     Raises:
         TypeError: no `Check`.
     """

@@ -32,6 +32,9 @@ class Check:
     def at(self, false_alarm: float) -> "Check":
         """The same simulations, tested at another probability of a false alarm.
 
+        Args:
+            false_alarm: the other probability, between 0 and 1.
+
         Raises:
             ValueError: it does not lie between 0 and 1.
         """
@@ -213,6 +216,12 @@ class Check:
 
 def load_check(path: str | Path) -> Check:
     """Read a file of `check(path=...)` or `Check.to_netcdf`.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The check, as it was written.
 
     Raises:
         ValueError: the file is truncated or altered (its checksum does not fit), or no check.

@@ -141,7 +141,7 @@ def criticise(
         posterior: as `infer` returns it, from `log`; rows that do not depend on the step.
         log: as a whole.
         objective: of the values.
-        initial: distribution of the first state; None: that of the log's episodes.
+        initial: [S], distribution of the first state; None: that of the log's episodes.
         rivals: name -> prior program, compared by the log predictive density of the second half.
         num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check sounds though the belief is right.

@@ -46,6 +46,9 @@ class SBC:
     def at(self, false_alarm: float) -> "SBC":
         """The same ranks, tested at another probability of a false alarm.
 
+        Args:
+            false_alarm: the other probability, between 0 and 1.
+
         Raises:
             ValueError: it does not lie between 0 and 1.
         """
@@ -104,6 +107,9 @@ class SBC:
 
         Shift: their mean minus the correct one, in standard deviations of the draws. Scale: their standard deviation
         over the correct one. None: within 4 standard errors of a calibrated posterior.
+
+        Args:
+            quantity: one of those that were ranked.
         """
         grid = stats.norm.ppf((np.arange(self.num_draws + 1) + 0.5) / (self.num_draws + 1))
         score = grid[self._ranks(quantity)]

@@ -141,9 +141,12 @@ def choose(
         baseline: the policy in use.
         confidence: probability of being no worse than the baseline, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse; zero or greater.
-        initial: distribution of the first state, as in `policy_value`.
+        initial: [S], distribution of the first state, as in `policy_value`.
         num_draws: draws of the search, and of the judgement. Where a draw has more than a million numbers the search
             has the first 64 of them, or as many as leave 20 in the tail of the criterion (`Robust`: all).
+
+    Returns:
+        The policy, its value in fresh draws, and how it compares with the baseline.
 
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a

@@ -99,6 +99,10 @@ class CVaR(eqx.Module):
 class SoftRobust(eqx.Module):
     """weight * expected value + (1 - weight) * CVaR at `level`.
 
+    Args:
+        level: share of the worst draws that CVaR averages; in (0, 1].
+        weight: of the expected value, from 0 to 1.
+
     Raises:
         ValueError: a level outside (0, 1], a weight outside [0, 1].
         TypeError: no number.
@@ -152,6 +156,9 @@ class Regret(eqx.Module):
 class Percentile(eqx.Module):
     """What the value exceeds with probability 1 - level: sup {y: P(value >= y) >= 1 - level} (Delage and Mannor 2010).
 
+    Args:
+        level: 1 minus the probability with which the value is exceeded; in (0, 1].
+
     Raises:
         ValueError: a level outside (0, 1].
         TypeError: no number.
@@ -171,11 +178,20 @@ class Percentile(eqx.Module):
         return max(1, math.ceil((1.0 - float(self.level)) * num - _ROUNDING))
 
     def score(self, values: Values, best: Values | None = None) -> float:
-        """The criterion."""
+        """The criterion.
+
+        Args:
+            values: of the policy in each draw.
+            best: not used.
+        """
         return float(np.sort(values)[-self.rank(len(values))])
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
-        """All weight on the draw at the percentile."""
+        """All weight on the draw at the percentile.
+
+        Args:
+            values, best: as of `score`.
+        """
         at = np.argsort(values, kind="stable")[-self.rank(len(values))]
         return np.eye(len(values))[at]
 
@@ -198,13 +214,22 @@ class ProbabilityOptimal(eqx.Module):
         return f"probability that the regret is at most {float(self.tolerance):g}"
 
     def score(self, values: Values, best: Values | None = None) -> float:
-        """The criterion; values that are equal to rounding count as equal."""
+        """The criterion; values that are equal to rounding count as equal.
+
+        Args:
+            values: of the policy in each draw.
+            best: the optimal value in each draw; needed.
+        """
         assert best is not None
         slack = float(self.tolerance) + _ROUNDING * np.maximum(np.abs(best), 1.0)
         return float(np.mean(best - values <= slack))
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
-        """A direction to search in, no gradient (there is none): that of the mean."""
+        """A direction to search in, no gradient (there is none): that of the mean.
+
+        Args:
+            values, best: as of `score`.
+        """
         return np.full(len(values), 1.0 / len(values))
 
 

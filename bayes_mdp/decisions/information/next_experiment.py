@@ -177,7 +177,7 @@ def next_experiment(
             has a horizon. None: all legal pairs whose row or reward is not known. Or studies: name -> `PolicyStudy`.
         n: observations of the pair, at least 1; with studies 1.
         cost: of the `n` observations together, or of the study, positive: a number, or [C], one for each candidate.
-        initial: distribution of the first state; None: uniform (see `initial_given`).
+        initial: [S], distribution of the first state; None: uniform (see `initial_given`).
         num_data_sets: data sets that are simulated for each candidate, at least 2; if no more different ones are
             possible (of a pair) all are enumerated.
 

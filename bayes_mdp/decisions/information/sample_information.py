@@ -147,6 +147,11 @@ def net_benefit_of_sampling(
 def discounted_population(incidence: float, years: int, rate: float = 0.0) -> float:
     """Decisions over the life of a technology: incidence * sum over t = 0..years-1 of (1 + rate)^-t.
 
+    Args:
+        incidence: decisions per year.
+        years: that the technology is in use.
+        rate: of discounting, per year.
+
     Raises:
         ValueError: a negative incidence, no years, a rate of -1 or less.
         TypeError: no number.

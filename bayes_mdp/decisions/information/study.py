@@ -52,6 +52,9 @@ class Study:
     def sites_of(self, model: DecisionModel) -> dict[str, StudiedSite]:
         """What it sees of each site of a model.
 
+        Args:
+            model: whose sites are observed.
+
         Raises:
             ValueError: a site that the program does not have, that has no conjugate data, or whose elements the numbers
                 do not fit; a normal site without sd.

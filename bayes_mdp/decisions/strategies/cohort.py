@@ -111,7 +111,7 @@ def cohort_total(
         per_state: [S] or [T+1 S], of a cycle in each state.
         weights: [T+1], of `cycle_weights` or one's own.
         per_transition: [S S], of each move, counted when it has happened (t = 1..T).
-        transition: as in `cohort_trace`; needed with `per_transition`.
+        transition: [S S] or [T S S], as in `cohort_trace`; needed with `per_transition`.
 
     Raises:
         ValueError: shapes that do not fit; moves without `transition`.

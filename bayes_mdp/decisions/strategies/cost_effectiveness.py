@@ -32,6 +32,9 @@ class CostEffectiveness:
     def icer(self, strategy: str) -> float:
         """The incremental cost-effectiveness ratio of a strategy; nan: it has none.
 
+        Args:
+            strategy: its name.
+
         Raises:
             KeyError: there is no such strategy.
         """
@@ -60,6 +63,9 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
 
     A strategy is dominated by one that costs no more and brings no less (and not both the same), and extendedly
     dominated where a mixture of two others is better: where its ratio is above that of the next strategy.
+
+    Args:
+        draws: of the outcomes "cost" and "effect".
 
     Raises:
         TypeError: no draws of strategies. ValueError: outcomes other than "cost" and "effect".
@@ -96,7 +102,7 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
 
     Args:
         draws: of costs and effects.
-        wtp: willingnesses to pay, not negative.
+        wtp: [W], willingnesses to pay, in units of cost per unit of effect, not negative.
 
     Returns:
         By `wtp` and `strategy`: `net_benefit` (mean), `prob_best` (the acceptability curves; equal net benefits share a

@@ -103,6 +103,10 @@ class DecisionModel:
     def sample(self, key: PRNGKeyArray, num_draws: int = 10_000) -> StrategyDraws:
         """Draws of the posterior, and the outcomes in each.
 
+        Args:
+            key: of the draws.
+            num_draws: how many.
+
         Raises:
             ValueError: more draws than the chains of NUTS have. TypeError: no key; no integer.
         """
@@ -114,11 +118,19 @@ class DecisionModel:
         return StrategyDraws(self.strategies, self.outcomes, self.evaluate(values), values, not self.chains)
 
     def at_most(self, num_draws: int) -> int:
-        """So many draws, or all that the chains of NUTS have."""
+        """So many draws, or all that the chains of NUTS have.
+
+        Args:
+            num_draws: how many are asked for.
+        """
         return min([num_draws, *map(len, self.chains.values())])
 
     def sample_sites(self, key: PRNGKeyArray, num_draws: int) -> dict[str, np.ndarray]:
         """Draws of all sites, name -> [draws, ...]; see `sample`.
+
+        Args:
+            key: of the draws.
+            num_draws: how many.
 
         Raises:
             ValueError: more draws than NUTS made.
@@ -138,7 +150,10 @@ class DecisionModel:
         return {name: values[name] for name in self.sites}
 
     def evaluate(self, values: Mapping[str, Float[AnyArray, "..."]]) -> Float[np.ndarray, "number strategies outcomes"]:
-        """Outcomes at values of all sites, each [number, ...].
+        """Outcomes at given values of all sites.
+
+        Args:
+            values: site -> [number, ...], as many values of each.
 
         Raises:
             ValueError: an outcome that is not finite.
@@ -190,6 +205,10 @@ class DecisionModel:
     def check_sites(self, argument: str, names: Iterable[str]) -> None:
         """All names are latent sites.
 
+        Args:
+            argument: what the message calls them.
+            names: to be looked up.
+
         Raises:
             ValueError: the first that is none, with the nearest.
         """
@@ -200,6 +219,9 @@ class DecisionModel:
 
     def select(self, strategies: Iterable[str]) -> "DecisionModel":
         """The same belief with some of the strategies, in the given order.
+
+        Args:
+            strategies: names of those that stay.
 
         Raises:
             ValueError: no strategies, one twice, or one that the program does not have.
@@ -218,7 +240,11 @@ class DecisionModel:
         return replace(self, trace=self.trace.restricted([self.strategies.index(name) for name in names]))
 
     def degrees(self, weights: Float[np.ndarray, " outcomes"]) -> dict[str, int]:
-        """The largest degree of each site in the net benefits; sites that no net benefit depends on are left out."""
+        """The largest degree of each site in the net benefits; sites that no net benefit depends on are left out.
+
+        Args:
+            weights: of the outcomes in the net benefit.
+        """
         found: dict[str, int] = {}
         for row in self.trace.flows:
             for flow, weight in zip(row, weights, strict=True):
@@ -227,7 +253,7 @@ class DecisionModel:
         return found
 
     def jointly_affine(self, sites: Iterable[str]) -> bool:
-        """Whether all outcomes are affine in these sites together (no products of them)."""
+        """Whether all outcomes are affine in these `sites` together (no products of them)."""
         together = set(sites)
         inputs = [site_flow("all" if name in together else name) for name in self.sites]
         flows = output_flows(self.trace.closed.jaxpr, inputs)

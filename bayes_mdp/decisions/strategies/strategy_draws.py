@@ -63,6 +63,9 @@ class StrategyDraws:
     def outcome(self, name: str) -> Float[np.ndarray, "draws strategies"]:
         """One outcome of all strategies.
 
+        Args:
+            name: of the outcome.
+
         Raises:
             ValueError: there is no such outcome.
         """
@@ -71,6 +74,9 @@ class StrategyDraws:
 
     def net_benefit(self, wtp: float | None = None) -> Float[np.ndarray, "draws strategies"]:
         """Net benefit, see `net_benefit_weights`.
+
+        Args:
+            wtp: willingness to pay, in units of cost per unit of effect.
 
         Raises:
             ValueError: as `net_benefit_weights`.

@@ -67,6 +67,9 @@ def fold_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         allow_duplicates: whether logs of the same content are counted each time.
         progress: called as progress(name of the log, rows read of it) after each chunk.
 
+    Returns:
+        The counts and moments by label, and where they came from.
+
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: as `read_log`, and two logs of the same content (both are named).

@@ -279,6 +279,9 @@ class Actor:
     def act(self, observation: ArrayLike) -> int | Int[np.ndarray, " B"]:
         """The action in a state: a number, or Int[B].
 
+        Args:
+            observation: state of the environment: a number, or [B] with `num_envs`.
+
         Raises:
             ValueError, TypeError: no episode goes on (where that of one of B environments is over, its action has no
                 meaning); an observation out of range.

@@ -33,7 +33,8 @@ class Task:
         prior: as in `run`; None: for agents that need none.
 
     Raises:
-        ValueError: `length` is below 1, episodes with a discount. TypeError: no `Environment`, no objective, no integer.
+        ValueError: `length` is below 1, episodes with a discount.
+        TypeError: no `Environment`, no objective, no integer.
     """
 
     env: Environment

@@ -87,7 +87,12 @@ class Training:
     finished: bool
 
     def values(self, observation: Array, seed: int = 0) -> Values:
-        """Q, its standard deviation and u at observations [B ...], for the learner of one seed."""
+        """Q, its standard deviation and u at observations [B ...], for the learner of one seed.
+
+        Args:
+            observation: [B ...], what the agent sees.
+            seed: index of the learner.
+        """
         return self.agent.values(jax.tree.map(lambda x: x[seed], self.learner), observation)
 
 
@@ -119,6 +124,9 @@ def train(
         path: a folder for checkpoints and `curves.nc`; None: nothing is kept.
         options: environments, replay, evaluation, device: see `TrainOptions`.
         evaluation_env: on the host, the environments that are played in without learning.
+
+    Returns:
+        The learner of every seed, and the learning curves.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; a reward that is not finite; a folder that

@@ -59,7 +59,14 @@ class Rules(NamedTuple):
 
 
 class HostEnv:
-    """See `host_env`; `source`: JSON values of what it was made of."""
+    """Environments that are stepped on the host; `host_env` makes them.
+
+    Args:
+        env: E environments of Gymnasium, stepped side by side.
+        name: for tables and files.
+        rules: as `host_env` makes them of its options.
+        source: JSON values of what it was made of.
+    """
 
     def __init__(self, env: "VectorEnv", name: str, rules: Rules, source: object = None) -> None:
         from gymnasium.vector import AutoresetMode
@@ -76,7 +83,7 @@ class HostEnv:
         self._last, self._steps = np.zeros(0), 0
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of an episode in every environment; environment i has the seed `seed` + i.
+        """First observations [E ...] of episodes; environment i has the seed `seed` + i.
 
         Raises:
             ValueError, TypeError: see `host_env`.
@@ -94,6 +101,9 @@ class HostEnv:
 
     def step(self, action: np.ndarray) -> HostStep:
         """One step of all environments; those whose episode is over begin another.
+
+        Args:
+            action: [E], of every environment.
 
         Raises:
             ValueError: a reward or an observation that is no number, an observation of another shape or type.

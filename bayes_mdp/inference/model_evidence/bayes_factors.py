@@ -92,6 +92,9 @@ def bayes_factors(posteriors: Mapping[str, InferredPosterior], key: PRNGKeyArray
         posteriors: name -> posterior, at least two; what `evidence` takes.
         key: folded with the place of a posterior; None: `jax.random.key(0)`.
 
+    Returns:
+        The evidence of every prior, and its probability where all are equally probable before the data.
+
     Raises:
         ValueError: fewer than two posteriors; posteriors of different data (as far as counts of visits and rewards show
             it), or of reward laws of different kinds (known, discrete, continuous); all as `evidence`, with the name.
