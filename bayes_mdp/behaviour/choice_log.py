@@ -108,7 +108,12 @@ class ChoiceLog(eqx.Module):
             raise ValueError(f"reward is {what} at {self.place(*bad)}, expected a finite number")
 
     def place(self, person: int, record: int) -> str:
-        """A record in words: the subject, and which of its choices (from 1)."""
+        """A record in words: the subject, and which of its choices (from 1).
+
+        Args:
+            person: index of the subject.
+            record: index of the record, among all of the person.
+        """
         number = int(np.asarray(self.observed)[person, : record + 1].sum())
         return f"subject {self.subjects[person]!r}, choice {number}"
 
@@ -124,6 +129,9 @@ class ChoiceLog(eqx.Module):
 
     def of_subjects(self, subjects: Sequence[Hashable]) -> "ChoiceLog":
         """The log of some of the persons, by label.
+
+        Args:
+            subjects: labels of those that are kept, in this order.
 
         Raises:
             ValueError: a label that is none of the subjects.

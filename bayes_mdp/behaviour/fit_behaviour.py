@@ -71,7 +71,7 @@ class BehaviourPosterior(eqx.Module):
         return made
 
     def thinned(self, num_draws: int | None) -> np.ndarray:
-        """Indices of `num_draws` of all draws, evenly.
+        """Indices [D] of D = `num_draws` of all draws, evenly; None: of all.
 
         Raises:
             ValueError: `num_draws` is below 1. TypeError: no integer.

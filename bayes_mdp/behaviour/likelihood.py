@@ -41,7 +41,10 @@ def log_likelihood(model: BehaviourModel, params: Params, log: ChoiceLog) -> Flo
 def choice_log_probs(model: BehaviourModel, params: Params, log: ChoiceLog) -> Float[Array, "P T A"]:
     """Log-probability of every action before each choice (one step ahead, given the observed past).
 
-    Args and errors: as `log_likelihood`. Where no choice was observed the entries have no meaning.
+    Where no choice was observed the entries have no meaning.
+
+    Args:
+        model, params, log: as of `log_likelihood`.
 
     Raises:
         TypeError: no model, no `ChoiceLog`.

@@ -62,7 +62,11 @@ class Parameter:
         return {"unit": (0.0, 1.0), "positive": (0.0, np.inf), "real": (-np.inf, np.inf)}[self.support]
 
     def constrain(self, line: RealLike) -> Float[Array, "..."]:
-        """From the real line to the support. Traceable."""
+        """From the real line to the support, elementwise: of the shape of `line`. Traceable.
+
+        Args:
+            line: on the real line, one number or an array.
+        """
         x = jnp.asarray(line, float)
         if self.support == "real":
             return x
@@ -72,7 +76,11 @@ class Parameter:
         return low + (high - low) * ndtr(x)
 
     def unconstrain(self, value: RealLike) -> Float[Array, "..."]:
-        """From the support to the real line, the inverse of `constrain`. Traceable."""
+        """The inverse of `constrain`, from the support to the real line, of the shape of `value`. Traceable.
+
+        Args:
+            value: in the support, one number or an array.
+        """
         x = jnp.asarray(value, float)
         if self.support == "real":
             return x
@@ -83,6 +91,10 @@ class Parameter:
 
     def check(self, name: str, values: ArrayLike) -> None:
         """Refuse a value outside the support (its ends are allowed). Host side.
+
+        Args:
+            name: of the argument, for the message.
+            values: one number or an array of any shape.
 
         Raises:
             ValueError, TypeError: names the first.

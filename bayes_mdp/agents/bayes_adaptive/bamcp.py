@@ -191,6 +191,9 @@ class BAMCP(eqx.Module):
         """One step of Q-learning for the rollouts, and what happened, to find the part of the tree that is kept.
 
         The table does not depend on the step of an episode, and its last step is one as any other.
+
+        Args:
+            problem, state, transition, weight: as of `Learner.observe`.
         """
         q, gamma = state.rollout_q, step_discount(problem.objective)
         start, action, then = transition.state, transition.action, transition.next_state

@@ -22,6 +22,10 @@ class RowPosterior(CanMean, HasVariances, Protocol):
 def require_rows(posterior: object, who: str) -> None:
     """Refuse a belief for which the equations are wrong: dependent rows other than by a mixture, or no variances.
 
+    Args:
+        posterior: the belief.
+        who: whom the message names.
+
     Raises:
         ValueError: rows share parameters; the message names which, and what to use instead.
         TypeError: an ability is missing.
@@ -39,7 +43,11 @@ def require_rows(posterior: object, who: str) -> None:
 
 
 def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
-    """Which pairs have an unknown row or an unknown mean reward."""
+    """Which pairs have an unknown row or an unknown mean reward.
+
+    Args:
+        posterior: the belief.
+    """
     return (posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
 
 
@@ -66,7 +74,13 @@ def met_again(mdp: MDP | SparseMDP, probs: Float[AnyArray, "*H S A"], unknown: B
 
 
 def validity(kind: Kind, reason: str, again: str | None) -> Validity:
-    """`kind` because of `reason` where no unknown pair is visited again, else a heuristic."""
+    """`kind` because of `reason` where no unknown pair is visited again, else a heuristic.
+
+    Args:
+        kind: what the variance is where no unknown pair is visited again.
+        reason: of that.
+        again: why a pair may be visited again (see `met_again`); None: none is.
+    """
     return Validity(kind, reason) if again is None else Validity("heuristic", again)
 
 
@@ -76,6 +90,10 @@ def total_variance(
     """Mean and variance of a mixture from those of its components; where a mean is -inf the variance is zero.
 
     Var[x] = E_k[Var[x | k]] + Var_k[E[x | k]].
+
+    Args:
+        weights: probabilities of the components.
+        means, variances: of each component.
     """
     # An illegal action has mean -inf in every component: -inf - -inf would be nan.
     finite = jnp.isfinite(means)

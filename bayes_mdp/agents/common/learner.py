@@ -56,7 +56,8 @@ class Place(NamedTuple):
     Args:
         here: index of its pair, (step,) state, action.
         there: index of the row of its next state, (next step,) next state.
-        over: whether the return ends here: an end, or the last step of an episode.
+        over: whether the return ends here (an end, or the last step of an episode): one, or of the shape of the
+            indices.
         discount: the factor of the next value.
     """
 
@@ -69,6 +70,10 @@ class Place(NamedTuple):
 def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
     """The shape [*H S A] of a table of values.
 
+    Args:
+        problem: sizes and objective.
+        who: whom the message names.
+
     Raises:
         ValueError: the objective is the average reward, for which there is none.
     """
@@ -79,7 +84,16 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
 
 
 def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H S A"]:
-    """A table of q, `value` everywhere but -inf where an action is illegal. Raises as `table_shape`."""
+    """A table of q, `value` everywhere but -inf where an action is illegal.
+
+    Args:
+        problem: sizes, legal actions and objective.
+        value: one number, or one that broadcasts to the table.
+        who: whom the message names.
+
+    Raises:
+        ValueError: as `table_shape`.
+    """
     q, legal = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who)), problem.space.legal
     return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
@@ -104,6 +118,10 @@ def moved_towards(
 def episode_length(problem: Problem, who: str) -> int:
     """H, for a learner of episodes.
 
+    Args:
+        problem: whose objective is looked at.
+        who: whom the message names.
+
     Raises:
         ValueError: another objective.
     """
@@ -114,7 +132,12 @@ def episode_length(problem: Problem, who: str) -> int:
 
 
 def place_of(problem: Problem, transition: Transitions) -> Place:
-    """The indices of one transition. Traceable."""
+    """The indices of one transition. Traceable.
+
+    Args:
+        problem: sizes and objective.
+        transition: one.
+    """
     objective = problem.objective
     if isinstance(objective, Episodic):
         # A table for every step: the next value is that of step h + 1. The last step has none (`over`); its index is

@@ -34,7 +34,12 @@ class MeanModel(eqx.Module):
     horizon: int = eqx.field(static=True)
 
     def at(self, table: Float[Array, "*H S A"], layer: IntScalar) -> Float[Array, "S A"]:
-        """A table of pairs at one step (itself where it does not depend on the step)."""
+        """A table of pairs at one step (itself where it does not depend on the step).
+
+        Args:
+            table: of pairs.
+            layer: step of the episode, from 0.
+        """
         return table if table.ndim == 2 else table[layer]
 
     def expected_next(self, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
@@ -44,7 +49,12 @@ class MeanModel(eqx.Module):
         return self.source.expected_next(values, layer)
 
     def action_values(self, layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        """reward + E values(next) at one step."""
+        """reward + E values(next) at one step.
+
+        Args:
+            layer: step of the episode, from 0.
+            values: of the next states.
+        """
         return self.at(self.reward, layer) + self.expected_next(values, layer)
 
     def backward(
@@ -89,7 +99,11 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
 
 
 def no_plan(problem: Problem) -> Solution | None:
-    """The state before any plan: None for episodes, which need no warm start."""
+    """The state before any plan: None for episodes, which need no warm start.
+
+    Args:
+        problem: sizes, legal actions and objective.
+    """
     if isinstance(problem.objective, Episodic):
         return None
     return Solution.blank(problem.space.shape, legal=problem.space.legal)

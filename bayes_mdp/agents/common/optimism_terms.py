@@ -26,6 +26,10 @@ Moments = tuple[Pairs, Pairs, Bool[AnyArray, "S A"] | None]
 def check_inside(name: str, value: object) -> None:
     """Refuse a number that is not strictly between 0 and 1, where it is concrete.
 
+    Args:
+        name: of the argument, for the message.
+        value: of the argument.
+
     Raises:
         ValueError: an entry is out of range.
         TypeError: an entry is no number.
@@ -35,6 +39,10 @@ def check_inside(name: str, value: object) -> None:
 
 def check_value(name: str, value: object) -> None:
     """Refuse a number that is not finite, where it is concrete.
+
+    Args:
+        name: of the argument, for the message.
+        value: of the argument.
 
     Raises:
         ValueError: an entry is not finite.
@@ -47,6 +55,10 @@ def check_value(name: str, value: object) -> None:
 def check_above_zero(name: str, value: object) -> None:
     """Refuse a number that is not finite and greater than zero, where it is concrete.
 
+    Args:
+        name: of the argument, for the message.
+        value: of the argument.
+
     Raises:
         ValueError: an entry is out of range.
         TypeError: an entry is no number.
@@ -56,7 +68,13 @@ def check_above_zero(name: str, value: object) -> None:
 
 
 def warn_of_lost_optimism(name: str, value: RealLike, max_reward: float) -> None:
-    """Warn where the value of unknown pairs lies below the largest reward of one step: they are then not explored."""
+    """Warn where the value of unknown pairs lies below the largest reward of one step: they are then not explored.
+
+    Args:
+        name: of the option, for the message.
+        value: of unknown pairs, in units of the return.
+        max_reward: the largest mean reward of a step.
+    """
     if is_concrete(value) and np.min(np.asarray(value)) < max_reward:
         least = float(np.min(np.asarray(value)))
         warnings.warn(
@@ -70,8 +88,12 @@ def warn_of_lost_optimism(name: str, value: RealLike, max_reward: float) -> None
 def effective_horizon(objective: Objective, who: str) -> RealScalar:
     """H of an episode, 1 / (1 - discount) otherwise.
 
+    Args:
+        objective: `Episodic` or `Discounted`.
+        who: whom the message names.
+
     Raises:
-        ValueError: another objective, discounted episodes; the message names the caller, `who`.
+        ValueError: another objective, discounted episodes.
     """
     require_undiscounted(objective, who)
     if isinstance(objective, Episodic):
@@ -83,6 +105,10 @@ def effective_horizon(objective: Objective, who: str) -> RealScalar:
 
 def blank_plan(problem: Problem, who: str) -> Solution | None:
     """The state before any plan: None for episodes, which need no warm start.
+
+    Args:
+        problem: sizes, legal actions and objective.
+        who: whom the message names.
 
     Raises:
         ValueError: as `effective_horizon`.
@@ -96,6 +122,10 @@ class NeedsConcentrations(eqx.Module):
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
+
+        Args:
+            key: not used.
+            problem: what is known of the MDP before any data.
 
         Raises:
             ValueError: an objective other than `Discounted` and `Episodic`.
@@ -116,12 +146,20 @@ class NeedsConcentrations(eqx.Module):
 
 
 def has_variances(belief: object) -> bool:
-    """Whether a belief, or the components of a mixture, has variances in closed form."""
+    """Whether a belief, or the components of a mixture, has variances in closed form.
+
+    Args:
+        belief: any posterior.
+    """
     return isinstance(belief.components if can_split(belief) else belief, HasVariances)
 
 
 def row_variance_factor(belief: object, who: str) -> Pairs:
     """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: its mean.
+
+    Args:
+        belief: with variances, or a mixture of such.
+        who: whom the message names.
 
     Raises:
         TypeError: the belief has no variances. ValueError: it is represented by samples, which have no concentrations.
@@ -141,17 +179,28 @@ def reward_moments(belief: CanMean) -> Moments:
     """Mean and epistemic variance of the mean rewards, and which pairs are legal (None: all).
 
     The variance is inf where it does not exist; of a mixture it is the total variance.
+
+    Args:
+        belief: with variances, or a mixture of such.
     """
     return _moments(belief)
 
 
 def mean_reward_variance(belief: CanMean) -> Pairs:
-    """The variance of `reward_moments`."""
+    """The variance of `reward_moments`.
+
+    Args:
+        belief: as of `reward_moments`.
+    """
     return reward_moments(belief)[1]
 
 
 def unknown_reward(belief: CanMean) -> Bool[Array, "*H S A"]:
-    """Where the mean reward is not known."""
+    """Where the mean reward is not known.
+
+    Args:
+        belief: as of `reward_moments`.
+    """
     return mean_reward_variance(belief) > 0
 
 

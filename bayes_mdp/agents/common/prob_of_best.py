@@ -21,6 +21,11 @@ def prob_best_factored(mean: Float[Array, " A"], sd: Float[Array, " A"], action:
     Gauss-Legendre on pieces that resolve every factor, however narrow. Standard deviations below eps times the largest
     are raised to that. Of the actions with standard deviation zero only the first of the largest mean can win, as in
     `argmax`.
+
+    Args:
+        mean: of each action; -inf where it is illegal.
+        sd: standard deviation of each.
+        action: index of the action.
     """
     # Ties of actions without variance are decided beforehand: all but the first get mean -inf.
     fixed = sd == 0
@@ -52,6 +57,11 @@ def prob_best_joint(mean: Float[Array, " A"], factor: Float[Array, "A A"], actio
 
     The orthant probability of the differences by Genz's sequential conditioning [GENZ92], on a fixed lattice of 1021
     points with the tent transformation: deterministic, absolute error about 1e-3.
+
+    Args:
+        mean: of each action; -inf where it is illegal.
+        factor: a square root of their covariance.
+        action: index of the action.
     """
     # `action` is the best where all differences to the others are positive: an orthant of a Gaussian.
     others = jnp.nonzero(jnp.arange(mean.shape[-1]) != action, size=mean.shape[-1] - 1)[0]

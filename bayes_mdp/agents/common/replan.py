@@ -81,7 +81,12 @@ class Doubling(_NoPeriod):
     def reached(
         self, visits: Float[AnyArray, "*H S A"] | float, planned_visits: Float[AnyArray, "*H S A"] | float
     ) -> Bool[AnyArray, "*H S A"] | BoolScalar:
-        """The criterion for a pair (numbers) or for all (arrays): visits so far, and those before the last plan."""
+        """The criterion for a pair (numbers) or for all (arrays).
+
+        Args:
+            visits: so far.
+            planned_visits: before the last plan.
+        """
         since = visits - planned_visits
         return (since >= planned_visits) & (since >= 1)
 
@@ -131,7 +136,7 @@ class Geometric(_NoPeriod):
         check_that("factor", self.factor, lambda x: np.isfinite(x) & (x >= 1.001), expected)
 
     def times(self) -> np.ndarray:
-        """The geometric times up to 2^31."""
+        """The geometric times up to 2^31, in increasing order: Int[N]."""
         powers = np.ceil(self.factor ** np.arange(math.log(_LAST_TIME) / math.log(self.factor)))
         return np.unique(np.minimum(np.concatenate([[0.0], powers]), _LAST_TIME)).astype(np.int32)
 
@@ -142,6 +147,9 @@ class Geometric(_NoPeriod):
 
 class When(_NoPeriod):
     """Plan where a function of the `ReplanContext` is true.
+
+    Args:
+        function: a plain function, which has a hash.
 
     Raises:
         TypeError: what is given is no function of the context, or an object without a hash.
@@ -191,14 +199,24 @@ def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
 
 
 def rule_for(replan: ReplanRule | None, objective: Objective) -> ReplanRule:
-    """The rule, or the default of the objective: every episode under `Episodic`, else every 20 steps."""
+    """The rule, or the default of the objective: every episode under `Episodic`, else every 20 steps.
+
+    Args:
+        replan: a rule; None: the default.
+        objective: of the run.
+    """
     if replan is not None:
         return replan
     return EveryEpisode() if isinstance(objective, Episodic) else EverySteps(DEFAULT_PERIOD)
 
 
 def period_of(rule: ReplanRule, objective: Objective) -> int | None:
-    """Steps between two plans where they are known before the run: an episode of `Episodic(H)` takes H steps."""
+    """Steps between two plans where they are known before the run: an episode of `Episodic(H)` takes H steps.
+
+    Args:
+        rule: of replanning.
+        objective: of the run.
+    """
     if isinstance(rule, EveryEpisode) and isinstance(objective, Episodic):
         return objective.horizon
     return rule.period

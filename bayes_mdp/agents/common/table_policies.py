@@ -54,7 +54,7 @@ def masked(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
 
 
 def lookup(table: Shaped[Array, "..."], axes: int, state: IntScalar, step: IntScalar) -> Shaped[Array, "..."]:
-    """The entry of a [*H S ...] table; `axes` is the number of axes that follow S."""
+    """The entry of a `table` [*H S ...] for a `state` at a `step`; `axes` is the number of axes that follow S."""
     return table[state] if table.ndim == 1 + axes else table[step, state]
 
 
@@ -267,12 +267,19 @@ class GaussianThompson(TablePolicy):
                 raise ValueError(f"{name} has shape {np.shape(array)}, expected {expected}")
 
     def hold(self, key: PRNGKeyArray) -> "GaussianThompson":
-        """The same policy with one draw of the noise, used at every step."""
+        """The same policy with one draw of the noise, used at every step.
+
+        Args:
+            key: of the draw.
+        """
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return GaussianThompson(self.mean, self.sd, factor=self.factor, noise=noise)
 
     def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
-        """A draw of q(state, .); with `noise` that of the plan, and `key` is not used."""
+        """A draw of the values of all actions in `state` at `step`.
+
+        With `noise` that of the plan; `key` is then not used.
+        """
         mean = lookup(self.mean, 1, state, step)
         if self.noise is not None:
             z = lookup(self.noise, 1, state, step)

@@ -100,7 +100,12 @@ class ValueVariance(Protocol):
 
 
 def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -> "xr.Dataset":
-    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side."""
+    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side.
+
+    Args:
+        answer: of a variance equation or of draws.
+        space: whose names become coordinates; None: indices.
+    """
     arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
     attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
     q_max = getattr(answer, "q_max", None)
@@ -112,7 +117,12 @@ def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -
 def labelled(
     arrays: Mapping[str, Float[AnyArray, "..."]], space: StateActionSpace | None, attributes: Mapping[str, str | float]
 ) -> "xr.Dataset":
-    """Arrays [*H S A], the first one such, and [*H S] as a Dataset with the names of `space`. Host side."""
+    """Arrays of pairs or states as a Dataset with the names of `space`. Host side.
+
+    Args:
+        arrays: name -> [*H S A], the first one such, or [*H S].
+        attributes: of the dataset.
+    """
     import xarray as xr
 
     from bayes_mdp.mdp.labels import pair_axes

@@ -47,7 +47,13 @@ Answer = TypeVar("Answer")
 
 
 class Backup(eqx.Module):
-    """A variance equation of one posterior with independent rows: mean values, local variance, its solution."""
+    """A variance equation of one posterior with independent rows: mean values, local variance, its solution.
+
+    Args:
+        value: mean values of the policy.
+        local: variance that a step adds, squared units of the value.
+        variance: solution of the equation, squared units of the value.
+    """
 
     value: PolicyEvaluation
     local: Pairs
@@ -81,6 +87,9 @@ def compiled(core: Callable[..., Answer], *static: str) -> Callable[..., Answer]
 def discount_of(objective: Objective) -> RealScalar:
     """The factor of the next value.
 
+    Args:
+        objective: `Discounted`, `Episodic` or `FirstExit`.
+
     Raises:
         ValueError: `AverageReward`, for which the variance of a value does not exist. TypeError: no objective.
     """
@@ -92,14 +101,19 @@ def discount_of(objective: Objective) -> RealScalar:
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:
-    """Values of the next states of every step: those of the step after it, zero after the last."""
+    """Values of the next states of every step: those of the step after it, zero after the last.
+
+    Args:
+        v: values of the states.
+        objective: under `Episodic` they depend on the step.
+    """
     if not isinstance(objective, Episodic):
         return v
     return jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])
 
 
 def only_legal(x: Pairs, mdp: MDP | SparseMDP) -> Pairs:
-    """`x`, zero where the action is illegal."""
+    """`x`, zero where the action is illegal in `mdp`."""
     return x if mdp.legal is None else jnp.where(mdp.legal, x, 0.0)
 
 
@@ -144,6 +158,9 @@ def require_variances(posterior: object) -> None:
     """Refuse a variance of a mean reward that does not exist, by the posterior's own error (not inside a trace).
 
     A belief without closed-form variances passes.
+
+    Args:
+        posterior: any belief.
     """
     if not isinstance(posterior.components if can_split(posterior) else posterior, HasVariances):
         return
@@ -156,12 +173,23 @@ def require_variances(posterior: object) -> None:
 
 
 def horizon_of(objective: Objective) -> int | None:
-    """Steps of an episode, where they are fixed."""
+    """Steps of an episode, where they are fixed.
+
+    Args:
+        objective: any.
+    """
     return objective.horizon if isinstance(objective, Episodic) else None
 
 
 def why_met_again(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
-    """As `met_again`, for a pair that is unknown in any component."""
+    """Why a pair that is unknown in any component may be visited again (see `met_again`); None: none is.
+
+    Args:
+        posterior: the belief.
+        mean: its mean MDP.
+        policy: Int[*H S], Float[*H S A] or a `Policy`.
+        objective: of the run.
+    """
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
     return met_again(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
@@ -175,6 +203,9 @@ def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective
         local: its local variances.
         policy: as in `planning.evaluate`.
         objective: `Discounted`, `Episodic` or `FirstExit`.
+
+    Returns:
+        Mean values, local variances and the variances of the values.
     """
     mean = posterior.mean_mdp()
     value = evaluate(mean, policy, objective)

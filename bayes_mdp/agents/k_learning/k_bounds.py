@@ -77,6 +77,11 @@ def pigeonhole_bound(
     m (1 + log N) as printed, which one index and two rounds break (2 against 1.69) and which holds for 1 / (n + 1);
     m (2 + log N) is true.
 
+    Args:
+        num_indices: m, at least 1.
+        num_rounds: N, at least 1: one number or an array [*n].
+        printed: whether the bound is that of the paper.
+
     Raises:
         ValueError: a number below 1.
     """

@@ -113,7 +113,10 @@ class KPolicy(Boltzmann):
 
 
 def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
-    """The policy (9) of K [*H S A] at a temperature; it has K, tau and the values as attributes.
+    """The policy (9) of K at a temperature; it has K, tau and the values as attributes.
+
+    Args:
+        k: [*H S A].
 
     Raises:
         ValueError: `tau` is not positive.
@@ -122,7 +125,10 @@ def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
 
 
 class TemperatureRule(eqx.Module):
-    """A temperature that depends on the belief or the time: "optimal", problem (11); "schedule", equation (10).
+    """A temperature that depends on the belief or the time: see `name`.
+
+    Args:
+        name: "optimal", the solution of problem (11), or "schedule", equation (10).
 
     Raises:
         ValueError: another name.
@@ -147,7 +153,12 @@ def _as_temperature(
 
 
 class KLearningState(eqx.Module):
-    """The state of `KLearning`: the last temperature (0: none), and the number of plans so far."""
+    """The state of `KLearning`.
+
+    Args:
+        temperature: of the last plan; 0: none.
+        num_plans: so far.
+    """
 
     temperature: Float[Array, ""]
     num_plans: Int[Array, ""]

@@ -59,11 +59,21 @@ class KMixture(eqx.Module):
         return jnp.max(jax.vmap(lambda part: part.scale())(self.parts)) + length**2 / 8.0
 
     def weighed(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "K *rest"]:
-        """k + tau log w: what a softmax over components and actions together is taken of."""
+        """k + tau log w: what a softmax over components and actions together is taken of.
+
+        Args:
+            tau: temperature, greater than 0.
+            k: of each component.
+        """
         return k + tau * self.log_weights.reshape(-1, *[1] * (k.ndim - 1))
 
     def joined(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "*rest"]:
-        """tau log sum_k w_k exp(k_k / tau); -inf where the action is illegal."""
+        """tau log sum_k w_k exp(k_k / tau); -inf where the action is illegal.
+
+        Args:
+            tau: temperature, greater than 0.
+            k: of each component.
+        """
         x = jnp.moveaxis(self.weighed(tau, k), 0, -1)
         possible = jnp.isfinite(x[..., 0])
         return jnp.where(possible, soften(jnp.where(possible[..., None], x, 0.0), tau)[0], -jnp.inf)
@@ -86,7 +96,15 @@ def k_operator(
     horizon: int | None = None,
     who: str = "K-learning",
 ) -> KOperator:
-    """`k_model` of a belief, or of every component of a mixture. Traceable; arguments and errors as there."""
+    """`k_model` of a belief, or of every component of a mixture. Traceable.
+
+    Args:
+        posterior: a belief, or a mixture of such.
+        bonus, span, noise, horizon, who: as of `k_model`.
+
+    Raises:
+        ValueError, TypeError: as `k_model`.
+    """
     if not can_split(posterior):
         return k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who=who)
     parts = jax.vmap(lambda part: k_model(part, bonus=bonus, span=span, noise=noise, horizon=horizon, who=who))(
@@ -98,6 +116,10 @@ def k_operator(
 
 def require_k_abilities(posterior: object, who: str) -> None:
     """Refuse a belief without mean, counts, or variances (of a mixture: of its components).
+
+    Args:
+        posterior: the belief.
+        who: whom the message names.
 
     Raises:
         TypeError: an ability is missing.

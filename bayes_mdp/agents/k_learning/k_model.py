@@ -51,7 +51,7 @@ class KModel(eqx.Module):
         return jnp.sum(jnp.max(self.numerator, axis=(-2, -1)))
 
     def masked(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
-        """-inf where the action is illegal."""
+        """`k`, -inf where the action is illegal."""
         return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)
 
     def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
@@ -65,14 +65,23 @@ class KModel(eqx.Module):
 
 
 def least_temperature(dtype: DTypeLike) -> float:
-    """In place of 0: small enough that the softmax of values is their maximum, large enough that nothing overflows."""
+    """In place of 0: small enough that the softmax of values is their maximum, large enough that nothing overflows.
+
+    Args:
+        dtype: of the values.
+    """
     return float(jnp.finfo(dtype).tiny) ** 0.5
 
 
 def soften(
     k: Float[Array, "*states A"], tau: RealScalar
 ) -> tuple[Float[Array, "*states"], Float[Array, "*states A"], Float[Array, "*states"]]:
-    """tau logsumexp(k / tau) over actions, the probabilities that attain it in (8), and their entropy."""
+    """tau logsumexp(k / tau) over actions, the probabilities that attain it in (8), and their entropy.
+
+    Args:
+        k: values of actions; -inf where illegal.
+        tau: temperature, greater than 0.
+    """
     # Relative to the maximum: no overflow at low temperatures; an illegal action (-inf) gets weight 0, and 0 log 0 = 0.
     best = jnp.max(k, -1, keepdims=True)
     x = (k - best) / tau
@@ -92,7 +101,13 @@ def k_model(
     horizon: int | None = None,
     who: str = "K-learning",
 ) -> KModel:
-    """The operator of a belief; arguments as in `k_learning.k_values`. Traceable.
+    """The operator of a belief. Traceable.
+
+    Args:
+        posterior: the belief.
+        bonus, span, noise: as of `k_learning.k_values`.
+        horizon: H, needed where rows do not depend on the step.
+        who: whom the message names.
 
     Raises:
         ValueError: another `bonus`, a negative `span` or `noise`, no horizon or one that does not fit.

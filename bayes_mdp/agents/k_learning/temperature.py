@@ -174,6 +174,9 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
         initial: [S], distribution of the first state.
         start: a temperature to start from; 0: none.
 
+    Returns:
+        The temperature, the value of the problem there, and how it was found.
+
     Raises:
         ValueError: a single action, another shape of `initial`.
     """
@@ -249,6 +252,11 @@ def derivatives(
     With p = softmax(K / tau), H its entropy and v = tau logsumexp(K / tau): tau v' = tau H + p . tau K' and
     tau^2 v'' = p . tau^2 K'' + Var_p(tau K' - K) / tau. In a mixture v is that of K_k + tau log w_k over components and
     actions together.
+
+    Args:
+        model: of `k_operator`.
+        initial: distribution of the first state.
+        tau: temperature, greater than 0.
     """
     if isinstance(model, KMixture):
         first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A

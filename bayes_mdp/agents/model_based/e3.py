@@ -107,7 +107,12 @@ class E3(eqx.Module):
         return policy, E3State(model, tempting, state.left)
 
     def greedy(self, problem: Problem, state: E3State) -> Greedy:
-        """Exploration switched off: the plan of M_exploit."""
+        """Exploration switched off: the plan of M_exploit.
+
+        Args:
+            problem: what is known of the MDP before any data.
+            state: the agent's own.
+        """
         split = _planned(self._models(problem), problem, state.model)[1]
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
 

@@ -83,6 +83,9 @@ class Tally(eqx.Module):
     def empty(cls, space: StateActionSpace) -> "Tally":
         """No data.
 
+        Args:
+            space: whose pairs are counted.
+
         Raises:
             ValueError: the counts, and a model made of them, would not fit in memory.
         """
@@ -93,7 +96,12 @@ class Tally(eqx.Module):
         return cls(none, none, jnp.zeros(shape), jnp.zeros(space.shape, jnp.int32), jnp.int32(0))
 
     def count(self, problem: Problem, transition: Transitions, weight: Scalar) -> "Tally":
-        """The tally after one transition; unchanged where `weight` is 0."""
+        """The tally after one transition; unchanged where `weight` is 0.
+
+        Args:
+            problem: whose space is looked at.
+            transition: one.
+        """
         space, used = problem.space, jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
         cell, time = transition.cell(space), self.time + (used > 0)
@@ -108,7 +116,11 @@ class Tally(eqx.Module):
         )
 
     def mdp(self, space: StateActionSpace) -> MDP | SparseMDP:
-        """The empirical MDP. Only tried pairs are legal; in a state without one every legal action ends the episode."""
+        """The empirical MDP. Only tried pairs are legal; in a state without one every legal action ends the episode.
+
+        Args:
+            space: whose pairs were counted.
+        """
         stats = self.stats
         return model_of(space, stats.probs, stats.reward, _usable(stats, space.legal))
 
@@ -118,33 +130,51 @@ class Tally(eqx.Module):
         return Stats(self.visits, self.total / jnp.maximum(self.visits, 1.0), self.counts, self.last_use)
 
     def stats_in(self, space: StateActionSpace) -> Stats:
-        """Of all pairs, with the places that are possible where the space lists successors."""
+        """Of all pairs, with the places that are possible where the space lists successors.
+
+        Args:
+            space: whose pairs were counted.
+        """
         listed = space.successors
         return self.stats if listed is None else self.stats._replace(possible=_is_state(space, self.counts))
 
     def some(self, states: Int[Array, " P"]) -> Stats:
-        """Of all pairs of some states, for a tally without an axis of steps."""
+        """Of all pairs of some states, for a tally without an axis of steps.
+
+        Args:
+            states: their indices.
+        """
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states])
 
 
 def row_width(space: StateActionSpace) -> int:
-    """K, the next states of a row that are counted: all, or those that a pair lists (and a place for the end)."""
+    """K, the next states of a row that are counted: all, or those that a pair lists (and a place for the end).
+
+    Args:
+        space: any.
+    """
     return space.n_states if space.successors is None else space.n_outcomes
 
 
 def next_states(space: StateActionSpace) -> Int[Array, "*H S A K"]:
     """The listed next states as indices; state 0 at a place that holds none (-1, or the end), where nothing counts.
 
-    Only for spaces that list successors.
+    Args:
+        space: one that lists successors.
     """
     listed = jnp.asarray(space.successors)
     return jnp.where((listed >= 0) & (listed < space.n_states), listed, 0)
 
 
 def values_of_rows(space: StateActionSpace, values: Float[Array, " S"], step: IntScalar = 0) -> Float[Array, "*#S K"]:
-    """`values` of the states as those of the next states of a row, at one step: [S], or [S A K] in a listed space."""
+    """`values` of the states as those of the next states of a row, at one step: [S], or [S A K] in a listed space.
+
+    Args:
+        space: any.
+        step: of the episode, where lists depend on it.
+    """
     if space.successors is None:
         return values
     listed = next_states(space)
@@ -157,7 +187,14 @@ def model_of(
     reward: Float[Array, "*H S A"],
     legal: Bool[AnyArray, "S A"] | None,
 ) -> MDP | SparseMDP:
-    """The MDP with these rows of next states; the mass that a row lacks ends the episode."""
+    """The MDP with these rows of next states; the mass that a row lacks ends the episode.
+
+    Args:
+        space: of the pairs.
+        probs: of the K next states of a row.
+        reward: mean reward of each pair.
+        legal: which pairs may be used; None: all.
+    """
     ends = jnp.maximum(1.0 - jnp.sum(probs, -1), 0.0)
     if space.successors is None:
         return MDP(probs, reward, end_probs=ends, legal=legal)
@@ -192,7 +229,13 @@ class ListedTally(eqx.Module):
 
     @classmethod
     def empty(cls, space: StateActionSpace, max_successors: int, max_predecessors: int) -> "ListedTally":
-        """No data."""
+        """No data.
+
+        Args:
+            space: whose pairs are counted.
+            max_successors: K, next states of a pair at most.
+            max_predecessors: of a state, at most.
+        """
         s, a = space.n_states, space.n_actions
         none, zero = jnp.zeros((s, a)), jnp.int32(0)
         lists = jnp.zeros((s, a, max_successors), jnp.int32)
@@ -200,7 +243,11 @@ class ListedTally(eqx.Module):
         return cls(none, none, jnp.zeros((s, a), jnp.int32), zero, lists, jnp.zeros(lists.shape), predecessor, zero)
 
     def count(self, transition: Transitions, weight: Scalar) -> "ListedTally":
-        """The tally after one transition; unchanged where `weight` is 0."""
+        """The tally after one transition; unchanged where `weight` is 0.
+
+        Args:
+            transition: one.
+        """
         s, a, y = (jnp.asarray(x, jnp.int32) for x in (transition.state, transition.action, transition.next_state))
         ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
         # A successor that fits in its list may have a predecessor that does not: then nothing is counted.
@@ -222,13 +269,21 @@ class ListedTally(eqx.Module):
         )
 
     def mdp(self, space: StateActionSpace) -> SparseMDP:
-        """As `Tally.mdp`."""
+        """The empirical MDP, as `Tally.mdp`.
+
+        Args:
+            space: whose pairs were counted.
+        """
         stats, successor = self.stats(jnp.arange(len(self.visits)))
         ends = jnp.maximum(1.0 - jnp.sum(stats.probs, -1), 0.0)
         return SparseMDP(successor, stats.probs, stats.reward, end_probs=ends, legal=_usable(stats, space.legal))
 
     def stats(self, states: Int[Array, " P"]) -> tuple[Stats, Int[Array, "P A K"]]:
-        """Of all pairs of some states, and their successors."""
+        """Of all pairs of some states, and their successors.
+
+        Args:
+            states: their indices.
+        """
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states]), self.successor[states]

@@ -80,13 +80,21 @@ class ModelBased(eqx.Module):
         return self.planner.observe(self, problem, state, transition, weight)
 
     def split(self, problem: Problem, state: PyTree) -> Split:
-        """The two value functions, Qr and Qe, and their greedy actions."""
+        """The two value functions, Qr and Qe, and their greedy actions.
+
+        Args:
+            problem: what is known of the MDP before any data.
+            state: of the planner.
+        """
         return self.planner.split(self, problem, state)
 
     def exploit(self, problem: Problem, state: PyTree) -> Greedy:
         """The best policy of the empirical model, without exploration.
 
         Pairs that were never tried are not used; a state in which nothing was tried has value 0.
+
+        Args:
+            problem, state: as of `split`.
         """
         solution = solve(state.tally.mdp(problem.space), problem.objective)
         return Greedy(solution.q, best=solution.policy)
@@ -96,6 +104,9 @@ class ModelBased(eqx.Module):
 
         Where both parts follow one policy (OIM, R-max, MBIE-EB), Qr is the value of the policy that *explores*, and a
         pair that was never tried has Qr = 0: early on, `exploit` is the better policy.
+
+        Args:
+            problem, state: as of `split`.
         """
         split = self.split(problem, state)
         return Greedy(split.qr, problem.space.legal, best=split.best_r)
@@ -254,6 +265,9 @@ class RMax(OptimisticModel):
 
 def check_num_visits(value: object) -> None:
     """Refuse a number of visits below 1, where it is not traced.
+
+    Args:
+        value: of the option.
 
     Raises:
         ValueError: as said.

@@ -52,6 +52,12 @@ class Alternates(TablePolicy):
 class ExplorationReward(ModelBased):
     """Two optima of the empirical model: of the rewards, Qr, and of a reward of exploration, Qe. See the subclasses.
 
+    Args:
+        scale: by which the cost of a pair is divided; greater than zero.
+        v_max: value in Qe of a pair never tried, units of the return; zero or greater.
+        bonus_discount: discount of the exploration values, in [0, 1); None: that of the objective.
+        explore_prob: probability of acting on Qe; None: greedy for the sum Qr + Qe.
+
     Raises:
         ValueError: a number outside its range. TypeError: no number.
     """
@@ -78,7 +84,11 @@ class ExplorationReward(ModelBased):
 
     @abc.abstractmethod
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
-        """The cost of a pair that was used, before division by `scale`."""
+        """The cost of a pair that was used, before division by `scale`.
+
+        Args:
+            stats: of the pairs.
+        """
 
     def local(self, stats: Stats, values: Float[Array, "*pairs K"]) -> Local:
         """The mean reward; -cost / scale, or `v_max` where a pair was never tried; the empirical rows."""
@@ -131,7 +141,11 @@ class FrequencyBonus(ExplorationReward):
     explore_prob: float | Array | None = None
 
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
-        """n."""
+        """n, the number of visits.
+
+        Args:
+            stats: of the pairs.
+        """
         return stats.visits
 
 
@@ -159,5 +173,9 @@ class RecencyBonus(ExplorationReward):
     explore_prob: float | Array | None = None
 
     def cost(self, stats: Stats) -> Float[Array, "*pairs"]:
-        """t."""
+        """t, the time of the last use.
+
+        Args:
+            stats: of the pairs.
+        """
         return stats.last_use.astype(stats.visits.dtype)

@@ -21,7 +21,12 @@ from bayes_mdp.planning.transition_sets import L1Ball
 
 
 def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:
-    """width / sqrt(n), `v_max` where n = 0."""
+    """width / sqrt(n), `v_max` where n = 0.
+
+    Args:
+        stats: of the pairs.
+        width: of the interval after one visit, units of the return.
+    """
     visited = stats.visits > 0
     return jnp.where(visited, width / jnp.sqrt(jnp.where(visited, stats.visits, 1.0)), jnp.asarray(v_max, float))
 

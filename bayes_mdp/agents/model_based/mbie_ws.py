@@ -18,6 +18,8 @@ from bayes_mdp.mdp.validation import check_not_negative
 def wilson_upper(share: Numbers, n: Numbers, z: Scalar) -> Float[Array, "..."]:
     """Upper end of Wilson's score interval: the larger root p of n (p - share)^2 = z^2 p (1 - p).
 
+    `share` and `n` broadcast.
+
     Args:
         share: observed, in [0, 1].
         n: observations, greater than 0.
@@ -35,6 +37,11 @@ def favoured(
 
     An end (the mass missing in `probs`) is one more successor, of value 0. Where several are equally valuable, the
     first is favoured. Rows without visits stay as they are.
+
+    Args:
+        visits: of the pairs.
+        values: of the K successors of each pair.
+        z: quantile of a standard normal law.
     """
     ends = jnp.maximum(1.0 - jnp.sum(probs, -1, keepdims=True), 0.0)
     ends = jnp.where(ends > 4 * float(jnp.finfo(probs.dtype).eps), ends, 0.0)  # rounding is no end

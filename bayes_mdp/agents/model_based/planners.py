@@ -77,7 +77,8 @@ class Split(NamedTuple):
 
     Args:
         qr, qe: [*H S A], -inf in both where an action is illegal.
-        best: the greedy action of the sum. best_r: that of qr, without exploration.
+        best: the greedy action of the sum.
+        best_r: that of `qr`, without exploration.
     """
 
     qr: Float[Array, "*H S A"]
@@ -129,14 +130,26 @@ def _looked_ahead(
 
 
 class ExactState(eqx.Module):
-    """Counts, and the last solutions (of the sum where it is joint, else of rewards and bonus)."""
+    """The state of `ExactPlanner`.
+
+    Args:
+        tally: the counts.
+        plans: the last solutions: of the sum where it is joint, else of rewards and of bonus; () under `Episodic`.
+    """
 
     tally: Tally
     plans: tuple[Solution, ...]
 
 
 def check_planner(planner: object) -> None:
-    """Raise a TypeError unless it is one of the two."""
+    """Refuse what is none of the two planners.
+
+    Args:
+        planner: of an agent.
+
+    Raises:
+        TypeError: it is none.
+    """
     check_type("planner", planner, (ExactPlanner, PrioritizedSweeping), "ExactPlanner() or PrioritizedSweeping()")
 
 
@@ -149,6 +162,10 @@ class ExactPlanner(eqx.Module):
 
     def init(self, agent: Explores, problem: Problem) -> ExactState:
         """Nothing counted, no plan.
+
+        Args:
+            agent: whose model is planned in.
+            problem: what is known of the MDP before any data.
 
         Raises:
             ValueError: an objective other than `Discounted` and `Episodic`.
@@ -163,12 +180,24 @@ class ExactPlanner(eqx.Module):
     def observe(
         self, agent: Explores, problem: Problem, state: ExactState, transition: Transitions, weight: Scalar
     ) -> ExactState:
-        """One transition is counted."""
+        """One transition is counted.
+
+        Args:
+            agent, problem: as of `init`.
+            state: from `init`, or the last call.
+            transition: one.
+            weight: 1; where it is 0 nothing is counted.
+        """
         del agent
         return ExactState(state.tally.count(problem, transition, weight), state.plans)
 
     def plan(self, agent: Explores, problem: Problem, state: ExactState) -> tuple[Table, Actions, ExactState]:
-        """q of the sum, its greedy actions, and the next state."""
+        """q of the sum, its greedy actions, and the next state.
+
+        Args:
+            agent, problem: as of `init`.
+            state: from `init`, or the last call.
+        """
         if isinstance(problem.objective, Episodic):
             split = self.split(agent, problem, state)
             return split.qr + split.qe, split.best, state
@@ -180,7 +209,11 @@ class ExactPlanner(eqx.Module):
         return q, best_action(q), state
 
     def split(self, agent: Explores, problem: Problem, state: ExactState) -> Split:
-        """The two value functions of the current model."""
+        """The two value functions of the current model.
+
+        Args:
+            agent, problem, state: as of `plan`.
+        """
         if isinstance(problem.objective, Episodic):
             return _backward(agent, problem, state.tally)
         plans = _solved(agent, problem, state)
@@ -276,9 +309,12 @@ def _backward(agent: Explores, problem: Problem, tally: Tally) -> Split:
 
 
 class SweptState(eqx.Module):
-    """Counts, and the values with their queue.
+    """The state of `PrioritizedSweeping`.
 
-    `predecessors`: of all states, where the space lists successors; None: those that were observed, in the tally.
+    Args:
+        tally: the counts.
+        sweeps: the values, and the queue.
+        predecessors: of all states, where the space lists successors; None: those that were observed, in the tally.
     """
 
     tally: ListedTally | Tally
@@ -316,6 +352,10 @@ class PrioritizedSweeping(eqx.Module):
     def init(self, agent: Explores, problem: Problem) -> SweptState:
         """No data; the values are those of the model without data.
 
+        Args:
+            agent: whose model is planned in.
+            problem: what is known of the MDP before any data.
+
         Raises:
             ValueError: an objective other than `Discounted`; more than 32 states, no length of the lists, and a space
                 that does not list successors.
@@ -336,7 +376,14 @@ class PrioritizedSweeping(eqx.Module):
     def observe(
         self, agent: Explores, problem: Problem, state: SweptState, transition: Transitions, weight: Scalar
     ) -> SweptState:
-        """One transition is counted, its state backed up, then up to `num_pops` states are passed on."""
+        """One transition is counted, its state backed up, then up to `num_pops` states are passed on.
+
+        Args:
+            agent, problem: as of `init`.
+            state: from `init`, or the last call.
+            transition: one.
+            weight: 1; where it is 0 nothing is counted.
+        """
         tally, lists, active = state.tally, state.predecessors, jnp.asarray(weight) != 0
         if isinstance(tally, ListedTally):
             tally = tally.count(transition, weight)
@@ -352,12 +399,21 @@ class PrioritizedSweeping(eqx.Module):
         return SweptState(tally, pass_on(sweeps, backup, lists, self.threshold, num_pops), state.predecessors)
 
     def plan(self, agent: Explores, problem: Problem, state: SweptState) -> tuple[Table, Actions, SweptState]:
-        """q of the sum, its greedy actions, and the state, unchanged."""
+        """q of the sum, its greedy actions, and the state, unchanged.
+
+        Args:
+            agent, problem: as of `init`.
+            state: from `init`, or the last call.
+        """
         del agent, problem
         return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
     def split(self, agent: Explores, problem: Problem, state: SweptState) -> Split:
-        """The two current value functions."""
+        """The two current value functions.
+
+        Args:
+            agent, problem, state: as of `plan`.
+        """
         del agent, problem
         return Split(*jnp.moveaxis(state.sweeps.q, 1, 0), *state.sweeps.best.T)
 
@@ -411,6 +467,9 @@ def _backup(agent: Explores, problem: Problem, tally: ListedTally | Tally) -> Ba
 
 def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
     """Refuse an objective that is not in `allowed`; `who` is the agent's name for the message.
+
+    Args:
+        problem: whose objective is looked at.
 
     Raises:
         ValueError: as said.

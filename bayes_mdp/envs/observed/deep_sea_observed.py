@@ -116,5 +116,9 @@ def deep_sea_observed(size: int = 10, *, stochastic: bool = False, mapping_seed:
 
 
 def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 42) -> DeepSeaObserved:
-    """DeepSea of bsuite as a deep agent sees it, stochastic: see `deep_sea_observed`."""
+    """DeepSea of bsuite as a deep agent sees it, stochastic: `deep_sea_observed(stochastic=True)`.
+
+    Args:
+        size, mapping_seed: as of `deep_sea_observed`.
+    """
     return deep_sea_observed(size, stochastic=True, mapping_seed=mapping_seed)

@@ -19,7 +19,12 @@ class OneHotState(NamedTuple):
 
 
 class OneHotObserved(eqx.Module):
-    """See `one_hot`."""
+    """An `Environment` whose observation is the state as a vector of zeros and a one; `one_hot` makes it.
+
+    Args:
+        env: with tables.
+        num_steps: after which an episode is cut off.
+    """
 
     env: Environment
     num_steps: int = eqx.field(static=True)

@@ -105,7 +105,13 @@ class MailRobot(eqx.Module):
     def transition(
         self, words: UInt32[Array, " 2"], state: RobotState, action: Int[Array, ""]
     ) -> tuple[RobotState, Float[Array, ""]]:
-        """(next state, reward), from the random words of a step: for the arrivals, and for the destination."""
+        """(next state, reward), from the random words of a step.
+
+        Args:
+            words: [2], random words of 32 bits: for the arrivals, and for the destination.
+            state: of the robot.
+            action: index of the action.
+        """
         car = self.moved[state.car, action]
         # Of the second word 24 bits: times D they still are 32 bits.
         drawn = ((words[1] >> 8) * self.taken.shape[1]) >> 24
@@ -126,12 +132,20 @@ class MailRobot(eqx.Module):
         return (state.car * sets + state.waiting) * self.loads.shape[0] + state.load
 
     def decode(self, code: Int[Array, ""]) -> RobotState:
-        """The state with this number."""
+        """The state with this number.
+
+        Args:
+            code: as `code` gives it.
+        """
         rest, load = jnp.divmod(code, self.loads.shape[0])
         return RobotState(*jnp.divmod(rest, self.arrivals.shape[0] + 1), load)
 
     def position(self, state: RobotState) -> Int[Array, "*N 2"]:
-        """(x, y), column and row on the map, as `plot_trajectory` takes them; of one state or of many."""
+        """(x, y), column and row on the map, as `plot_trajectory` takes them; of one state or of many.
+
+        Args:
+            state: of the robot, one or N.
+        """
         return self.cars[state.car, 1::-1]
 
 

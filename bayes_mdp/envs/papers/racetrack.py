@@ -83,6 +83,9 @@ def racetrack_space(
 
     `space.states[i]` is state i; rows and columns are counted from 0. Slips and penalties do not change the states.
 
+    Args:
+        track, max_speed, crash: as of `racetrack`.
+
     Raises:
         ValueError, TypeError: as `racetrack`.
     """

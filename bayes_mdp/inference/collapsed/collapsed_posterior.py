@@ -55,7 +55,8 @@ class CollapsedPosterior(MixturePosterior):
     Args:
         data_statistics: the statistics of all data; its prior parameters are not read.
         values: for each prior parameter array [K G], the parameters of K components, one for each class.
-        index: for each of these arrays, the class of each entry.
+        index: for each of these arrays, the class (below G) of each entry, an array of the shape of the prior
+            parameter.
         log_weights: [K], up to a constant.
         hyperparameters: {site: [K ...]}, the draws of the hyperparameters.
         stream: [2], bits of the key of resampling and Metropolis steps inside a compiled loop.

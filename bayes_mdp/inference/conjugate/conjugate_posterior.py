@@ -94,7 +94,15 @@ class ConjugatePosterior(eqx.Module):
         return None if self.sites is None else self.sites.program
 
     def site_values(self, rows: Float[AnyArray, "M K"], rewards: Drawn) -> Mapping[str, Float[Array, "..."]]:
-        """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites."""
+        """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites.
+
+        Args:
+            rows: one draw of all unknown rows.
+            rewards: one draw of the parameters of all rewards.
+
+        Returns:
+            Site -> an array of the shape that the site has in the program.
+        """
         return {} if self.sites is None else self.sites.values(rows, rewards)
 
     @property
@@ -155,16 +163,28 @@ class ConjugatePosterior(eqx.Module):
         """The possible outcomes of the needed pairs, to draw these alone; None: it can only be drawn whole. Host side.
 
         Whole: rows for every step, rewards that depend on the outcome, counts that are listed.
+
+        Args:
+            needed: which pairs.
         """
         return None if self.rewards_by_outcome else row_entries(self.transition_probs, self.space, needed)
 
     def sample_entries(self, key: PRNGKeyArray, entries: RowEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key."""
+        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key.
+
+        Args:
+            key: of the draw.
+            entries: from `row_entries`.
+        """
         key_rows, key_rewards = jax.random.split(key)
         return entries.sample(key_rows), jnp.asarray(self.reward_cells.sample(key_rewards))
 
     def mean_entries(self, entries: RowEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Their posterior means; zero for the reward where it has none."""
+        """Their posterior means; zero for the reward where it has none.
+
+        Args:
+            entries: from `row_entries`.
+        """
         return entries.mean(), jnp.nan_to_num(jnp.asarray(self.reward_cells.mean()))
 
     def sample_next(
@@ -260,7 +280,11 @@ class ConjugatePosterior(eqx.Module):
         return weight, ratio
 
     def share_with_rewards(self, share: Pairs) -> Pairs:
-        """The prior's part in the belief about each pair, from that in its row: 1 where no reward was seen."""
+        """The prior's part in the belief about each pair, from that in its row: 1 where no reward was seen.
+
+        Args:
+            share: the prior's part in each row, from 0 to 1.
+        """
         if not self.reward_cells.learns:
             return share
         # Not "> 0": a variance that does not exist belongs to an unknown reward.
@@ -439,7 +463,13 @@ class ConjugatePosterior(eqx.Module):
     def update_at_outcomes(
         self, transitions: Transitions, outcome: Int[AnyArray, "*N"], weight: ArrayLike
     ) -> "ConjugatePosterior":
-        """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known."""
+        """`update` with transitions that were checked and whose outcomes (as `Transitions.outcome`) are known.
+
+        Args:
+            transitions: N, checked.
+            outcome: index of the outcome of each.
+            weight: one number or [N].
+        """
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
         cell = transitions.cell(self.space)
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))

@@ -46,6 +46,9 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
 def log_predictive(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:
     """Log density of outcome and reward of each transition, each by itself given the data of `posterior` alone.
 
+    Args:
+        transitions: N, each predicted by itself.
+
     Raises:
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """

@@ -78,7 +78,12 @@ class Chains(eqx.Module):
         return next(iter(self.draws.values())).shape[1]
 
     def are_those_of(self, sites: Mapping[str, AnyArray], number: int) -> bool:
-        """Whether the `number` draws [N ...] of these sites are those of the chains, one chain after the other."""
+        """Whether the draws of these sites are those of the chains, one chain after the other.
+
+        Args:
+            sites: name -> draws [N ...].
+            number: N.
+        """
         if self.num_chains * self.num_samples != number:
             return False
         return all(np.array_equal(np.ravel(self.draws[name]), np.ravel(x)) for name, x in sites.items())
@@ -92,12 +97,18 @@ class Chains(eqx.Module):
 
         Of a discrete site: the largest of those of the indicators of its values, which are labels (as numbers, where
         there are more than 16); infinite where no chain moves and they differ.
+
+        Returns:
+            Site -> an array of the shape of one draw of the site.
         """
         return {name: self._each(name, values, split_r_hat, np.fmax) for name, values in self._numbers().items()}
 
     def ess(self) -> dict[str, Float[np.ndarray, "..."]]:
         """Effective sample size of every element of every site; nan where it does not vary. Of a discrete site: the
         least of those of its indicators.
+
+        Returns:
+            Site -> an array of the shape of one draw of the site.
         """
         return {name: self._each(name, values, effective_size, np.fmin) for name, values in self._numbers().items()}
 

@@ -157,7 +157,11 @@ class PosteriorSamples(WeightedSamples):
 
 
 class CountedSamples(PosteriorSamples):
-    """`PosteriorSamples` that know how often every pair was visited."""
+    """`PosteriorSamples` that know how often every pair was visited.
+
+    Args:
+        visits: how often.
+    """
 
     visits: Float[AnyArray, "*H S A"]
 

@@ -78,7 +78,15 @@ class FactorisedPosterior(ConjugatePosterior):
         )
 
     def site_values(self, rows: Float[AnyArray, "M K"], rewards: DrawnRewards) -> Mapping[str, Float[Array, "..."]]:
-        """{site of the program: value} for one draw of both parts' `sample_sites`."""
+        """{site of the program: value} for one draw of both parts' `sample_sites`.
+
+        Args:
+            rows: one draw of all unknown rows.
+            rewards: the number of a draw of the rewards.
+
+        Returns:
+            Site -> an array of the shape that the site has in the program.
+        """
         of_rows = {} if self.sites is None else dict(self.sites.values(rows, ()))
         (number,) = rewards
         return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
@@ -137,6 +145,9 @@ class FactorisedPosterior(ConjugatePosterior):
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
 
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+
+        Args:
+            num_transitions: so many.
 
         Raises:
             ValueError: a negative number. TypeError: no integer.

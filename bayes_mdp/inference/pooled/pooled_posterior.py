@@ -140,7 +140,11 @@ class PooledPosterior(MixturePosterior):
         return mean / mean.sum(-1, keepdims=True)
 
     def row_entries(self, needed: Bool[np.ndarray, "S A"]) -> PooledEntries | None:
-        """As `ConjugatePosterior.row_entries`; concentrations are means over the draws. Host side."""
+        """As `ConjugatePosterior.row_entries`; concentrations are means over the draws. Host side.
+
+        Args:
+            needed: which pairs.
+        """
         rows = self.data_statistics.transition_probs
         found = self.data_statistics.row_entries(needed)
         if found is None:
@@ -167,7 +171,12 @@ class PooledPosterior(MixturePosterior):
         return eqx.tree_at(lambda e: e.concentration, entries, mean + entries.count)
 
     def sample_entries(self, key: PRNGKeyArray, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key."""
+        """Probabilities of the entries and expected rewards of all pairs: those of `sample` with this key.
+
+        Args:
+            key: of the draw.
+            entries: from `row_entries`.
+        """
         # As `_draw`: a component by weight, then its rows and rewards.
         key_component, key_mdp = jax.random.split(key)
         k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
@@ -176,7 +185,11 @@ class PooledPosterior(MixturePosterior):
         return self.data_statistics.sample_entries(key_mdp, of_draw)
 
     def mean_entries(self, entries: PooledEntries) -> tuple[Float[Array, " E"], Pairs]:
-        """Their posterior means; zero for the reward where it has none."""
+        """Their posterior means; zero for the reward where it has none.
+
+        Args:
+            entries: from `row_entries`.
+        """
         return jnp.asarray(entries.means), self.data_statistics.mean_entries(entries)[1]
 
     def derived_tables(self) -> dict[str, Scalars]:

@@ -179,6 +179,9 @@ class SampledPosterior(WeightedSamples):
     def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
         """As `refit`, in the size that the method has, with its diagnostics. Traceable.
 
+        Args:
+            key: of the sampler.
+
         Raises:
             ValueError: the buffer for rewards was too small (not inside a trace, where the weights are NaN).
         """
@@ -217,6 +220,9 @@ class SampledPosterior(WeightedSamples):
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
 
         Only reward laws without sufficient statistics keep their rewards one by one. Host side: shapes change.
+
+        Args:
+            num_transitions: so many.
 
         Raises:
             ValueError: a negative number. TypeError: no integer.

@@ -54,7 +54,11 @@ class LastLayerLaplace(eqx.Module):
         return self.likelihood.curvature(jnp.zeros_like(variance)) ** 2 * variance if self.of_response else variance
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
-        """Expected target of every action at the mean weights; phi . mean_a if not `of_response`."""
+        """Expected target of every action at the mean weights; phi . mean_a if not `of_response`.
+
+        Args:
+            features: of B inputs.
+        """
         eta = features @ self.mean.T
         return self.likelihood.mean(eta) if self.of_response else eta
 
@@ -148,6 +152,11 @@ class LastLayerLaplace(eqx.Module):
         weight: Float[Array, " K"] | None = None,
     ) -> "LastLayerLaplace":
         """`fit`, its belief alone; without `target` the mean is zero and every row counts with b''(0).
+
+        Args:
+            features: of K rows.
+            action: whose weights each row is about.
+            weight: of each row; None: 1.
 
         Raises:
             ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.

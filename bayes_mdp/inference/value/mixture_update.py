@@ -21,7 +21,12 @@ LEAST_CONCENTRATION = 1.001
 
 
 class Quadrature(NamedTuple):
-    """Accuracy: the number of nodes, and -log of the mass of the target that is left out."""
+    """The accuracy of `mixture_update`.
+
+    Args:
+        num_nodes: of the rule.
+        tail: -log of the mass of the target that is left out.
+    """
 
     num_nodes: int
     tail: float
@@ -61,6 +66,9 @@ def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature =
 
     * `FAST`, learning: below 1e-6, and 1e-5 in float32. Extremes: 99 % below 2e-2 (the rate; the others less).
     * `ACCURATE`, learning: 1e-13; extremes: below 1e-8. In float32 it gains little.
+
+    Args:
+        quadrature: `FAST` or `ACCURATE`, or another number of nodes.
     """
     pseudo, shape = own.pseudo_count, own.concentration + 0.5
     unit = jnp.sqrt(2.0 * own.rate * (1.0 + 1.0 / pseudo))

@@ -18,8 +18,14 @@ Flag = bool | Bool[Array, "..."]
 class ReturnBelief(eqx.Module):
     """precision ~ Gamma(concentration, rate); mean return | precision ~ Normal(loc, 1 / (pseudo_count precision)).
 
-    Elementwise on arrays of one shape, [*H S A] in an agent. `loc` in units of the reward, `rate` in their square; all
-    but `loc` positive. An illegal action has loc -inf.
+    Elementwise on arrays of one shape, [*H S A] in an agent. All but `loc` are positive. An illegal action has loc
+    -inf.
+
+    Args:
+        loc: expected return, in units of the reward.
+        pseudo_count: weight of `loc`, in returns.
+        concentration: of the Gamma law of the precision.
+        rate: of that law, in squared units of the reward.
     """
 
     loc: Float[Array | np.ndarray, "*shape"]
@@ -51,9 +57,14 @@ class ReturnBelief(eqx.Module):
 
 
 def target(reward: Number, discount: Number, next_belief: ReturnBelief, over: Flag = False) -> StudentT:
-    """The law of reward + discount (next return), elementwise; `next_belief`: of the next pair.
+    """The law of reward + discount (next return), elementwise.
 
     Where `over`, nothing follows: the reward itself, with scale 0.
+
+    Args:
+        reward: of the step.
+        discount: of the next return, from 0 to 1.
+        next_belief: of the next pair.
     """
     law, discount = next_belief.of_next(), jnp.where(over, 0.0, discount)
     # loc may be -inf where nothing follows: masked before the product, 0 * inf is nan.
@@ -79,6 +90,9 @@ def value_of_perfect_information(belief: ReturnBelief) -> Float[Array, "*lead A"
     Actions are the last axis. With a1, a2 the best and the second best by loc: E[(mu_a - loc(a1))^+] for a other than
     a1, E[(loc(a2) - mu_a1)^+] for a1. Never negative; unchanged when all loc are shifted. inf where concentration is at
     most 1/2 (the mean return has no mean), 0 for an illegal action (loc -inf) and for the only one.
+
+    Args:
+        belief: about the returns of the actions, [... A].
     """
     loc = belief.loc
     best = jnp.arange(loc.shape[-1]) == jnp.argmax(loc, -1, keepdims=True)
