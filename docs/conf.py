@@ -1,8 +1,14 @@
 """Sphinx configuration; from the root of the checkout:
 
-python -m sphinx -W --keep-going -b html docs docs/_build/html
+    python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+Two variables of the environment change what a build does:
+
+* `BAYES_MDP_DOCS_RUN=K/N` runs the notebooks of one part of N alone and shows the others without outputs; `0/0` none.
+* `BAYES_MDP_DOCS_ONLINE=1` links names of NumPy, JAX and others to their own sites, whose lists of names it fetches.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +17,7 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
 import bibliography_style  # noqa: E402, F401  (registers the style "keys")
 from api_pages import as_rst, cite_keys, write_api_pages  # noqa: E402
+from notebooks import notebooks_to_leave  # noqa: E402
 
 import bayes_mdp  # noqa: E402
 
@@ -23,6 +30,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
@@ -37,6 +45,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True  # files that a page writes do not end up in the checkout
 nb_merge_streams = True
+nb_execution_excludepatterns = notebooks_to_leave(DOCS, os.environ.get("BAYES_MDP_DOCS_RUN", "0/1"))
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 
@@ -49,11 +58,27 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 default_role = "py:obj"  # `name` in a docstring links to `name` where the reference has it, and is code where not
-suppress_warnings = ["ref.python"]  # a short name that several classes have
+suppress_warnings = [
+    "ref.python",  # a short name that several classes have
+    "myst-nb.lexer",  # a notebook that was not run does not say its language
+]
 
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "keys"
 bibtex_reference_style = "label"
+
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "xarray": ("https://docs.xarray.dev/en/stable", None),
+    "jax": ("https://docs.jax.dev/en/latest", None),
+    "numpyro": ("https://num.pyro.ai/en/stable", None),
+    "arviz": ("https://python.arviz.org/en/stable", None),
+    "gymnasium": ("https://gymnasium.farama.org", None),
+    "matplotlib": ("https://matplotlib.org/stable", None),
+}
+if os.environ.get("BAYES_MDP_DOCS_ONLINE", "0") != "1":
+    intersphinx_mapping = {}  # a build needs no network
 
 html_theme = "furo"
 html_title = f"bayes_mdp {release}"
